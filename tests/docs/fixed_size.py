@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.errors import FormatError, SchemaError, TruncatedError
 from penstock.storage.base import Sink, Source
 
@@ -15,7 +15,7 @@ HEAD = struct.Struct("<4sI")
 CHUNK_RECORDS = 4096
 
 
-class FixedSizeReader:
+class FixedSizeReader(Reader):
     def __init__(self, source: Source) -> None:
         self.source = source
         if source.size < HEAD.size:
@@ -23,23 +23,27 @@ class FixedSizeReader:
         magic, self._size = HEAD.unpack(source.read(0, HEAD.size).to_bytes())
         if magic != b"FIXD" or not self._size:
             raise FormatError("no header of this format", file=source.path, byte=0)
-        self.num_records, rest = divmod(source.size - HEAD.size, self._size)
+        self._num_records, rest = divmod(source.size - HEAD.size, self._size)
         if rest:
-            place = {"record": self.num_records, "byte": source.size - rest}
+            place = {"record": self._num_records, "byte": source.size - rest}
             raise TruncatedError("the last record is cut", file=source.path, **place)
         self.schema = pa.schema([pa.field("record", pa.binary(self._size), nullable=False)])
 
-    def chunks(self) -> Iterator[Chunk]:
+    @property
+    def num_records(self) -> int:
+        return self._num_records
+
+    def chunks(self) -> Iterator[Chunk[None]]:
         for number in range(-(-self.num_records // CHUNK_RECORDS)):
             yield self._chunk(number)
 
-    def _chunk(self, number: int) -> Chunk:
+    def _chunk(self, number: int) -> Chunk[None]:
         first = number * CHUNK_RECORDS
         last = min(first + CHUNK_RECORDS, self.num_records)
         start, end = (HEAD.size + edge * self._size for edge in (first, last))
         return Chunk(first, last - first, start, end)
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
         data = pa.array(self.source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte))
         type_ = self.schema.field("record").type
         array = pa.Array.from_buffers(type_, chunk.num_records, [None, data.buffers()[1]])
@@ -47,7 +51,7 @@ class FixedSizeReader:
         batch = batch if columns is None else batch.select(columns)
         return batch if records is None else batch.take(pa.array(records))
 
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[None], np.ndarray]]:
         chunks = records // CHUNK_RECORDS
         for run in np.split(records, np.flatnonzero(np.diff(chunks)) + 1):
             if len(run):
@@ -58,27 +62,30 @@ class FixedSizeReader:
         self.source.close()
 
 
-class FixedSizeWriter:
+class FixedSizeWriter(Writer):
     def __init__(self, sink: Sink, schema: pa.Schema) -> None:
         self._sink = sink
         if schema.names != ["record"] or not pa.types.is_fixed_size_binary(schema.field(0).type):
             raise SchemaError("a file holds one column, record, of byte strings of one size")
         size = schema.field("record").type.byte_width
         sink.write(HEAD.pack(b"FIXD", size))
-        self.num_bytes = HEAD.size
+        self._num_bytes = HEAD.size
+
+    @property
+    def num_bytes(self) -> int:
+        return self._num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         data = b"".join(batch.column("record").to_pylist())
         self._sink.write(data)
-        self.num_bytes += len(data)
+        self._num_bytes += len(data)
 
     def close(self) -> None:
         pass
 
 
-class FixedSizeFormat:
+class FixedSizeFormat(Format):
     info = FormatInfo("fixedsize", (".fixd",))
-    read_options = write_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head[:4] == b"FIXD"

@@ -4,18 +4,19 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Proof
-from penstock.contract.format import FormatInfo, NoOptions, Options
+from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.format import FormatInfo, Options
 from penstock.errors import SchemaError
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import TFRECORD
-from penstock.framing.index.indexing import load_index
-from penstock.framing.read.framed import FramedReader
+from penstock.framing.index.sidecar import Index
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.stream import PlainStream
+from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink, Source
 
 
-class LineDecoder:
+class LineDecoder(Decoder):
     schema = pa.schema([pa.field("line", pa.string(), nullable=False)])
 
     def decode(
@@ -30,34 +31,25 @@ class LineDecoder:
         return batch if columns is None else batch.select(columns)
 
 
-class LineWriter:
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
-        if schema.names != ["line"] or schema.field(0).type != pa.string():
-            raise SchemaError("a file holds one column, line, of strings")
-        self._sink = sink
-        self.num_bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        lines = [line.encode() for line in batch.column("line").to_pylist()]
-        data = TFRECORD.frames(lines).data.to_bytes()
-        self._sink.write(data)
-        self.num_bytes += len(data)
-
-    def close(self) -> None:
-        pass
+def encoded(batch: pa.RecordBatch, first_record: int) -> _core.Framed:
+    return TFRECORD.frames([line.encode() for line in batch.column("line").to_pylist()])
 
 
-class LinesFormat:
-    info = FormatInfo("lines", (".tfl",), has_checksums=True)
-    read_options = write_options = NoOptions
+class LinesFormat(FramedFormat):
+    info = FormatInfo("lines", (".tfl",), has_checksums=True, has_raw_records=True)
+    framing = TFRECORD
 
     def sniff(self, head: bytes, size: int) -> bool:
         start = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
         return _core.next_head(TFRECORD.name, start, 0) is not None
 
-    def open(self, source: Source, options: Options) -> FramedReader:
-        shard = Shard(source, PlainStream(source), TFRECORD, options)
-        return FramedReader(shard, LineDecoder(), load_index(shard))
+    def shard(self, source: Source, options: Options) -> Shard:
+        return Shard(source, PlainStream(source), TFRECORD, options)
 
-    def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> LineWriter:
-        return LineWriter(sink, schema)
+    def decoder(self, shard: Shard, known: Index | None) -> LineDecoder:
+        return LineDecoder()
+
+    def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> FramedWriter:
+        if schema.names != ["line"] or schema.field(0).type != pa.string():
+            raise SchemaError("a file holds one column, line, of strings")
+        return FramedWriter(sink, schema, encoded, threads)

@@ -131,5 +131,5 @@ def test_damaged_types_in_the_comment_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ps.ChecksumError, match="types that the archive's comment keeps"):
         ps.open(str(path))
     dataset = ps.open(str(path), damage="skip")
-    assert len(dataset) == 40
+    assert sum(batch.num_rows for batch in dataset.scan()) == 40
     assert len(dataset.damage) == 1

@@ -14,7 +14,6 @@ import penstock as ps
 from fuzz import mxnet_rules as rules
 from penstock.columns.types import ImageType, is_image
 from penstock.formats.recordio.format import RecordIOFormat
-from penstock.framing.abilities import Appendable, Surveyed
 from reading import SHARED, read_bytes, run_python, shared_path
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -266,7 +265,7 @@ def test_a_record_beyond_the_limit_is_refused_before_it_is_read() -> None:
 
 def test_the_format_can_be_verified_and_appended_to() -> None:
     fmt = RecordIOFormat()
-    assert isinstance(fmt, Surveyed)
-    assert isinstance(fmt, Appendable)
+    assert fmt.finds_next
+    assert fmt.info.can_append
     assert not fmt.sniff(b"", 0)
     assert not fmt.sniff(rules.MAGIC_BYTES + b"\x00\x00\x00\x80", 8)

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.contract.format import Format
-from penstock.framing.abilities import gives_raw_records
 from penstock.verbs.write.write import write
 
 THREADS = (1, 2, 5)
@@ -290,7 +289,7 @@ def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
     path = written(fmt, tmp_path, table_of(fmt))
     with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
         len(opened(path, tmp_path, colour="red"))
-    if gives_raw_records(fmt):
+    if fmt.info.has_raw_records:
         (field,) = opened(path, tmp_path, raw=True).schema
         assert pa.types.is_binary(field.type) or field.type == pa.binary_view()
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ def is_of_a_batch(error: PenstockError) -> bool:
     return isinstance(error, LimitError) and error.of_batch and error.record is None
 
 
-def parts_around(reader: Reader, chunk: Chunk) -> Iterator[Found]:
+def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
     """The records of a chunk, by their numbers in it, or the errors that prevent reading some of them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection
+from penstock.columns.types import row_bytes
 from penstock.storage.local import LocalSource
 
 
@@ -52,50 +54,33 @@ class Proof:
     indexed: pa.Array | None = None
 
 
-class Decoder(Protocol):
+class Decoder(ABC):
     """Decodes payloads into a batch of its schema."""
 
     schema: pa.Schema
+    verifies_in_blocks: ClassVar[bool] = False
+    """Whether it verifies small records a few at a time, right before it reads them."""
 
+    @abstractmethod
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
     ) -> pa.RecordBatch:
         """Decode the payloads into a batch; verify them first if `proof` is given."""
         ...
 
-
-@runtime_checkable
-class Lender(Protocol):
-    """A Decoder that can return views of byte strings instead of copies."""
-
     def lending(self) -> Decoder:
-        """The same decoder, returning views into the bytes read instead of copies."""
-        ...
-
-
-@runtime_checkable
-class PlaceDecoder(Protocol):
-    """A Decoder that can read and decode records in one call."""
+        """The same decoder, returning views into the bytes read instead of copies, where it can."""
+        return self
 
     def decode_at(
-        self, places: Places, records: np.ndarray, columns: Projection
+        self, places: Callable[[], Places | None], records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """Records by number as a batch. None if any of them has a fault, or if another way is better."""
-        ...
-
-
-@runtime_checkable
-class BlockProver(Protocol):
-    """A Decoder that verifies small records a few at a time, right before it reads them."""
-
-    proves_in_blocks: bool
-
-
-@runtime_checkable
-class Widening(Protocol):
-    """A Decoder that knows the minimum width of its columns better than its schema does."""
+        """Read and decode records by number in one call. None if any of them has a fault, if they have no such places, or
+        if another way is better."""
+        del places, records, columns
+        return None
 
     @property
     def row_bytes(self) -> Mapping[str, int]:
         """Bytes that a record takes in each column, whatever it holds."""
-        ...
+        return {field.name: row_bytes(field.type) for field in self.schema}

@@ -3,43 +3,46 @@
 A shard is a sequence of chunks; each chunk decodes independently into one Arrow record batch. A format cuts a shard
 into chunks, decodes some records of one chunk, and writes batches. Every verb is implemented once, on top of all
 formats.
+
+`Format`, `Reader` and `Writer` are base classes. What most formats cannot do has a default that is right for them, so
+verbs call and never ask.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection, Selection
+from penstock.errors import UnsupportedError
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.storage.skipped import SkippedFile
 
-if TYPE_CHECKING:
-    pass
-
+T = TypeVar("T")
 
 Part = _core.Buffer | memoryview
 """Some bytes of a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Generic[T]):
     """A part of a shard that decodes independently. Records count from 0 within the shard; bytes are file offsets.
 
-    `data` holds what the reader already loaded to find the chunk, so that the bytes are not read twice.
+    `data` is what the reader that made the chunk already knows of it, such as the bytes it loaded to find the chunk.
     """
 
     first_record: int
     num_records: int
     start_byte: int
     end_byte: int
-    data: Any = None
+    data: T = None  # type: ignore[assignment]  # for readers that keep nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class FormatInfo:
     """The dtype recorded in a field's metadata (`types.DTYPE_KEY`) does not read back."""
     has_checksums: bool = False
     has_raw_records: bool = False
-    """raw=True returns its raw records, as for every `Framed` format: see `gives_raw_records`."""
+    """raw=True returns its raw records."""
     takes_descriptions: bool = False
     """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
@@ -106,8 +109,6 @@ class Options:
     mmap: bool = False
     limits: Limits = field(default_factory=Limits)
     dialect: str = "protobuf"
-    skipped: Callable[[SkippedRegion], None] = lambda region: None
-    """Called with every skipped region. Must be safe to call from several threads."""
     beside: Callable[[str], Source | None] = lambda name: None
     """Opens a file in the shard's folder by its bare name; None if there is none."""
     settled: bool = False
@@ -124,35 +125,130 @@ class Options:
         return self.checksums in ("all", "index")
 
 
-class Reader(Protocol):
+class Delivered(NamedTuple):
+    """The records of a chunk that could be read."""
+
+    batch: pa.RecordBatch
+    records: Selection
+    """The number in the chunk of each record of the batch; None for all of the chunk in order. Below 0: unknown."""
+    skipped: Sequence[SkippedRegion] = ()
+    """What was skipped in the chunk, in file order."""
+
+
+class Readable(NamedTuple):
+    """The records of a damaged chunk that have a place in the file, whether or not they decode."""
+
+    records: np.ndarray
+    """Their numbers in the chunk, int64, ascending."""
+    starts: np.ndarray
+    """Offset of each in the file, or in its decompressed stream."""
+    ends: np.ndarray
+    skipped: Sequence[SkippedRegion] = ()
+    """The rest of the chunk."""
+
+
+Stretch = Chunk[Any] | SkippedRegion
+"""A stretch of a shard: a chunk, or a region that is skipped."""
+
+
+def only_chunks(stretches: Iterable[Stretch]) -> Iterator[Chunk[Any]]:
+    """The chunks of a shard, for callers that do not report what is skipped."""
+    return (one for one in stretches if isinstance(one, Chunk))
+
+
+class Reader(ABC):
     """One open shard. All methods may be called from several threads at once."""
 
     schema: pa.Schema
 
     @property
+    @abstractmethod
     def num_records(self) -> int:
         """Number of records in the shard; builds the index if needed."""
         ...
 
-    def chunks(self) -> Iterator[Chunk]:
+    @abstractmethod
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """The chunks in order. Only one thread at a time may use the iterator."""
         ...
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    @abstractmethod
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk, in the requested order. Faults in records that were not requested are ignored, so
         the good records around a bad one can be read."""
         ...
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
-        """Cover these records of the shard by chunks: (chunk, record numbers within it).
+    @abstractmethod
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
+        """Cover these records of the shard by chunks: (chunk, record numbers within it; None for all of it).
 
         The batches that `decode` returns for the pairs, concatenated, hold the records in the requested order.
         """
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close the files."""
         ...
+
+    # -- what some readers do better than this ----------------------------------------------------
+
+    @property
+    def compression(self) -> str | None:
+        """The names of the codecs inside the file; None if it records none."""
+        return None
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        """Files of a folder that are not data, with the reason."""
+        return ()
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        """The chunks for a scan with `threads` threads, and what is skipped between them, in file order. A call that
+        comes in their place finds the next ones. It may wait for earlier calls, so calls are started in order. One
+        thread decodes each chunk before it asks for the next."""
+        del threads
+        return self.chunks()
+
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
+        """The records of a chunk in chunks whose batches are not too large. May read them."""
+        del columns
+        yield chunk
+
+    def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
+        """As `decode`, and what was skipped in the chunk if damage is skipped and all its records are requested."""
+        return Delivered(self.decode(chunk, records, columns), records)
+
+    def readable(self, chunk: Chunk[Any]) -> Readable | None:
+        """The places of the records in a chunk; None if only decoding it tells which can be read."""
+        del chunk
+        return None
+
+    def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
+        """As `decode`, but with binary_view instead of binary where that saves a copy, also inside images. Images whose
+        files have to be built may come in parts (`lending.in_parts`)."""
+        return self.decode(chunk, records, columns)
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        """Records of the shard in the requested order, read in one step. None if that is no faster or something is
+        wrong: then `pick` and `decode` return them, or raise the fault."""
+        del records, columns
+        return None
+
+    def compares(self, chunk: Chunk[Any] | None) -> bool:
+        """Whether each record of a chunk, or each that is read at all, is compared with a checksum."""
+        del chunk
+        return False
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """A call for each part of the file that has a checksum and is not a chunk. The call reads the part and raises
+        FormatError if it is damaged. Parts verified this way are not verified again when records are decoded."""
+        return ()
+
+    def options_alike(self) -> Any:
+        """Options for the format's writer that reproduce this file's compression and layout; None for the usual
+        ones."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,225 +262,88 @@ class Summary:
     """Values the format could not hold exactly and changed, such as float64 rounded to float32."""
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """Writes one shard. Used by one thread."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
-        ...
-
     @property
+    @abstractmethod
     def num_bytes(self) -> int:
         """Bytes of output so far, for cutting shards by size."""
         ...
 
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        ...
+
+    @abstractmethod
     def close(self) -> None:
         """Finish the shard's bytes. The caller commits the sink afterwards."""
         ...
 
-
-class Format(Protocol):
-    """A container format: one value per format, registered in one line."""
-
-    info: FormatInfo
-
-    @property
-    def read_options(self) -> type:
-        """The dataclass of its options for `penstock.open`."""
-        ...
-
-    @property
-    def write_options(self) -> type:
-        """The dataclass of its options for `penstock.write`."""
-        ...
-
-    def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file of `size` bytes that starts with `head` is of this format."""
-        ...
-
-    def open(self, source: Source, options: Options) -> Reader: ...
-
-    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer: ...
-
-
-# -- what some can do besides ---------------------------------------------------------------------
-
-
-@runtime_checkable
-class KeepsTypes(Protocol):
-    """A Format that cannot hold all Arrow types: penstock stores them in the sidecars of the files that it writes."""
-
-    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """The schema as which records of this schema read back after they were written with these options. Values that
-        the format rounds stay rounded. None if it cannot be determined."""
-        ...
-
-
-@runtime_checkable
-class NumbersClasses(Protocol):
-    """A Format that stores class labels as numbers: the sidecars of files that penstock writes list the names."""
-
-    class_numbers: pa.DataType
-    """The type of the numbers if the names are not known."""
-
-
-@runtime_checkable
-class NumberingClasses(Protocol):
-    """A Writer of such a format."""
-
-    @property
-    def dictionaries(self) -> Mapping[str, pa.Array | None]:
-        """The dictionary of each column of class labels; None for a column without values so far."""
-        ...
-
-
-def bare(reader: Reader) -> Reader:
-    """The reader of the file itself, without any joined overlays. Check the abilities of this one: since Python 3.12,
-    `isinstance` does not see methods that a reader delegates to another."""
-    return getattr(reader, "bare", reader)
-
-
-@runtime_checkable
-class PartlyReadable(Protocol):
-    """A Reader that returns the good records of a chunk that also has bad ones."""
-
-    def readable(self, chunk: Chunk) -> np.ndarray:
-        """Which records of a chunk can be read, int64, ascending."""
-        ...
-
-    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end offsets of the readable records of a chunk."""
-        ...
-
-
-@runtime_checkable
-class Dividing(Protocol):
-    """A Reader of records that may be much larger in columns than in the file."""
-
-    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
-        """The same records in chunks small enough to decode whole. May read them."""
-        ...
-
-
-def parts_of(reader: Reader, chunk: Chunk) -> Iterable[Chunk]:
-    """The chunk itself, or its parts if it is too large for one batch."""
-    own = bare(reader)
-    return own.parts(chunk, None) if isinstance(own, Dividing) else (chunk,)
-
-
-@runtime_checkable
-class Alike(Protocol):
-    """A Reader that can say how to write a file of the same kind."""
-
-    def options_alike(self) -> Any:
-        """Options for the format's writer that reproduce this file's compression and layout."""
-        ...
-
-
-class Lending(Reader, Protocol):
-    """A Reader that can return views of byte strings instead of copies. See `lends`."""
-
-    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """As `decode`, but with binary_view instead of binary where that saves a copy, also inside images. Images whose
-        files have to be built may come in parts (`lending.in_parts`)."""
-        ...
-
-
-class AtOnce(Reader, Protocol):
-    """A Reader that may return records by number in one step. See `takes_at_once`."""
-
-    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Records of the shard in the requested order, or None: then `pick` and `decode` return them, or raise what is
-        wrong with them."""
-        ...
-
-
-@runtime_checkable
-class Threaded(Protocol):
-    """A Reader that finds its chunks differently for each number of threads."""
-
-    def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
-        """The chunks of `chunks`, for a scan with `threads` threads: each as a chunk, or as a call that finds it or
-        returns None. A call may wait for earlier ones, so they are started in order. One thread decodes each chunk
-        before it asks for the next."""
-        ...
-
-
-def lends(reader: Reader) -> TypeGuard[Lending]:
-    """Whether a reader can return views of byte strings. Called for each batch, so faster than `isinstance`. A reader
-    that wraps another does not inherit this ability."""
-    return hasattr(type(reader), "lent")
-
-
-def takes_at_once(reader: Reader) -> TypeGuard[AtOnce]:
-    """Whether to try reading records in one step first. As with `lends`, a wrapper does not inherit this ability."""
-    return hasattr(type(reader), "at_once")
-
-
-@runtime_checkable
-class Compressed(Protocol):
-    """A Reader whose file records how it is compressed."""
-
-    @property
-    def compression(self) -> str:
-        """The names of the codecs."""
-        ...
-
-
-@runtime_checkable
-class Comparing(Protocol):
-    """A Reader that may compare each record with a checksum as it is read."""
-
-    def compares(self, chunk: Chunk | None) -> bool:
-        """Whether it does so for the records of a chunk, or for all that it reads."""
-        ...
-
-
-@runtime_checkable
-class Verifiable(Protocol):
-    """A Reader of a file with checksums of parts that are not chunks."""
-
-    def checks(self) -> Iterable[Callable[[], None]]:
-        """A call for each such part, which reads it and raises FormatError if it is damaged. Parts verified this way
-        are not verified again when records are decoded."""
-        ...
-
-
-@runtime_checkable
-class Sifting(Protocol):
-    """A Reader of a folder that ignores files that are not data."""
-
-    @property
-    def skipped_files(self) -> Sequence[SkippedFile]:
-        """The ignored files, with the reason."""
-        ...
-
-
-@runtime_checkable
-class Noting(Protocol):
-    """A Writer that may have to change values, unless its format's option `exact` is set: then it raises."""
+    def abort(self) -> None:  # noqa: B027  most writers have no threads to stop
+        """Stop early: wait for the writer's threads, write nothing more."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The changes so far: see `losses.Losses`."""
-        ...
+        """How values were changed that the format cannot hold exactly (see `losses.Losses`). A format whose option
+        `exact` is set raises instead."""
+        return ()
+
+    @property
+    def dictionaries(self) -> Mapping[str, pa.Array | None]:
+        """The class names of each column of class labels that the format stores as numbers; None for a column without
+        values so far."""
+        return {}
 
 
 def notes_of(writers: Iterable[Writer]) -> tuple[str, ...]:
     """The changes made by some writers, each listed once."""
-    found = [note for one in writers if isinstance(one, Noting) for note in one.notes]
-    return tuple(dict.fromkeys(found))
-
-
-@runtime_checkable
-class Abortable(Protocol):
-    """A Writer with its own threads, which must be stopped if the file is abandoned."""
-
-    def abort(self) -> None:
-        """Stop early: wait for the threads, write nothing more."""
-        ...
+    return tuple(dict.fromkeys(note for one in writers for note in one.notes))
 
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
     """For formats that have no options."""
+
+
+class Format(ABC):
+    """A container format: one value per format, registered in one line."""
+
+    info: ClassVar[FormatInfo]
+    read_options: ClassVar[type] = NoOptions
+    """The dataclass of its options for `penstock.open`."""
+    class_numbers: ClassVar[pa.DataType | None] = None
+    """For a format that stores class labels as numbers: the type of the numbers if the names are not known. The sidecars
+    of files that penstock writes list the names."""
+
+    @property
+    def write_options(self) -> type:
+        """The dataclass of its options for `penstock.write`."""
+        return NoOptions
+
+    @abstractmethod
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is of this format."""
+        ...
+
+    @abstractmethod
+    def open(self, source: Source, options: Options) -> Reader:
+        """Open a shard."""
+        ...
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a shard of records of this schema.
+
+        Raises:
+            SchemaError: the format cannot hold such columns.
+        """
+        del schema, options, threads
+        raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """For a format that cannot hold all Arrow types, whose sidecars store them: the schema as which records of this
+        schema read back after they were written with these options. Values that the format rounds stay rounded. None if
+        there is nothing to store, or it cannot be determined."""
+        del schema, options
+        return None

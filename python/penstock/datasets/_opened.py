@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from penstock.contract.format import Options, SkippedRegion
-from penstock.datasets._notes import Notes
 from penstock.datasets.files import Files
-
-Result = TypeVar("Result")
 
 
 class Opened:
     """The files of a dataset, the columns to read from them, and the regions that were skipped."""
 
-    def __init__(self, files: Files, notes: Notes, columns: Sequence[str] | None) -> None:
+    def __init__(self, files: Files, columns: Sequence[str] | None) -> None:
         self._files = files
-        self._notes = notes
         self._columns = columns
+        self._regions: dict[SkippedRegion, None] = {}
+        self._records: set[int] = set()
 
     def __len__(self) -> int:
         return int(self._files.firsts[-1])
@@ -53,10 +50,18 @@ class Opened:
         """The columns that were passed to `open`; None for all."""
         return self._columns
 
-    def note_record(self, number: int, region: SkippedRegion) -> None:
-        """See Notes.add_record."""
-        self._notes.add_record(number, region)
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """The regions that have been skipped so far, in the order they were met, each once."""
+        return list(self._regions)
 
-    def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
-        """See Notes.collecting."""
-        return self._notes.collecting(call)
+    def add_skipped(self, region: SkippedRegion) -> None:
+        """List a region as skipped."""
+        self._regions[region] = None
+
+    def add_skipped_record(self, number: int, region: SkippedRegion) -> None:
+        """List a record of the dataset as skipped, once: the same fault may be described in different words each time
+        that the record is read."""
+        if number not in self._records:
+            self._records.add(number)
+            self.add_skipped(region)

@@ -15,8 +15,7 @@ import pyarrow as pa
 from penstock import formats
 from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
-from penstock.contract.format import Options, SkippedRegion
-from penstock.datasets._notes import Notes
+from penstock.contract.format import Options
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
@@ -63,9 +62,9 @@ class Dataset(Opened):
     """
 
     def __init__(
-        self, call: dict[str, Any], files: Files, notes: Notes, skipped: Sequence[SkippedFile] = ()
+        self, call: dict[str, Any], files: Files, skipped: Sequence[SkippedFile] = ()
     ) -> None:
-        super().__init__(files, notes, call["columns"])
+        super().__init__(files, call["columns"])
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
@@ -119,11 +118,6 @@ class Dataset(Opened):
             facts.update(self._files.checksum(number).to_bytes(4, "little"))
             facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
         return facts.hexdigest()
-
-    @property
-    def damage(self) -> list[SkippedRegion]:
-        """The regions that have been skipped so far, in the order they were met."""
-        return self._notes.regions
 
     def __repr__(self) -> str:
         first, *others = self.paths
@@ -239,7 +233,9 @@ class Dataset(Opened):
         datasets share one list of skipped regions."""
         if self._columns is not None:
             return self
-        return Dataset(self._call, self._files.complete(), self._notes, self._skipped)
+        other = Dataset(self._call, self._files.complete(), self._skipped)
+        other._regions, other._records = self._regions, self._records
+        return other
 
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way except for some keywords."""
@@ -252,10 +248,9 @@ def _opened(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """Make the dataset for a call to `open` whose source has been expanded to a list of files."""
-    notes = Notes()
     beside = ("source", "format", "columns", "overlays", "storage")
     told = {word: value for word, value in call.items() if word not in beside}
-    options = Options(**told, skipped=notes.add)
+    options = Options(**told)
     files = Files(
         call["source"],
         call["storage"] or LocalStorage(),
@@ -264,7 +259,7 @@ def _opened(
         overlays=call["overlays"],
         listed=listed,
     )
-    return Dataset(call, files, notes, skipped)
+    return Dataset(call, files, skipped)
 
 
 def _check_are_names(columns: Any) -> None:

@@ -17,16 +17,8 @@ from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, files, has_no_records
 from penstock.columns.numbers import as_arrow
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import (
-    Chunk,
-    Comparing,
-    Format,
-    FormatInfo,
-    Options,
-    Reader,
-    Sifting,
-    bare,
-)
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.opening import open_shard
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.engine.locks import Lock
 from penstock.errors import (
@@ -36,11 +28,12 @@ from penstock.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from penstock.framing.abilities import Framed, is_indexed, open_shard
+from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, kept_schema
 from penstock.framing.index.sidecar import discard
+from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
-from penstock.overlay.reader import Overlays
+from penstock.overlay.reader import OverlaidReader, Overlays
 from penstock.payloads.example.inference import in_common
 from penstock.storage.base import Source, Storage, Watched
 from penstock.storage.descriptors import Recent
@@ -55,10 +48,8 @@ _LOOKED_RECORDS = 1000
 """If the first files have few records, at most this many files and records are examined to infer the schema."""
 
 
-class NoRecords:
+class NoRecords(Reader):
     """The reader of an empty file in a format whose files are never empty."""
-
-    num_records = 0
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)
@@ -66,15 +57,19 @@ class NoRecords:
         nothing = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
         self.schema: pa.Schema = schema if is_schema else nothing
 
-    def chunks(self) -> Iterator[Chunk]:
+    @property
+    def num_records(self) -> int:
+        return 0
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """Nothing: there are no chunks."""
         return iter(())
 
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[Any], np.ndarray]]:
         """Nothing: there are no chunks."""
         return iter(())
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Never called, as there are no chunks."""
         raise IndexError("a file of no bytes has no records")
 
@@ -95,7 +90,12 @@ class _Opened(NamedTuple):
     source: Source
     check: Callable[[], None] | None
     watched: Watched | None
-    compares: Callable[[Chunk | None], bool]
+    compares: Callable[[Chunk[Any] | None], bool]
+
+    @property
+    def own(self) -> Reader:
+        """The reader of the file itself, without the overlays that are joined with it."""
+        return self.reader.base if isinstance(self.reader, OverlaidReader) else self.reader
 
 
 class Files:
@@ -134,22 +134,22 @@ class Files:
             self._names = [*known, *(n for n in self._overlays.fields if n not in known)]
         kept_first = self._first_by_kept()
         if kept_first is None and self._is_inferred_by_all():
-            alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
+            alone = [self._open(n).own.schema for n in range(len(self.paths))]
             counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
             self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
-        first = kept_first or self._first_reader()
+        first = kept_first or self._first()
         # With overlays, the fields of the files are settled already.
         if self._settled is None and len(paths) > 1 and self._overlays is None:
-            self._settled = self._by_more_files(bare(first).schema)
+            self._settled = self._by_more_files(first.own.schema)
             if self._settled is not None:
                 self._forget_readers()
-                first = self._first_reader()
+                first = self._first()
         if self.types == "kept" and kept_first is None:
-            self.types = "stored" if InferredFrom.of(bare(first).schema) is None else "inferred"
-        self.schema = first.schema  # the fields of a record, including those of overlays
-        self._settled = bare(first).schema
+            self.types = "stored" if InferredFrom.of(first.own.schema) is None else "inferred"
+        self.schema = first.reader.schema  # the fields of a record, including those of overlays
+        self._settled = first.own.schema
         if self._overlays is not None:
-            self._names = first.schema.names
+            self._names = self.schema.names
         self._has_warned = len(paths) == 1
 
     def _kept_schema(self) -> pa.Schema | None:
@@ -159,12 +159,12 @@ class Files:
             return None  # what the caller asks for takes precedence
         return kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
 
-    def _first_by_kept(self) -> Reader | None:
-        """The reader of the first file with the schema that it keeps, if the file can be read with it."""
+    def _first_by_kept(self) -> _Opened | None:
+        """The first file, opened with the schema that it keeps, if the file can be read with it."""
         if self._settled is None:
             return None
         try:
-            first = self._first_reader()
+            first = self._first()
         except (SchemaError, UnsupportedError):
             self._settled = self._names = None
             self._is_kept = False
@@ -192,20 +192,23 @@ class Files:
             and options.format_options.get("infer_records") == "all"
         )
 
-    def _first_reader(self) -> Reader:
-        """The reader of the first file that has a record; its schema applies to all files."""
+    def _first(self) -> _Opened:
+        """The first file that has a record; its schema applies to all files."""
+        empty: _Opened | None = None
         for shard in range(len(self.paths)):
-            reader = self.reader(shard)
-            if not (isinstance(bare(reader), NoRecords) or has_no_records(reader.schema)):
+            opened = self._of(shard)
+            if isinstance(opened.own, NoRecords):
+                continue
+            if not has_no_records(opened.reader.schema):
                 for earlier in range(shard):
                     self._opened[earlier] = None  # reopened later with the schema that is known now
-                return reader
-        readers = [reader for reader in self.readers() if not isinstance(bare(reader), NoRecords)]
-        if not readers:
+                return opened
+            empty = empty or opened
+        if empty is None:
             raise self._no_bytes()
-        if self.options.damage == "error" and has_no_records(readers[0].schema):
+        if self.options.damage == "error":
             self._raise_first_fault()
-        return readers[0]
+        return empty
 
     def _no_bytes(self) -> TruncatedError:
         others = len(self.paths) - 1
@@ -220,8 +223,8 @@ class Files:
         """Raise the fault that hides the records of the files, if there is one: the fields are unknown then, and a
         single column of bytes would be wrong."""
         for shard in range(len(self.paths)):
-            reader = bare(self.reader(shard))
-            chunk = next(iter(reader.chunks()), None)
+            reader = self.own(shard)
+            chunk = next(reader.chunks(), None)
             if chunk is not None:
                 reader.decode(chunk, None, None)
 
@@ -238,7 +241,7 @@ class Files:
         common, num_records = None, 0
         for shard in range(min(len(self.paths), _LOOKED_FILES)):
             try:
-                alone = bare(self._open(shard).reader).schema
+                alone = self._open(shard).own.schema
                 told = InferredFrom.of(alone)
                 if told is None or not told.is_all:
                     break
@@ -267,7 +270,7 @@ class Files:
             if not places:
                 break
             try:
-                alone = bare(self._open(shard).reader).schema
+                alone = self._open(shard).own.schema
             except (PenstockError, OSError):
                 break  # raised when the file is read
             for field in alone:
@@ -281,6 +284,10 @@ class Files:
         """The reader of a file, opened if need be."""
         return self._of(shard).reader
 
+    def own(self, shard: int) -> Reader:
+        """The reader of a file itself, without the overlays that are joined with it."""
+        return self._of(shard).own
+
     def num_bytes(self, shard: int) -> int:
         """The size of a file in bytes."""
         return self._of(shard).source.size
@@ -291,8 +298,8 @@ class Files:
 
     def checksum(self, shard: int) -> int:
         """The CRC-32C of the checksums of all records of a file if an index has them, else 0."""
-        reader = bare(self.reader(shard))
-        if not is_indexed(reader):
+        reader = self.own(shard)
+        if not isinstance(reader, FramedReader):
             return 0
         return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
@@ -311,7 +318,7 @@ class Files:
         if opened is not None and opened.check is not None:
             opened.check()
 
-    def check_read(self, shard: int, chunk: Chunk | None = None) -> None:
+    def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
         """Raise ChangedError if records that were just read may mix the old and the new content of a file. Records
         that were compared with checksums cannot, unless they were borrowed from a memory map."""
         opened = self._still_open(shard)
@@ -365,13 +372,10 @@ class Files:
             fmt = self.format_of(source)
             check, watched = None, source if isinstance(source, Watched) else None
             if watched is not None:
-                proves = isinstance(fmt, Framed) and self.options.verifies
+                proves = isinstance(fmt, FramedFormat) and self.options.verifies
                 check = partial(watched.check_unchanged, proves=proves)
             reader = self._reader_of(shard, fmt, source)
-            own = bare(reader)
-            compares = own.compares if isinstance(own, Comparing) else lambda _: False
-            if is_compared:
-                compares = lambda _: True  # noqa: E731
+            compares = (lambda _: True) if is_compared else reader.compares
             return _Opened(reader, fmt, source, check, watched, compares)
         except BaseException:
             source.close()  # a stored exception would keep the file open as well
@@ -457,11 +461,10 @@ class Files:
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
-            reader = bare(self.reader(shard))
+            reader = self.own(shard)
             if isinstance(reader, NoRecords):
                 yield SkippedFile(path, NO_BYTES)
-            elif isinstance(reader, Sifting):
-                yield from reader.skipped_files
+            yield from reader.skipped_files
 
     # -- all of them ----------------------------------------------------------------------------
 
@@ -489,9 +492,9 @@ class Files:
         """The readers of all files, one after another: there may be too many to be open at once."""
         return map(self.reader, range(len(self.paths)))
 
-    def bare_readers(self) -> Iterator[Reader]:
+    def own_readers(self) -> Iterator[Reader]:
         """The same readers without the overlays that are joined with them."""
-        return map(bare, self.readers())
+        return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
         """These files for callers that must not lose fields that the schema lacks: if the schema was inferred from

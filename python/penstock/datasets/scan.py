@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,23 +11,15 @@ import pyarrow as pa
 
 from penstock.columns.joined import join
 from penstock.contract.around import Found, around, is_of_a_batch
-from penstock.contract.format import (
-    Chunk,
-    Dividing,
-    PartlyReadable,
-    Reader,
-    SkippedRegion,
-    Threaded,
-    bare,
-)
+from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 
-Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
-"""A chunk of a shard, or the call that finds it, None after the last; and the regions that were skipped."""
-Part = tuple[int, Reader, Chunk, list[SkippedRegion]]
-"""A chunk, or a part of a chunk that is too large for one batch; and the regions skipped in it so far."""
+Task = tuple[int, Reader, Stretch | Callable[[], Sequence[Stretch]]]
+"""A stretch of a shard, or the call that finds the next ones."""
+Part = tuple[int, Reader, Chunk[Any]]
+"""A chunk, or a part of a chunk that is too large for one batch."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
 """A batch of a shard, or a region that was skipped in its place, or more parts to be decoded in its place."""
 Failed = tuple[int, Exception]
@@ -59,21 +51,30 @@ def shard_batches(
     columns: Sequence[str] | None,
     threads: int | None,
     shards: Sequence[int] | None = None,
+    skipped: Callable[[SkippedRegion], None] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """All records of some shards, or of all, each batch with the number of its shard.
 
-    Skipped regions are added to the dataset in the order of the records.
+    Each skipped region is given to `skipped` at its place among the records; without it, to the dataset.
     """
     every = range(len(dataset.paths))
-    return _Scan(dataset, columns, threads).batches(every if shards is None else shards)
+    reading = _Scan(dataset, columns, threads, skipped or dataset.add_skipped)
+    return reading.batches(every if shards is None else shards)
 
 
 class _Scan:
     """One pass over the shards of a dataset."""
 
-    def __init__(self, dataset: Opened, columns: Sequence[str] | None, threads: int | None) -> None:
+    def __init__(
+        self,
+        dataset: Opened,
+        columns: Sequence[str] | None,
+        threads: int | None,
+        skipped: Callable[[SkippedRegion], None],
+    ) -> None:
         self._dataset = dataset
         self._columns = columns
+        self._skipped = skipped
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
@@ -90,7 +91,7 @@ class _Scan:
             if isinstance(result, SkippedRegion):
                 if options.damage == "stop":
                     self._stopped.add(shard)
-                options.skipped(result)
+                self._skipped(result)
             else:
                 yield shard, result
 
@@ -113,14 +114,9 @@ class _Scan:
 
     def _tasks(self, shard: int) -> Iterator[Task]:
         reader = self._dataset.files.reader(shard)
-        own = bare(reader)
-        found = own.found_by(self._threads) if isinstance(own, Threaded) else reader.chunks()
-        while shard not in self._stopped:
-            chunk, regions = self._dataset.noting(lambda: next(found, None))
-            if chunk is not None or regions:
-                yield shard, reader, chunk, regions
-            if chunk is None:
-                return
+        found = reader.found_by(self._threads)
+        while shard not in self._stopped and (stretch := next(found, None)) is not None:
+            yield shard, reader, stretch
 
     def _done(self, task: Task | Failed) -> Iterator[Result | Failed]:
         return iter((task,)) if len(task) == 2 else _late(task[0], self._decode(task))
@@ -129,46 +125,34 @@ class _Scan:
         return _late(part[0], self._decode_part(part))
 
     def _decode(self, task: Task) -> Iterator[Result]:
-        """The records of a chunk, or the parts to be decoded in its place."""
-        shard, reader, chunk, passed = task
-        if callable(chunk):
-            chunk, passed = self._dataset.noting(chunk)
-        for region in passed:
-            yield shard, region
-        if chunk is None:
-            return
-        parts, passed = self._divided(reader, chunk)
-        if len(parts) < 2:
-            part = parts[0] if parts else chunk
-            yield from self._decode_part((shard, reader, part, passed))
-            return
-        later: list[Part] = []
-        for part in parts:
-            is_last = part is parts[-1]
-            here = [region for region in passed if is_last or region.start_byte < part.end_byte]
-            passed = [region for region in passed if region not in here]
-            later.append((shard, reader, part, here))
-        yield shard, later
+        """The records of a stretch, or the parts to be decoded in its place."""
+        shard, reader, found = task
+        for stretch in found() if callable(found) else (found,):
+            if isinstance(stretch, SkippedRegion):
+                yield shard, stretch
+                continue
+            parts = self._parts(reader, stretch)
+            if len(parts) == 1:
+                yield from self._decode_part((shard, reader, parts[0]))
+            else:
+                yield shard, [(shard, reader, part) for part in parts]
 
-    def _divided(self, reader: Reader, chunk: Chunk) -> tuple[list[Chunk], list[SkippedRegion]]:
-        """A chunk in parts whose batches are not too large, and the regions that were skipped to find them."""
-        own: Any = bare(reader)
-        if not _divides(type(own)):
-            return [chunk], []
+    def _parts(self, reader: Reader, chunk: Chunk[Any]) -> list[Chunk[Any]]:
+        """A chunk in parts whose batches are not too large."""
         try:
-            return self._dataset.noting(lambda: list(own.parts(chunk, self._columns)))
+            return list(reader.parts(chunk, self._columns))
         except (SchemaError, FormatError):
-            return [chunk], []  # decoding raises it again, where it is handled
+            return [chunk]  # decoding raises it again, where it is handled
 
     def _decode_part(self, part: Part) -> Iterator[Result]:
         """The records of a chunk; if there is a fault, those before it first, then the fault as `damage=` says."""
-        shard, reader, chunk, passed = part
+        shard, reader, chunk = part
         dataset = self._dataset
         files = dataset.files
         try:
             if files.options.mmap:
                 files.check_read(shard, chunk)  # before touching pages that no longer exist
-            batch, regions = dataset.noting(lambda: reader.decode(chunk, None, self._columns))
+            batch, _, skipped = reader.delivered(chunk, None, self._columns)
             files.check_read(shard, chunk)
         except StaleIndexError:
             files.forget_index(shard)
@@ -179,15 +163,15 @@ class _Scan:
         else:
             dataset.files.check_fields(shard, batch)
             yield shard, batch
-            for region in _in_order(dict.fromkeys(passed + regions)):
+            for region in _in_order(dict.fromkeys(skipped)):
                 yield shard, region
             return
-        around = _Around(dataset, reader, chunk, self._columns, passed)
+        around = _Around(dataset, reader, chunk, self._columns)
         try:
             for batch in around.batches(located):
                 yield shard, batch
         except (SchemaError, FormatError) as error:
-            for region in around.passed():
+            for region in around.skipped():
                 yield shard, region
             if dataset.options.damage != "stop" or isinstance(error, SchemaError):
                 raise
@@ -197,14 +181,8 @@ class _Scan:
             return
         finally:
             del located  # its traceback would keep the files open
-        for region in around.passed():
+        for region in around.skipped():
             yield shard, region
-
-
-@cache
-def _divides(kind: type) -> bool:
-    """Whether readers of this type are Dividing. Cached: the check takes 10 µs and is made for every chunk."""
-    return issubclass(kind, Dividing)
 
 
 def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
@@ -218,7 +196,7 @@ def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
 def _held_bytes(result: Result | Failed) -> int:
     held: Any = result[1]
     if isinstance(held, list):
-        return sum(chunk.end_byte - chunk.start_byte for _, _, chunk, _ in held)
+        return sum(chunk.end_byte - chunk.start_byte for _, _, chunk in held)
     return int(held.get_total_buffer_size()) if isinstance(held, pa.RecordBatch) else 0
 
 
@@ -233,11 +211,10 @@ class _Around:
         self,
         dataset: Opened,
         reader: Reader,
-        chunk: Chunk,
+        chunk: Chunk[Any],
         columns: Sequence[str] | None,
-        regions: list[SkippedRegion],
     ) -> None:
-        self._regions = list(regions)
+        self._regions: list[SkippedRegion] = []
         self._undecoded: list[SkippedRegion] = []
         self._dataset = dataset
         self._reader = reader
@@ -245,18 +222,18 @@ class _Around:
         self._columns = columns
         self._skipping = dataset.options.damage == "skip"
         self._numbers = np.arange(0)
-        self._places: tuple[np.ndarray, np.ndarray] | None = None
+        self._readable: Readable | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """All records without a fault; or, without skipping, those before the first fault, and then its error."""
         found: Iterator[Found] = iter(())
         part: Any = None
         try:
-            reader = bare(self._reader)
-            if self._skipping and isinstance(reader, PartlyReadable):
+            self._readable = self._reader.readable(self._chunk) if self._skipping else None
+            if self._readable is not None:
                 # Records with damaged headers are known already and are not requested.
-                self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
-                self._regions += regions
+                self._numbers = self._readable.records
+                self._regions += self._readable.skipped
             elif error.record is None and not is_of_a_batch(error):
                 # The place of the fault is unknown, and the record count may be wrong.
                 if not (self._skipping and isinstance(error, FormatError)):
@@ -278,18 +255,16 @@ class _Around:
         finally:
             del error, found, part  # an error's traceback would keep the files open
 
-    def passed(self) -> list[SkippedRegion]:
+    def skipped(self) -> list[SkippedRegion]:
         """The skipped regions in file order: those that the reader reports, which it repeats at each reading and which
         count once, and the records that could not be decoded, two of which may look the same."""
         return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
 
     def _read(self, first: int, end: int) -> pa.RecordBatch:
         numbers = self._numbers[first:end]
-        batch, regions = self._dataset.noting(
-            lambda: self._reader.decode(self._chunk, numbers, self._columns)
-        )
-        self._regions += regions
-        return batch
+        found = self._reader.delivered(self._chunk, numbers, self._columns)
+        self._regions += found.skipped
+        return found.batch
 
     def _place_of(self, error: PenstockError) -> int | None:
         """The place among the requested numbers that an error is about."""
@@ -301,14 +276,11 @@ class _Around:
         return place if is_one else None
 
     def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
-        chunk, reader = self._chunk, bare(self._reader)
+        chunk = self._chunk
         start = chunk.start_byte if error.byte is None else error.byte
         end, reason = chunk.end_byte, error.message
-        if bad is not None and isinstance(reader, PartlyReadable):
-            found = self._places
-            if found is None:
-                found = self._places = self._dataset.noting(lambda: reader.places(chunk))[0]
-            start, end = int(found[0][bad]), int(found[1][bad])
+        if bad is not None and self._readable is not None:
+            start, end = int(self._readable.starts[bad]), int(self._readable.ends[bad])
         elif bad is not None:
             reason = f"record {chunk.first_record + int(self._numbers[bad])}: {reason}"
         region = SkippedRegion(error.file or "", start, end, num_records, reason)

@@ -11,12 +11,13 @@ import pyarrow as pa
 from penstock.columns.joined import join, picked
 from penstock.columns.lending import as_lent
 from penstock.columns.numbers import as_arrow, outside
+from penstock.columns.selection import Selection
 from penstock.columns.types import IN_PARTS, storage_of
-from penstock.contract.format import Chunk, lends, takes_at_once
+from penstock.contract.format import Chunk
 from penstock.datasets._opened import Opened
 from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 
-Picked = tuple[Chunk, np.ndarray]
+Picked = tuple[Chunk[Any], Selection]
 Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
 
 
@@ -42,7 +43,6 @@ def take(
     # Visit each shard once, then restore the order asked for.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
-    lend = lend and all(lends(dataset.files.reader(shard)) for shard in touched)
     parts = [
         _from_shard(dataset, shard, local[order[shards[order] == shard]], columns, watch, lend)
         for shard in touched
@@ -150,13 +150,13 @@ def _from_shard(
     reader = files.reader(shard)
     if files.options.mmap:
         files.check_read(shard)  # before touching pages that no longer exist
-    if watch is iter and not lend and takes_at_once(reader):
+    if watch is iter and not lend:
         batch = reader.at_once(records, columns)
         if batch is not None:
             files.check_read(shard)
             files.check_fields(shard, batch)
             return batch
-    decode = reader.lent if lend and lends(reader) else reader.decode
+    decode = reader.lent if lend else reader.decode
     try:
         picked = watch(reader.pick(records))
         parts: list[pa.RecordBatch] = []

@@ -27,12 +27,12 @@ from penstock import formats
 from penstock.columns.kept_names import names_of
 from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_bytes, is_text
-from penstock.contract.format import NumbersClasses, Reader, bare
+from penstock.contract.format import Reader, SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.framing.abilities import is_indexed
 from penstock.framing.index.kept_classes import MOST_NAMES, Names
+from penstock.framing.read.framed import FramedReader
 from penstock.loader import _kept_names as kept_names
 from penstock.loader._columns import has_offsets, list_parts, of_record
 from penstock.loader._sources import EndToEnd, Records
@@ -273,13 +273,13 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
         return None  # a cast column has only the names of its batch
     if files.types == "kept" and path == column and not files.is_overlaid(column):
         kinds = (formats.by_name(files.format_name(n)) for n in range(len(dataset.paths)))
-        if all(isinstance(kind, NumbersClasses) for kind in kinds):
+        if all(kind.class_numbers is not None for kind in kinds):
             return names_of(dataset.schema.field(column))
     for shard in range(len(dataset.paths)):
         names = files.info(shard).whole_dictionaries
         if names != ("*",) and column not in names:
             return None
-        if column not in bare(files.reader(shard)).schema.names:
+        if column not in files.own(shard).schema.names:
             return None
     lists = [_listed_in(files.reader(shard), column, path) for shard in range(len(dataset.paths))]
     return _joined(lists)
@@ -304,9 +304,10 @@ def _read(dataset: Dataset, column: str, path: str) -> Names | None:
         _check_may_read(dataset, path)
         by_shard = _ByShard(shards)
         # Damage is reported when the loop reaches it, not here.
-        read = shard_batches(dataset, [column], None, shards)
-        _, passed = dataset.noting(lambda: by_shard.read(read, column, path))
-        if not passed:
+        skipped: list[SkippedRegion] = []
+        read = shard_batches(dataset, [column], None, shards, skipped.append)
+        by_shard.read(read, column, path)
+        if not skipped:
             kept_names.keep(dataset, column, path, by_shard.found)
         found = {**found, **by_shard.found}
         if by_shard.is_cut:
@@ -317,8 +318,8 @@ def _read(dataset: Dataset, column: str, path: str) -> Names | None:
 def _check_may_read(dataset: Dataset, path: str) -> None:
     if isinstance(dataset.files.storage, LocalStorage):
         return
-    for reader in dataset.files.bare_readers():
-        if is_indexed(reader) and not reader.has_index:
+    for reader in dataset.files.own_readers():
+        if isinstance(reader, FramedReader) and not reader.has_index:
             raise UnsupportedError(
                 "the names of the classes are not known, and to find them all records would be"
                 " read from another machine",

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
-from penstock.contract.format import bare
 from penstock.datasets.dataset import Dataset
 from penstock.errors import PenstockError
 from penstock.framing.index import kept_classes
@@ -37,7 +36,7 @@ def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | N
             continue
         check = partial(files.check_unchanged, shard)
         with suppress(PenstockError, OSError):
-            reader, source = bare(files.reader(shard)), files.source(shard)
+            reader, source = files.own(shard), files.source(shard)
             kept_classes.keep(source, reader, dataset.options.index, {path: names}, check)
 
 

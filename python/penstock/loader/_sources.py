@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.columns.joined import join
 from penstock.columns.types import ImageType, is_text, storage_of
-from penstock.contract.format import PartlyReadable, SkippedRegion, bare
+from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import empty, reordered, take
 from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
@@ -86,7 +86,7 @@ class Records:
 
     def skipped(self, number: int, region: SkippedRegion) -> None:
         """Note a record that was skipped, once for the dataset."""
-        self.dataset.note_record(number, region)
+        self.dataset.add_skipped_record(number, region)
 
     def take(
         self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
@@ -134,12 +134,11 @@ class Records:
         """Record a damaged record as skipped, as a scan would."""
         start = end = error.byte or 0
         shards, local = self.dataset.files.locate(np.array([number]))
-        reader = bare(self.dataset.files.reader(int(shards[0])))
-        if isinstance(reader, PartlyReadable):
-            with suppress(FormatError):  # its position is damaged, too
-                for chunk, _ in reader.pick(local):
-                    starts, ends = reader.places(chunk)
-                    start, end = int(starts[0]), int(ends[0])
+        reader = self.dataset.files.own(int(shards[0]))
+        with suppress(FormatError):  # its position is damaged, too
+            for chunk, _ in reader.pick(local):
+                if (found := reader.readable(chunk)) is not None:
+                    start, end = int(found.starts[0]), int(found.ends[0])
         self.skipped(number, SkippedRegion(error.file or "", start, end, 1, error.message))
 
 

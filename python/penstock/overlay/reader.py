@@ -7,7 +7,7 @@ damaged records says which ones were delivered. Where that cannot be known, noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,14 +18,24 @@ from penstock.columns.batches import empty_columns
 from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, Format, Options, Reader
+from penstock.contract.format import (
+    Chunk,
+    Delivered,
+    Format,
+    Options,
+    Readable,
+    Reader,
+    SkippedRegion,
+    Stretch,
+)
+from penstock.contract.opening import open_shard
 from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
-from penstock.framing.abilities import open_shard
 from penstock.limits import Limits
 from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.pyarrow_files import translated
+from penstock.storage.skipped import SkippedFile
 
 
 class Overlays:
@@ -165,8 +175,8 @@ class _Picked(NamedTuple):
     records: np.ndarray
 
 
-class OverlaidReader:
-    """A Reader of a shard and its overlays. What it does not know of is the shard's."""
+class OverlaidReader(Reader):
+    """A Reader of a shard and its overlays: of the shard `base`, with more columns."""
 
     def __init__(
         self,
@@ -177,7 +187,7 @@ class OverlaidReader:
         order: Sequence[str],
         damage: str,
     ) -> None:
-        self.bare = base
+        self.base = base
         self._path = path
         self._owners = owners
         self._unread = damage == "error"
@@ -210,33 +220,60 @@ class OverlaidReader:
         self.schema = pa.schema(placed, metadata=base.schema.metadata)
         self._replaces = any(name in own for name in stored)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.bare, name)
-
     @property
     def num_records(self) -> int:
-        return self.bare.num_records
+        return self.base.num_records
 
-    def chunks(self) -> Iterator[Chunk]:
-        return self.bare.chunks()
+    @property
+    def compression(self) -> str | None:
+        return self.base.compression
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return self.base.skipped_files
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        return self.base.chunks()
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        return self.base.found_by(threads)
+
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
+        return self.base.parts(chunk, self._wanted(columns))
+
+    def readable(self, chunk: Chunk[Any]) -> Readable | None:
+        return self.base.readable(chunk)
+
+    def compares(self, chunk: Chunk[Any] | None) -> bool:
+        return self.base.compares(chunk)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        return self.base.checks()
+
+    def options_alike(self) -> Any:
+        return self.base.options_alike()
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
         """All records in one pair; what is read for them is known when the columns are."""
         records = np.asarray(records, dtype=np.int64)
         if len(records):
             chunk = Chunk(-1, len(records), 0, 0, _Picked(records))
-            yield chunk, np.arange(len(records))
+            yield chunk, None
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self.delivered(chunk, records, columns).batch
+
+    def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         names = self.schema.names if columns is None else list(columns)
         theirs = [name for name in names if not (name in self._fields or name in self._nulls)]
-        wanted = None if columns is None and not self._replaces else theirs
+        wanted = self._wanted(columns)
+        skipped: Sequence[SkippedRegion] = ()
         picked = chunk.data if isinstance(chunk.data, _Picked) else None
         if picked is not None:
             numbers = picked.records if records is None else picked.records[records]
             base = self._taken(numbers, wanted) if theirs or not self._unread else None
         elif theirs or not self._unread:
-            base, kept = self._delivered(chunk, records, wanted)
+            base, kept, skipped = self._delivered(chunk, records, wanted)
             numbers = _numbers(chunk, kept)
             if isinstance(numbers, np.ndarray) and (numbers < 0).any():
                 # Records that nobody can tell apart from others have no values of their own.
@@ -244,32 +281,37 @@ class OverlaidReader:
                 numbers = numbers[numbers >= 0]
         else:
             base, numbers = None, _numbers(chunk, records)
-        return self._joined(base, numbers, names)
+        return Delivered(self._joined(base, numbers, names), records, skipped)
 
-    def _delivered(
-        self, chunk: Chunk, records: Selection, columns: Projection
-    ) -> tuple[pa.RecordBatch, Selection]:
+    def _wanted(self, columns: Projection) -> Projection:
+        """The columns to read from the shard."""
+        if columns is None and not self._replaces:
+            return None
+        names = self.schema.names if columns is None else columns
+        return [name for name in names if not (name in self._fields or name in self._nulls)]
+
+    def _delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         """The shard's own columns, and which records of the chunk they are of."""
-        delivered = getattr(self.bare, "delivered", None)
-        if delivered is not None:
-            return delivered(chunk, records, columns)
-        batch = self.bare.decode(chunk, records, columns)
-        if batch.num_rows != (chunk.num_records if records is None else len(records)):
-            message = "records were passed over, and nobody knows which an overlay's values are of"
+        found = self.base.delivered(chunk, records, columns)
+        asked = chunk.num_records if found.records is None else len(found.records)
+        if found.batch.num_rows != asked:
+            message = (
+                "records were skipped, and which records an overlay's values belong to is unknown"
+            )
             raise ChangedError(message, file=self._path, hint="open(..., overlays=False)")
-        return batch, records
+        return found
 
     def _taken(self, numbers: np.ndarray, columns: Projection) -> pa.RecordBatch:
         parts: list[pa.RecordBatch] = []
-        for chunk, chosen in self.bare.pick(numbers):
-            parts.append(self.bare.decode(chunk, chosen, columns))
-            if parts[-1].num_rows != len(chosen):
+        for chunk, chosen in self.base.pick(numbers):
+            parts.append(self.base.decode(chunk, chosen, columns))
+            if parts[-1].num_rows != (chunk.num_records if chosen is None else len(chosen)):
                 message = "some of the records asked for are not there"
                 raise ChangedError(message, file=self._path)
         if len(parts) == 1:
             return parts[0]
         if not parts:
-            fields = [f for f in self.bare.schema if columns is None or f.name in columns]
+            fields = [f for f in self.base.schema if columns is None or f.name in columns]
             return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
         if not parts[0].num_columns:
             return empty_columns(len(numbers))
@@ -330,10 +372,10 @@ class OverlaidReader:
         for overlay in self._owners.values():
             if overlay is not None:
                 overlay.close()
-        self.bare.close()
+        self.base.close()
 
 
-def _numbers(chunk: Chunk, records: Selection) -> np.ndarray | range:
+def _numbers(chunk: Chunk[Any], records: Selection) -> np.ndarray | range:
     """The shard's record numbers of some records of a chunk."""
     if records is None:
         return range(chunk.first_record, chunk.first_record + chunk.num_records)

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Proof
+from penstock.contract.decoder import Decoder, Proof
 from penstock.errors import FormatError, SchemaError
 
 _MAX_DEPTH = 32
 
 
-class MessageDecoder:
+class MessageDecoder(Decoder):
     """Decodes payloads of one message type to one column a field.
 
     Args:

@@ -30,7 +30,16 @@ from penstock.columns.joined import join, picked
 from penstock.columns.numbers import as_arrow, as_numpy, checked_infer
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.faults import error_from
-from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options, SkippedRegion, Writer
+from penstock.contract.format import (
+    Chunk,
+    Delivered,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    SkippedRegion,
+    Writer,
+)
 from penstock.contract.options import options_from
 from penstock.errors import (
     ChecksumError,
@@ -74,7 +83,7 @@ class ArrayRecordOptions:
         checked_infer(self.infer_records)
 
 
-class ArrayRecordFormat:
+class ArrayRecordFormat(Format):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -88,7 +97,6 @@ class ArrayRecordFormat:
         takes_descriptions=True,
     )
     read_options = ArrayRecordOptions
-    write_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
         """Whether a file starts with the signature of Riegeli."""
@@ -132,7 +140,7 @@ class Extents:
         return len(self.starts)
 
 
-class ArrayRecordReader:
+class ArrayRecordReader(Reader):
     """One open file."""
 
     def __init__(self, source: Source, options: Options, mine: ArrayRecordOptions) -> None:
@@ -267,7 +275,7 @@ class ArrayRecordReader:
         """How many records the footer counts."""
         return int(self._extents.firsts[-1])
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[tuple[int, int]]]:
         """Runs of the file's chunks of about 2 MiB."""
         costs = self._extents.costs
         first = 0
@@ -277,14 +285,14 @@ class ArrayRecordReader:
             yield self._chunk(first, last)
             first = last
 
-    def _chunk(self, first: int, last: int) -> Chunk:
+    def _chunk(self, first: int, last: int) -> Chunk[tuple[int, int]]:
         extents = self._extents
         start, end = int(extents.starts[first]), int(extents.ends[last - 1])
         record = int(extents.firsts[first])
         count = int(extents.firsts[last]) - record
         return Chunk(record, count, start, end, (first, last))
 
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[tuple[int, int]], np.ndarray]]:
         """All records in one pair, so that no chunk is unpacked twice; in several, each of which
         stays in the processor's cache, where each record is a chunk of its own."""
         records = np.asarray(records, np.int64)
@@ -299,7 +307,9 @@ class ArrayRecordReader:
         for run in np.split(records, np.flatnonzero(np.diff(costs // STEP_BYTES)) + 1):
             yield whole, run
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, chunk: Chunk[tuple[int, int]], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:
@@ -307,8 +317,7 @@ class ArrayRecordReader:
             SchemaError: a record does not fit the schema.
         """
         if records is None:
-            frames, numbers = self._whole(chunk)
-            return self._decoded(frames, numbers, columns)
+            return self.delivered(chunk, None, columns).batch
         numbers = chunk.first_record + np.asarray(records, np.int64)
         places = np.searchsorted(self._extents.firsts, numbers, "right") - 1
         wanted = np.unique(places)
@@ -327,20 +336,32 @@ class ArrayRecordReader:
         whole = picked(join(batches), as_arrow(back.astype(np.int64)))
         return _restored(whole, self.schema)
 
-    def _whole(self, chunk: Chunk) -> tuple[_core.Frames, np.ndarray]:
-        """The records of a chunk and their numbers; but for those in damaged chunks of the file,
-        where reading goes on."""
+    def delivered(
+        self, chunk: Chunk[tuple[int, int]], records: Selection, columns: Projection
+    ) -> Delivered:
+        if records is not None:
+            return super().delivered(chunk, records, columns)
+        frames, numbers, skipped = self._whole(chunk)
+        batch = self._decoded(frames, numbers, columns)
+        return Delivered(batch, numbers - chunk.first_record, skipped)
+
+    def _whole(
+        self, chunk: Chunk[tuple[int, int]]
+    ) -> tuple[_core.Frames, np.ndarray, list[SkippedRegion]]:
+        """The records of a chunk and their numbers; if damage is skipped, without damaged chunks of the file, which are
+        returned as skipped."""
         data = self._source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
         firsts = self._extents.firsts
         try:
             frames = self._unpacked(np.arange(*chunk.data), data)
-            return frames, np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+            numbers = np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+            return frames, numbers, []
         except FormatError:
             if self._options.damage != "skip":
                 raise
-        sound = self._sound(chunk)
+        sound, skipped = self._sound(chunk)
         runs = [np.arange(int(firsts[one]), int(firsts[one + 1])) for one in sound.tolist()]
-        return self._unpacked(sound), np.concatenate([np.zeros(0, np.int64), *runs])
+        return self._unpacked(sound), np.concatenate([np.zeros(0, np.int64), *runs]), skipped
 
     def _picked(
         self, chunks: np.ndarray, numbers: np.ndarray, columns: Projection
@@ -406,9 +427,10 @@ class ArrayRecordReader:
             self._options.verifies,
         )
 
-    def _sound(self, chunk: Chunk) -> np.ndarray:
-        """Those of the file's chunks in a chunk that can be unpacked; the others are noted."""
+    def _sound(self, chunk: Chunk[tuple[int, int]]) -> tuple[np.ndarray, list[SkippedRegion]]:
+        """Those of the file's chunks in a chunk that can be unpacked, and the others."""
         extents = self._extents
+        skipped: list[SkippedRegion] = []
         sound: list[int] = []
         for one in range(*chunk.data):
             try:
@@ -417,10 +439,10 @@ class ArrayRecordReader:
                 count = int(extents.firsts[one + 1] - extents.firsts[one])
                 start, end = int(extents.starts[one]), int(extents.ends[one])
                 region = SkippedRegion(self._path, start, end, count, error.message)
-                self._options.skipped(region)
+                skipped.append(region)
             else:
                 sound.append(one)
-        return np.array(sound, np.int64)
+        return np.array(sound, np.int64), skipped
 
     def close(self) -> None:
         """Let go of the file."""

@@ -56,6 +56,8 @@ class Batches:
         self._entries: list[Entry] = []
         self._finding = self._find()
         self._failure: FormatError | None = None
+        self.skipped: list[SkippedRegion] = []
+        """What was skipped to find the batches so far, in file order."""
 
     def __iter__(self) -> Iterator[Entry]:
         """The batches in order. Where no way on can be found, the damage mode says what happens."""
@@ -113,7 +115,8 @@ class Batches:
         if self._options.damage == "error":
             raise error.at(file=self._path)
         region = SkippedRegion(self._path, start, end, None, error.message)
-        self._options.skipped(region)
+        if region not in self.skipped:  # after Ctrl-C, batches are found anew
+            self.skipped.append(region)
 
     def _entry(self, number: int) -> Entry | None:
         """One batch's entry, found as far as needed and then remembered."""

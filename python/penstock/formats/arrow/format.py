@@ -37,7 +37,16 @@ from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.stored_schema import look_at_names
 from penstock.columns.types import own_types
-from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options, Writer
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    NoOptions,
+    Options,
+    Reader,
+    Stretch,
+    Writer,
+)
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.arrow._batches import (
     Batches,
@@ -74,7 +83,7 @@ RUN_COSTS = 256 << 10
 """To cut rows out takes as long as to read so many bytes of a whole batch."""
 
 
-class ArrowFormat:
+class ArrowFormat(Format):
     """Arrow IPC as a penstock format."""
 
     info = FormatInfo(
@@ -123,7 +132,7 @@ class Rows(NamedTuple):
     """The columns that it gives."""
 
 
-class ArrowReader:
+class ArrowReader(Reader):
     """One open Arrow IPC file or stream."""
 
     def __init__(self, source: Source, options: Options) -> None:
@@ -172,7 +181,7 @@ class ArrowReader:
         return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
 
     def options_alike(self) -> Any:
-        """See penstock.contract.format.Alike: a file or a stream, compressed as its first batch is."""
+        """A file or a stream, compressed as its first batch is."""
         from penstock.formats.arrow.writer import ArrowOptions
 
         codec = None
@@ -189,14 +198,23 @@ class ArrowReader:
         """How many records there are; reads the header of every batch, once."""
         return self._batches.num_records
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """The record batches in order."""
         for entry in self._batches:
             message = entry.message
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
-    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
-        """See penstock.contract.format.Dividing."""
+    def found_by(self, threads: int) -> Iterator[Stretch]:
+        done = 0
+        for chunk in self.chunks():
+            skipped = self._batches.skipped
+            while done < len(skipped) and skipped[done].start_byte < chunk.start_byte:
+                yield skipped[done]
+                done += 1
+            yield chunk
+        yield from self._batches.skipped[done:]
+
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         entry: Entry = chunk.data
         rows, start = chunk.num_records, chunk.start_byte
         places = self._places(projected(self.schema, columns, self._path))
@@ -229,7 +247,7 @@ class ArrowReader:
         cutter = self._cutter  # not `self`, whom the chunks would hold
         return InTurn(lambda: cutter.in_order(message, borders, places))
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """All records in one pair, so that no batch is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
@@ -237,7 +255,7 @@ class ArrowReader:
 
     # What is in them.
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one batch.
 
         Raises:

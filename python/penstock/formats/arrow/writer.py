@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.waiting import Waiting
+from penstock.contract.format import Writer
 from penstock.storage.base import Sink
 from penstock.storage.pyarrow_files import SinkFile, writable
 
@@ -33,7 +34,7 @@ class ArrowOptions:
     """Bytes of values; a batch ends where either is reached."""
 
 
-class ArrowWriter:
+class ArrowWriter(Writer):
     """Writes one Arrow IPC file or stream."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int) -> None:

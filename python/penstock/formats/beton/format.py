@@ -38,7 +38,7 @@ from penstock.columns.batches import (
 from penstock.columns.lending import in_parts, whole
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
-from penstock.contract.format import Chunk, FormatInfo, Options, Writer
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.contract.options import options_from
 from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
 from penstock.formats.beton._layout import (
@@ -85,7 +85,7 @@ class BetonReadOptions:
     is these bytes of each record."""
 
 
-class BetonFormat:
+class BetonFormat(Format):
     """FFCV's .beton as a penstock format."""
 
     info = FormatInfo(
@@ -131,7 +131,6 @@ class BetonFormat:
         return BetonReader(source, options, own)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """See penstock.contract.format.KeepsTypes."""
         codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")
         fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
         return pa.schema(
@@ -153,7 +152,7 @@ def _is_descriptor(data: bytes) -> bool:
     )  # fmt: skip
 
 
-class BetonReader:
+class BetonReader(Reader):
     """One open .beton."""
 
     def __init__(self, source: Source, options: Options, own: BetonReadOptions) -> None:
@@ -197,7 +196,7 @@ class BetonReader:
 
     # -- chunks ------------------------------------------------------------------------------------
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
         """Runs of records with about 2 MiB of values each, cut by what the rows say."""
         step = max(1, CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
@@ -205,7 +204,7 @@ class BetonReader:
             for start, end in self._cuts(rows):
                 yield self._chunk(first + start, rows[start:end])
 
-    def _chunk(self, first: int, rows: np.ndarray) -> Chunk:
+    def _chunk(self, first: int, rows: np.ndarray) -> Chunk[np.ndarray | None]:
         start = self._layout.rows_start + first * self._layout.row.itemsize
         return Chunk(first, len(rows), start, start + rows.nbytes, rows)
 
@@ -256,7 +255,7 @@ class BetonReader:
             raise ChangedError("the file was cut while it was open", file=self._path)
         return array_of(data, self._layout.row)
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
         """All records in one pair: their rows are read where they are."""
         check_records(records, self.num_records, self._path)
         if len(records):
@@ -265,7 +264,9 @@ class BetonReader:
 
     # -- decoding ----------------------------------------------------------------------------------
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:
@@ -275,12 +276,18 @@ class BetonReader:
         """
         return self._decoded(chunk, records, columns, lends=False)
 
-    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """See penstock.contract.format.Lending."""
+    def lent(
+        self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
         return self._decoded(chunk, records, columns, lends=True)
 
     def _decoded(
-        self, chunk: Chunk, records: Selection, columns: Projection, *, lends: bool
+        self,
+        chunk: Chunk[np.ndarray | None],
+        records: Selection,
+        columns: Projection,
+        *,
+        lends: bool,
     ) -> pa.RecordBatch:
         schema = projected(self.schema, columns, self._path)
         numbers = np.arange(chunk.num_records) if records is None else np.asarray(records)

@@ -14,6 +14,7 @@ from penstock.columns.losses import Losses
 from penstock.columns.numbers import memoryviews
 from penstock.columns.regroup import record_bytes
 from penstock.columns.types import is_image
+from penstock.contract.format import Writer
 from penstock.errors import SchemaError
 from penstock.formats.beton._columns import (
     Column,
@@ -34,7 +35,7 @@ _PIECE_BYTES = 16 << 20
 """Bytes of values that are put in order together."""
 
 
-class BetonWriter:
+class BetonWriter(Writer):
     """Writes one .beton."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: BetonOptions, threads: int) -> None:
@@ -72,7 +73,6 @@ class BetonWriter:
 
     @property
     def dictionaries(self) -> dict[str, Any]:
-        """See penstock.contract.format.NumberingClasses."""
         labels = ((c.field.name, c.encode) for c in self._columns)
         return {name: encode.names for name, encode in labels if isinstance(encode, Labels)}
 

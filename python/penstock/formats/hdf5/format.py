@@ -35,7 +35,7 @@ from penstock.columns.batches import (
 )
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import Chunk, FormatInfo, Options, Writer
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.contract.options import options_from
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
@@ -76,7 +76,7 @@ class Hdf5ReadOptions:
     """Names of datasets, or of groups, that make the table; None takes all."""
 
 
-class Hdf5Format:
+class Hdf5Format(Format):
     """HDF5 as a penstock format."""
 
     info = FormatInfo(
@@ -208,7 +208,7 @@ class _Field:
             yield first, last, None if last - first == len(run) else run - first
 
 
-class Hdf5Reader:
+class Hdf5Reader(Reader):
     """One open HDF5 file."""
 
     def __init__(self, source: Source, options: Options, chosen: tuple[str, ...] | None) -> None:
@@ -225,7 +225,7 @@ class Hdf5Reader:
             self._file.close()
             raise
         filters = {f for field in self._fields.values() for f in field.found.filters}
-        self.compression = ", ".join(sorted(filters - {"shuffle", "fletcher32"}))
+        self._compression = ", ".join(sorted(filters - {"shuffle", "fletcher32"}))
 
     def _look(self, options: Options, chosen: tuple[str, ...] | None) -> None:
         tables, single = datasets(self._file, chosen, options.limits, self._source.size)
@@ -239,7 +239,7 @@ class Hdf5Reader:
             lengths.setdefault(found.shape[0], []).append(found.name)
         if len(lengths) > 1:
             raise _unequal(lengths)
-        self.num_records = next(iter(lengths), 0)
+        self._num_records = next(iter(lengths), 0)
         fields: list[_Field] = []
         for found in tables:
             try:
@@ -258,21 +258,29 @@ class Hdf5Reader:
         self.schema: pa.Schema = self._asked if self._asked is not None else own
         self._step = _step([field for field in fields if not field.is_refused])
 
-    def _chunk(self, first: int, count: int) -> Chunk:
+    @property
+    def num_records(self) -> int:
+        return self._num_records
+
+    @property
+    def compression(self) -> str | None:
+        return self._compression
+
+    def _chunk(self, first: int, count: int) -> Chunk[None]:
         return Chunk(first, count, 0, self._source.size)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[None]]:
         """Runs of whole chunks of HDF5, of about 2 MiB."""
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
         """All records in one pair, so that no chunk of HDF5 is read twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
             yield self._chunk(0, self.num_records), records
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:

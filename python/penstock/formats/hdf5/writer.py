@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.regroup import Regroup, record_bytes
 from penstock.columns.types import is_bytes, is_text, refuse_ragged
+from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.formats.hdf5._file import MOST_ATTRIBUTE_BYTES, SCHEMA_ATTRIBUTE, h5py_or_error
 from penstock.formats.numpy.dtypes import dtype_of, field_of
@@ -285,7 +286,7 @@ def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
         raise SchemaError(f"metadata called {key[:40]!r} is no text", found=value[:40]) from None
 
 
-class Hdf5Writer:
+class Hdf5Writer(Writer):
     """Writes one HDF5 file."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: Hdf5Options) -> None:

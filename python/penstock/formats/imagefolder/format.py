@@ -14,7 +14,7 @@ layouts are those that torchvision and Hugging Face's datasets read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType
-from penstock.contract.format import Chunk, FormatInfo, Options
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
@@ -68,7 +68,7 @@ class ReadOptions:
     that the table does not name; "ignore" passes over all of them."""
 
 
-class ImageFolderFormat:
+class ImageFolderFormat(Format):
     """Folders of images as a penstock format."""
 
     info = FormatInfo(
@@ -80,7 +80,10 @@ class ImageFolderFormat:
         loses_dtypes=True,
     )
     read_options = ReadOptions
-    write_options = WriteOptions
+
+    @property
+    def write_options(self) -> type:
+        return WriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
         """Always False: a file is not a folder."""
@@ -106,7 +109,7 @@ class ImageFolderFormat:
         return ImageFolderWriter(sink, schema, options)
 
 
-class ImageFolderReader:
+class ImageFolderReader(Reader):
     """One open folder of images."""
 
     def __init__(self, source: Source, options: Options) -> None:
@@ -127,7 +130,7 @@ class ImageFolderReader:
             for other in others:
                 if not folders.goes_with_images(f"{self._path}/{source.entries[other].name}"):
                     raise self._refused(other, "is no image that penstock decodes")
-        self.skipped_files = [*source.skipped, *self._beside(others, images)]
+        self._skipped_files = [*source.skipped, *self._beside(others, images)]
         beside = None if table is None else self._read_table(table, images)
         self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
         self._columns = self._columns_beside(None if beside is None else beside[1])
@@ -138,7 +141,6 @@ class ImageFolderReader:
         if asked is not None:
             check_columns(asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._stored if asked is None else asked
-        self.num_records = len(self._files)
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
         self._ends: np.ndarray = np.cumsum(sizes)
 
@@ -202,7 +204,7 @@ class ImageFolderReader:
             raise self._refused(min(left), f"is not named by the table {entry.name}")
         for one in sorted(left):
             name = self._folder.entries[one].name
-            self.skipped_files.append(SkippedFile(f"{self._path}/{name}", NO_ROW))
+            self._skipped_files.append(SkippedFile(f"{self._path}/{name}", NO_ROW))
         rest = table.drop_columns([column])
         if IMAGE in rest.column_names:
             raise FormatError(
@@ -259,7 +261,15 @@ class ImageFolderReader:
 
     # -- records ------------------------------------------------------------------------------------
 
-    def chunks(self) -> Iterator[Chunk]:
+    @property
+    def num_records(self) -> int:
+        return len(self._files)
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return self._skipped_files
+
+    def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
         first = 0
         while first < self.num_records:
             start = int(self._ends[first - 1]) if first else 0
@@ -268,14 +278,16 @@ class ImageFolderReader:
             yield Chunk(first, last - first, start, int(self._ends[last - 1]))
             first = last
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], Selection]]:
         check_records(records, self.num_records, self._path)
         for first in range(0, len(records), PICK_RECORDS):
             some = records[first : first + PICK_RECORDS]
-            chunk = Chunk(int(some[0]), len(some), 0, 0, data=some)
-            yield chunk, np.arange(len(some))
+            chunk: Chunk[np.ndarray | None] = Chunk(int(some[0]), len(some), 0, 0, data=some)
+            yield chunk, None
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
         if chunk.data is None:
             numbers = np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
         else:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.columns.batches import same_columns
 from penstock.columns.numbers import memoryviews
 from penstock.columns.types import is_image
+from penstock.contract.format import Writer
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.storage.folder import FolderSink, is_image_name, is_table_name
@@ -19,7 +20,7 @@ _MOST_NAME_BYTES = 255
 _ENDINGS = {"jpeg": "jpg", "png": "png", "webp": "webp", "ppm": "ppm"}
 
 
-class ImageFolderWriter:
+class ImageFolderWriter(Writer):
     """Writes one folder of images."""
 
     def __init__(self, sink: FolderSink, schema: pa.Schema, options: WriteOptions) -> None:
@@ -43,7 +44,7 @@ class ImageFolderWriter:
         self._names: list[str] = []
         self._parts: list[pa.RecordBatch] = []
         self._classes: set[str] = set()
-        self.num_bytes = 0
+        self._num_bytes = 0
 
     def _check_image(self) -> None:
         schema = self._schema
@@ -61,6 +62,10 @@ class ImageFolderWriter:
         if FILE_NAME in schema.names and not pa.types.is_string(schema.field(FILE_NAME).type):
             raise SchemaError("names of files are strings", file=self._sink.path, field=FILE_NAME)
 
+    @property
+    def num_bytes(self) -> int:
+        return self._num_bytes
+
     def write(self, batch: pa.RecordBatch) -> None:
         same_columns(batch, self._schema, self._sink.path)
         first = len(self._names)
@@ -72,7 +77,7 @@ class ImageFolderWriter:
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 message = f"the name {name!r} is already that of another file or folder"
                 raise self._refused(message, first + place, FILE_NAME) from None
-            self.num_bytes += len(image)
+            self._num_bytes += len(image)
         self._names += names
         if self._beside:
             self._parts.append(batch.select(self._beside))
@@ -154,7 +159,7 @@ class ImageFolderWriter:
                 table = table.append_column(field, column)
         data = table_bytes(table, self._kind)
         self._sink.add(f"metadata.{self._kind}", [data])
-        self.num_bytes += len(data)
+        self._num_bytes += len(data)
 
 
 def _is_classes(type_: Any) -> bool:

@@ -35,7 +35,7 @@ from penstock.columns.facts import is_text, parsed
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options, Writer
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
@@ -61,7 +61,7 @@ HASH_BYTES = 8 << 20
 _CONFIG_START = b'{"column_encodings"'
 
 
-class MDSFormat:
+class MDSFormat(Format):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -72,7 +72,6 @@ class MDSFormat:
         compressions=tuple(CODECS),
         has_checksums=True,
     )
-    read_options = write_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
         """Whether the table of offsets, and the config if it is in sight, are those of a shard."""
@@ -105,7 +104,7 @@ class MDSFormat:
         )
 
 
-class MDSReader:
+class MDSReader(Reader):
     """One open shard."""
 
     def __init__(self, source: Source, options: Options) -> None:
@@ -118,7 +117,7 @@ class MDSReader:
         self._unproved: ListedFile | None = None
         try:
             codec = _codec(source)
-            self.compression = codec or ""
+            self._compression = codec or ""
             if codec:
                 self._inside = Inflated(source, codec, options.limits)
             count, first = self._read_offsets()
@@ -238,11 +237,15 @@ class MDSReader:
     # -- reading --------------------------------------------------------------------------------
 
     @property
+    def compression(self) -> str | None:
+        return self._compression
+
+    @property
     def num_records(self) -> int:
         """How many records the head counts."""
         return len(self._offsets) - 1
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[None]]:
         """Runs of records of about 2 MiB."""
         first = 0
         while first < self.num_records:
@@ -252,11 +255,11 @@ class MDSReader:
             yield self._chunk(first, last)
             first = last
 
-    def _chunk(self, first: int, last: int) -> Chunk:
+    def _chunk(self, first: int, last: int) -> Chunk[None]:
         start, end = int(self._offsets[first]), int(self._offsets[last])
         return Chunk(first, last - first, start, end)
 
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[None], np.ndarray]]:
         """The records in runs of about 64 MiB."""
         records = np.asarray(records, np.int64)
         check_records(records, self.num_records, self._path)
@@ -267,7 +270,7 @@ class MDSReader:
             if len(run):
                 yield whole, run
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:
@@ -302,7 +305,9 @@ class MDSReader:
         )
         return conform(pa.RecordBatch.from_arrays(arrays, schema=stored), schema, self._path)
 
-    def _bytes(self, numbers: np.ndarray, chunk: Chunk | None) -> tuple[np.ndarray, np.ndarray]:
+    def _bytes(
+        self, numbers: np.ndarray, chunk: Chunk[None] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The records in one run of bytes, and where each begins there."""
         starts = self._offsets[numbers]
         ends = self._offsets[numbers + 1]

@@ -33,11 +33,12 @@ from penstock.columns.inferred import INFERRED_KEY, InferredFrom, file_name
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import is_bytes
-from penstock.contract.decoder import Proof
-from penstock.contract.format import Chunk, FormatInfo, Options, Reader, Writer
+from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.format import Chunk, FormatInfo, Options, Stretch, Writer
 from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.formats.msgpack.columns import FieldPlan, inferred_field, plan_reading
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import MSGPACK
 from penstock.framing.index.fitting import ends_whole
 from penstock.framing.index.indexing import load_index
@@ -71,7 +72,7 @@ class MessagePackOptions:
             raise ValueError(f"unknown layout {self.layout!r}; known: 'auto', 'values', 'array'")
 
 
-class MessagePackFormat:
+class MessagePackFormat(FramedFormat):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -82,9 +83,11 @@ class MessagePackFormat:
         can_map=True,
         lossless=False,
         loses_dtypes=True,
+        has_raw_records=True,
     )
     read_options = MessagePackOptions
     framing = MSGPACK
+    finds_next = False
 
     @property
     def write_options(self) -> type:
@@ -103,26 +106,32 @@ class MessagePackFormat:
         whole = begin + consumed == size or len(head) < size
         return fault is None and whole and _core.looks_like_maps(frames)
 
-    def open(self, source: Source, options: Options) -> Reader:
+    def shard(self, source: Source, options: Options) -> Shard:
         mine = options_from(MessagePackOptions, options.format_options, "msgpack")
         goes_on = options.damage == "skip"
         if goes_on:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")
-        begin, count = _layout(source, mine)
-        shard = Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=goes_on)
+        begin, _ = _layout(source, mine)
+        return Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=goes_on)
+
+    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+        mine = options_from(MessagePackOptions, shard.options.format_options, "msgpack")
+        return decoder_for(shard, mine)
+
+    def open(self, source: Source, options: Options) -> FramedReader:
+        shard = self.shard(source, options)
         known = load_index(shard)
-        if goes_on and known is not None:
-            shard = replace(shard, options=replace(options, damage="skip"))
-        decoder = decoder_for(shard, mine)
-        if begin:
+        if shard.skips_long and known is not None:
+            shard = replace(shard, options=replace(shard.options, damage="skip"))
+        decoder = self.raw_decoder() if options.raw else self.decoder(shard, known)
+        if shard.begin:
+            count = _array_head(source.read(0, 6).to_bytes())[1]
             return ArrayReader(shard, decoder, known, count)
         return FramedReader(shard, decoder, known)
 
     def end_of(self, source: Source, options: Options) -> Index:
-        """See penstock.framing.abilities.Appendable."""
         reader = self.open(source, options)
-        assert isinstance(reader, FramedReader)
         if isinstance(reader, ArrayReader):
             raise FormatError(
                 "the file is one array, behind whose end no record belongs to it",
@@ -136,7 +145,6 @@ class MessagePackFormat:
         return index
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """See penstock.contract.format.KeepsTypes."""
         del options
         return None if is_raw(schema) else schema
 
@@ -163,18 +171,16 @@ class ArrayReader(FramedReader):
         self._compare(index.num_records, at_end=True)
         return index
 
-    def chunks(self) -> Iterator[Chunk]:
+    def found_by(self, threads: int) -> Iterator[Stretch]:
+        """The chunks of one walk, which are counted as they come."""
         seen = 0
-        for chunk in super().chunks():
-            seen = chunk.first_record + chunk.num_records
-            self._compare(seen, at_end=False)
-            yield chunk
+        for found in self.found():
+            if isinstance(found, Chunk):
+                seen = found.first_record + found.num_records
+                self._compare(seen, at_end=False)
+            yield found
         if self.on_long is None:
             self._compare(seen, at_end=True)  # else the last ones may be those that are in no chunk
-
-    def found_by(self, threads: int) -> Iterator[Chunk]:
-        """Chunks are counted as they come."""
-        return self.chunks()
 
     def _compare(self, found: int, *, at_end: bool) -> None:
         facts: dict[str, Any] = {"file": self.source.path, "expected": self._count, "found": found}
@@ -228,7 +234,7 @@ _BLANK_SHARE = 8
 """Nulls cost a file nothing, so of a batch they may take only this part of `limits.batch_bytes`."""
 
 
-class MapDecoder:
+class MapDecoder(Decoder):
     """Records that are maps, as columns."""
 
     def __init__(
@@ -276,8 +282,6 @@ def decoder_for(shard: Shard, mine: MessagePackOptions) -> Any:
     """The decoder that the caller's schema asks for, or that the records suggest."""
     options = shard.options
     schema = options.schema
-    if options.raw:
-        return RawDecoder()
     if schema is None:
         return _inferred(shard, mine)
     if schema.names == ["record"] and is_bytes(schema.field(0).type):

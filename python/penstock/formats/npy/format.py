@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import FormatInfo, NoOptions, Options, SkippedRegion, Writer
+from penstock.contract.format import Format, FormatInfo, NoOptions, Options, SkippedRegion, Writer
 from penstock.errors import FormatError, PenstockError, TruncatedError
 from penstock.formats.numpy.arrays import (
     ArraysReader,
@@ -34,7 +34,7 @@ from penstock.formats.numpy.npy_header import MAGIC, Header, parse_header
 from penstock.storage.base import Sink, Source
 
 
-class NpyFormat:
+class NpyFormat(Format):
     """npy as a penstock format."""
 
     info = FormatInfo("npy", (".npy",), can_map=True, lossless=False)
@@ -69,12 +69,13 @@ class NpyFormat:
         except PenstockError as error:
             raise error.at(file=source.path) from None
         span = (header.start, header.start + size)
-        reader = NpyReader(columns, array.num_records, source, options, span=span, lost=lost)
+        reader = NpyReader(
+            columns, array.num_records, source, options, span=span, lost=(lost,) if lost else ()
+        )
         reader.text_length = _text_length(header.dtype)
         return reader
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """See penstock.contract.format.KeepsTypes."""
         del options
         return schema
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.types import refuse_ragged
+from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.numpy.dtypes import dtype_of, name_of_bits
 from penstock.formats.numpy.npy_header import MOST_RECORDS, header_bytes
@@ -46,7 +47,7 @@ def descr_of(dtype: np.dtype[Any]) -> Any:
     return described
 
 
-class NpyWriter:
+class NpyWriter(Writer):
     """Writes one npy file: a plain array where the one field is called "data", else a structured
     one."""
 
@@ -65,7 +66,7 @@ class NpyWriter:
             raise error.at(file=sink.path) from None
         self._header_bytes = len(self._header(MOST_RECORDS))
         sink.write(self._header(MOST_RECORDS))
-        self.num_bytes = self._header_bytes
+        self._num_bytes = self._header_bytes
 
     def _whole(self) -> np.dtype[Any]:
         if self._is_plain:
@@ -80,6 +81,10 @@ class NpyWriter:
     def _header(self, records: int, length: int | None = None) -> bytes:
         dtype = self._dtype
         return header_bytes(descr_of(dtype.base), (records, *dtype.shape), length)
+
+    @property
+    def num_bytes(self) -> int:
+        return self._num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
@@ -102,7 +107,7 @@ class NpyWriter:
         data = values.reshape(-1).view(np.uint8)
         if len(data):
             self._sink.write(data)
-        self.num_bytes += len(data)
+        self._num_bytes += len(data)
         self._records += batch.num_rows
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import FormatInfo, Options, SkippedRegion, Writer
+from penstock.contract.format import Format, FormatInfo, Options, SkippedRegion, Writer
 from penstock.contract.options import options_from
 from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.npz._checks import MemberCheck
@@ -56,7 +56,7 @@ class NpzReadOptions:
     """The arrays that make the table; None takes all that have a first axis."""
 
 
-class NpzFormat:
+class NpzFormat(Format):
     """npz as a penstock format."""
 
     info = FormatInfo(
@@ -130,6 +130,7 @@ def _open(
             text = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
             metadata[name.encode("utf-8", "replace")] = bytes(text)
     columns, num_records = table_of(arrays, options.limits)
+    comment, lost = _checked_comment(directory.comment, source, options)
     return ArraysReader(
         columns,
         num_records,
@@ -138,7 +139,8 @@ def _open(
         metadata or None,
         span=(0, source.size),
         compression="deflate" if DEFLATED in methods else "",
-        restore=partial(_restored, comment=_checked_comment(directory.comment, source, options)),
+        restore=partial(_restored, comment=comment),
+        lost=lost,
         checks=checks,
     )
 
@@ -188,8 +190,11 @@ def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[
     return header, InflatedPlace(source, member, header.start, room)
 
 
-def _checked_comment(comment: bytes, source: Source, options: Options) -> bytes:
-    """The schema that the archive's comment keeps, in Base64; nothing where it keeps none.
+def _checked_comment(
+    comment: bytes, source: Source, options: Options
+) -> tuple[bytes, tuple[SkippedRegion, ...]]:
+    """The schema that the archive's comment keeps, in Base64, nothing if it keeps none; and the comment, if it is damaged
+    and skipped.
 
     Raises:
         ChecksumError: it is damaged, and damage is not skipped.
@@ -197,15 +202,14 @@ def _checked_comment(comment: bytes, source: Source, options: Options) -> bytes:
     data, crc = comment[len(SCHEMA_COMMENT) : -9], comment[-9:]
     is_right = len(data) > 0 and crc == b" %08x" % zlib.crc32(data)
     if is_right or not comment.startswith(SCHEMA_COMMENT):
-        return data if is_right else b""
+        return data if is_right else b"", ()
     start = source.size - len(comment)
     message = "the types that the archive's comment keeps are damaged"
     if options.schema is not None and not options.settled:
-        return b""  # the caller says the types
+        return b"", ()  # the caller says the types
     if options.damage == "error":
         raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
-    options.skipped(SkippedRegion(source.path, start, source.size, 0, message))
-    return b""
+    return b"", (SkippedRegion(source.path, start, source.size, 0, message),)
 
 
 def _restored(stored: Any, comment: bytes) -> Any:

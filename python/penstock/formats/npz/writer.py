@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.types import is_bytes, is_text, refuse_ragged
+from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.npy.writer import check_text_length, descr_of
 from penstock.formats.npz._archive import Archive
@@ -264,7 +265,7 @@ def _offsets_of(array: Any) -> tuple[Any, Any, int, int]:
     return buffer, dtype, len(array) + 1, array.offset * dtype.itemsize
 
 
-class NpzWriter:
+class NpzWriter(Writer):
     """Writes one npz file."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: NpzOptions) -> None:

@@ -24,7 +24,7 @@ from penstock.columns.batches import (
 )
 from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, Options, SkippedRegion
+from penstock.contract.format import Chunk, Options, Reader, SkippedRegion, Stretch
 from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.formats.numpy.npy_header import Header
@@ -322,7 +322,7 @@ def refuse_no_axis() -> UnsupportedError:
     )
 
 
-class ArraysReader:
+class ArraysReader(Reader):
     """One open file of arrays with as many records each, and what is `lost` behind them."""
 
     def __init__(
@@ -336,17 +336,16 @@ class ArraysReader:
         span: tuple[int, int] = (0, 0),
         compression: str = "",
         restore: Callable[[Any], Any] | None = None,
-        lost: SkippedRegion | None = None,
+        lost: Sequence[SkippedRegion] = (),
         checks: Sequence[Check] = (),
     ) -> None:
         self._checks = checks
         self._lost = lost
-        self._skipped = options.skipped
         self._source = source
         self._path = source.path
         self._columns = {column.field.name: column for column in columns}
-        self.num_records = num_records
-        self.compression = compression
+        self._num_records = num_records
+        self._compression = compression
         self._stored: Any = pa.schema([column.field for column in columns], metadata)
         self._span = span
         asked = options.schema
@@ -359,7 +358,15 @@ class ArraysReader:
         if len(columns) == 1:
             self._step = columns[0].chunk_records
 
-    def _chunk(self, first: int, count: int) -> Chunk:
+    @property
+    def num_records(self) -> int:
+        return self._num_records
+
+    @property
+    def compression(self) -> str | None:
+        return self._compression
+
+    def _chunk(self, first: int, count: int) -> Chunk[None]:
         start, end = self._span
         if self.num_records:
             size = end - start
@@ -367,24 +374,25 @@ class ArraysReader:
             start = start + size * first // self.num_records
         return Chunk(first, count, start, end)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[None]]:
         """Runs of about 2 MiB."""
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
-        if self._lost is not None:
-            self._skipped(self._lost)
+
+    def found_by(self, threads: int) -> Iterator[Stretch]:
+        yield from self.chunks()
+        yield from self._lost
 
     def checks(self) -> Iterator[Callable[[], None]]:
-        """See penstock.contract.format.Verifiable."""
         for check in self._checks:
             yield check.verify
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
         """All records in one pair: they are read from where they lie, and looked at there."""
         if len(records):
             yield self._chunk(0, self.num_records), records
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:

@@ -43,7 +43,7 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
-from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options, Writer
+from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.engine.locks import Lock
 from penstock.engine.threads import wait_for
 from penstock.errors import FormatError, TruncatedError, UnsupportedError
@@ -72,7 +72,7 @@ _WHOLE_BYTES = 16 << 20
 IDLE_CURSORS = 4
 
 
-class ParquetFormat:
+class ParquetFormat(Format):
     """Parquet as a penstock format."""
 
     info = FormatInfo(
@@ -161,7 +161,7 @@ class Part(NamedTuple):
     step: int
 
 
-class ParquetReader:
+class ParquetReader(Reader):
     """One open Parquet file."""
 
     def __init__(self, source: Source, options: Options) -> None:
@@ -265,18 +265,18 @@ class ParquetReader:
         known = ParquetFormat.info.compressions
         return ParquetOptions(compression=codec) if codec in (*known, "none") else ParquetOptions()
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[Any]]:
         """The row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """All records in one pair, so that no row group is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
             yield Chunk(0, self.num_records, 4, self._data_end, WHOLE), records
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.
 
         Raises:
@@ -304,13 +304,12 @@ class ParquetReader:
                     read = partial(self._read, chunk.data, schema, first)
                     yield from sound_runs(read, numbers, first, end)
 
-    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
-        """See penstock.contract.format.Dividing."""
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         schema = projected(self.schema, columns, self._path)
         with translated(self._path):
             yield from self._divided(chunk.data, chunk.first_record, schema)
 
-    def _divided(self, part: Part, first: int, schema: Any) -> Iterator[Chunk]:
+    def _divided(self, part: Part, first: int, schema: Any) -> Iterator[Chunk[Any]]:
         """A part in pieces whose values are few enough for one batch, whatever dictionaries hold."""
         step = min(part.num_records, self._rows_at_once(part.group, schema))
         end = part.start + part.num_records

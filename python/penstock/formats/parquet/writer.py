@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.types import storage_of
 from penstock.columns.waiting import Waiting
+from penstock.contract.format import Writer
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.storage.base import Sink
 from penstock.storage.pyarrow_files import SinkFile, writable
@@ -62,7 +63,7 @@ def _refuse_empty(name: str, type_: Any, path: str) -> None:
             _refuse_empty(name, type_.field(number).type, path)
 
 
-class ParquetWriter:
+class ParquetWriter(Writer):
     """Writes one Parquet file."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:

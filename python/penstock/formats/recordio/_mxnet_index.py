@@ -15,10 +15,11 @@ import os
 import numpy as np
 
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
 
 
-class MXNetIndex:
-    """See penstock.framing.abilities.TextIndex."""
+class MXNetIndex(TextIndex):
+    """See `penstock.index(..., text="mxnet")`."""
 
     name = "mxnet"
 

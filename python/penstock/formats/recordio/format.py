@@ -39,24 +39,22 @@ from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import ImageType, storage_of
-from penstock.contract.decoder import Proof
-from penstock.contract.format import FormatInfo, Options, Reader, Writer
+from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.contract.options import options_from
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
 from penstock.formats.recordio._mxnet_index import MXNetIndex
-from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage import DamageScan
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import RECORDIO
 from penstock.framing.index import kept_schema
-from penstock.framing.index.indexing import load_index
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
-from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import given, without_columns
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.stream import PlainStream
+from penstock.framing.write.writer import FramedWriter
 from penstock.payloads.example.plans import is_raw
 from penstock.storage.base import Sink, Source
 
@@ -88,7 +86,7 @@ class RecordIOOptions:
             raise ValueError(f"header is True, False or None, not {self.header!r}")
 
 
-class RecordIOFormat:
+class RecordIOFormat(FramedFormat):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -101,6 +99,7 @@ class RecordIOFormat:
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
+        has_raw_records=True,
     )
     read_options = RecordIOOptions
     class_numbers = pa.float32()
@@ -117,41 +116,30 @@ class RecordIOFormat:
         # A first part that claims to be a later one is no file of anything else.
         return head.startswith(MAGIC) and (len(head) < 8 or head[7] >> 5 < 4)
 
-    def open(self, source: Source, options: Options) -> Reader:
-        mine = options_from(RecordIOOptions, options.format_options, "recordio")
-        shard = _shard(source, options)
-        known = load_index(shard)
-        return FramedReader(shard, _decoder_for(shard, mine), known)
+    def shard(self, source: Source, options: Options) -> Shard:
+        return Shard(source, PlainStream(source), RECORDIO, options)
 
-    def survey(
-        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> DamageScan:
-        """A reading of the file that goes on after damage and tells all of it."""
-        shard = _shard(source, options)
-        decoder = _checking(shard, options) if payloads else None
-        known = load_index(shard)
-        return DamageScan(
-            source, RECORDIO, "", options.limits, known, decoder=decoder, salvage=salvage
-        )
+    def raw_decoder(self) -> Decoder:
+        return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
 
-    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+        return _decoder_for(shard)
+
+    def checking(self, shard: Shard) -> Decoder | None:
+        quiet = replace(shard.options, damage="skip")
+        try:
+            return _decoder_for(replace(shard, options=quiet)).lending()  # copies no bytes
+        except (SchemaError, FormatError):
+            return None
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """A writer that takes frames as they stand."""
         from penstock.formats.recordio.writer import RecordIOWriteOptions, RecordIOWriter
 
         schema = pa.schema([(RECORD, pa.binary())])
         return RecordIOWriter(sink, schema, RecordIOWriteOptions(), threads)
 
-    def end_of(self, source: Source, options: Options) -> Index:
-        """See penstock.framing.abilities.Appendable."""
-        from penstock.framing.write.end import check_end
-
-        reader = self.open(source, options)
-        assert isinstance(reader, FramedReader)
-        check_end(source, reader.index, RECORDIO)
-        return reader.index
-
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """See penstock.contract.format.KeepsTypes."""
         if is_raw(schema):
             return None
         fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
@@ -167,14 +155,10 @@ class RecordIOFormat:
         return RecordIOWriter(sink, schema, options, threads)
 
 
-def _shard(source: Source, options: Options) -> Shard:
-    return Shard(source, PlainStream(source), RECORDIO, options)
-
-
 # -- payloads -------------------------------------------------------------------------------------
 
 
-class RecordIODecoder:
+class RecordIODecoder(Decoder):
     """Payloads as they are, or the columns of a pack of images.
 
     Args:
@@ -257,11 +241,10 @@ def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
     return pa.ExtensionArray.from_storage(wanted.type, stored)
 
 
-def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
+def _decoder_for(shard: Shard) -> RecordIODecoder:
     """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    mine = options_from(RecordIOOptions, shard.options.format_options, "recordio")
     schema = shard.options.schema
-    if shard.options.raw:
-        return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
     seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
@@ -279,16 +262,6 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
     }
     fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
     return RecordIODecoder(pa.schema(fields, metadata=told), num_labels)
-
-
-def _checking(shard: Shard, options: Options) -> RecordIODecoder | None:
-    """What decodes records as `open` does; None where they have no columns that they all fit."""
-    mine = options_from(RecordIOOptions, options.format_options, "recordio")
-    quiet = replace(options, damage="skip", skipped=lambda region: None)
-    try:
-        return _decoder_for(replace(shard, options=quiet), mine).lending()  # which copies no bytes
-    except (SchemaError, FormatError):
-        return None
 
 
 def _one_column(name: str, type_: pa.DataType) -> pa.Schema:

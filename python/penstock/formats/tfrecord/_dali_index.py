@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
 
 
-class DaliIndex:
-    """See penstock.framing.abilities.TextIndex."""
+class DaliIndex(TextIndex):
+    """See `penstock.index(..., text="dali")`."""
 
     name = "dali"
 

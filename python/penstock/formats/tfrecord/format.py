@@ -27,20 +27,17 @@ from penstock.columns.inferred import InferredFrom, file_name
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import is_list
-from penstock.contract.decoder import Places, Proof
-from penstock.contract.format import Chunk, FormatInfo, Options, Reader, Writer
+from penstock.contract.decoder import Decoder, Places, Proof
+from penstock.contract.format import Chunk, FormatInfo, Options, Writer
 from penstock.contract.options import options_from
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.tfrecord._dali_index import DaliIndex
-from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage import DamageScan
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
 from penstock.framing.index import kept_schema, sidecar
-from penstock.framing.index.indexing import load_index
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, indexed_chunks, sample_chunks
-from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import (
     RAW_SCHEMA,
     RawDecoder,
@@ -50,6 +47,7 @@ from penstock.framing.read.raw import (
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import PlainStream, Stream
+from penstock.framing.write.writer import FramedWriter
 from penstock.payloads.example.inference import infer_schema, looks_like_examples, merge_facts
 from penstock.payloads.example.plans import (
     IN_LISTS_KEY,
@@ -93,7 +91,7 @@ class TFRecordOptions:
             )  # TensorFlow uses capitals
 
 
-class TFRecordFormat:
+class TFRecordFormat(FramedFormat):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -107,6 +105,7 @@ class TFRecordFormat:
         loses_dtypes=True,
         lossless=False,
         has_checksums=True,
+        has_raw_records=True,
         takes_descriptions=True,
     )
     read_options = TFRecordOptions
@@ -125,26 +124,33 @@ class TFRecordFormat:
             return _frame_head(head)
         return _inflates_to_frames(head, container)
 
-    def open(self, source: Source, options: Options) -> Reader:
-        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        shard = _shard(source, options, mine)
-        known = load_index(shard)
-        return FramedReader(shard, decoder_for(shard, mine, known), known)
+    def shard(self, source: Source, options: Options) -> Shard:
+        mine = _options(options)
+        compression = _compression(source, mine)
+        stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+        framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
+        return Shard(source, stream, framing, options)
 
-    def survey(
-        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> DamageScan:
-        """Read the file past damage and report all damaged regions."""
-        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        shard = _shard(source, options, mine)
-        # Infer from the front of the file: an index may list records that damage has destroyed.
-        decoder = _checking(shard, mine) if payloads else None
-        compression, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return DamageScan(
-            source, TFRECORD, compression, limits, known, decoder=decoder, salvage=salvage
-        )
+    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+        mine, path = _options(shard.options), shard.source.path
+        return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
-    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+    def checking(self, shard: Shard) -> Decoder | None:
+        """None if `open` would not treat payloads as Examples. With infer_records="all", only the first 1000 records
+        are sampled here."""
+        mine = _options(shard.options)
+        num_records = 1000 if mine.infer_records == "all" else mine.infer_records
+        # Damage is reported by the damage scan itself, so here sampling just stops at it.
+        facts, seen = sample(_looking(shard, "stop"), num_records)
+        if not looks_like_examples(facts):
+            return None
+        try:
+            fields = plan_fields(infer_schema(facts, seen))
+        except SchemaError:
+            fields = []  # the records share no schema, but can still be checked as messages
+        return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """A writer that copies frames unchanged, into a file with the given compression."""
         from penstock.formats.tfrecord.writer import TFRecordWriter
 
@@ -153,24 +159,15 @@ class TFRecordFormat:
         return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
 
     def end_of(self, source: Source, options: Options) -> Index:
-        """See penstock.framing.abilities.Appendable."""
-        from penstock.framing.write.end import check_end
-
-        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        if _compression(source, mine) == "zlib":
+        if _compression(source, _options(options)) == "zlib":
             raise UnsupportedError(
                 "a ZLIB file is one stream, and nothing can follow its end",
                 file=source.path,
                 hint="a new shard beside it, or penstock convert to gzip, which can be appended to",
             )
-        reader = self.open(source, options)
-        assert isinstance(reader, FramedReader)
-        index = reader.index
-        check_end(source, index)
-        return index
+        return super().end_of(source, options)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """See penstock.contract.format.KeepsTypes."""
         if is_raw(schema) or options.payload not in (None, "example"):
             return None
         fields = [told for field in schema for told in _told(field)]
@@ -186,12 +183,8 @@ class TFRecordFormat:
         return TFRecordWriter(sink, schema, options, threads)
 
 
-def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
-    """The shard: the file and its stream of frames."""
-    compression = _compression(source, mine)
-    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
-    framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
-    return Shard(source, stream, framing, options)
+def _options(options: Options) -> TFRecordOptions:
+    return options_from(TFRecordOptions, options.format_options, "tfrecord")
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:
@@ -253,11 +246,10 @@ def compression_of(head: bytes) -> str | None:
 # -- payloads -------------------------------------------------------------------------------------
 
 
-class ExampleDecoder:
+class ExampleDecoder(Decoder):
     """Decodes payloads that are tf.train.Example or SequenceExample messages."""
 
-    proves_in_blocks = True
-    """See penstock.contract.decoder.BlockProver."""
+    verifies_in_blocks = True
 
     def __init__(
         self,
@@ -278,12 +270,10 @@ class ExampleDecoder:
 
     @property
     def row_bytes(self) -> dict[str, int]:
-        """See penstock.contract.decoder.Widening."""
         plans = self._fields.items()
         return {name: sum(wire.row_bytes for wire in plan.wires) for name, plan in plans}
 
     def lending(self) -> ExampleDecoder:
-        """See penstock.contract.decoder.Lender."""
         fields = [lent(plan) for plan in self._fields.values()]
         metadata, given = self.schema.metadata, self._given
         complete = self._complete
@@ -300,12 +290,12 @@ class ExampleDecoder:
         return batch
 
     def decode_at(
-        self, places: Places, records: np.ndarray, columns: Projection
+        self, places: Callable[[], Places | None], records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """See penstock.contract.decoder.PlaceDecoder."""
-        if columns is not None and not columns:
+        found = None if columns is not None and not columns else places()
+        if found is None:
             return None
-        batch = self._plan(columns).decode_at(places, records)
+        batch = self._plan(columns).decode_at(found, records)
         if batch is not None and self._given and without_values(batch, self._fields):
             return None  # `decode` then finds out whether the records are wrong
         return batch
@@ -322,33 +312,11 @@ class ExampleDecoder:
         return plan
 
 
-def decoder_for(shard: Shard, mine: TFRecordOptions, known: Index | None = None) -> Any:
-    """The decoder for the schema that the caller gave, or for one inferred from the payloads."""
-    path = shard.source.path
-    return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
-
-
-def _checking(shard: Shard, mine: TFRecordOptions) -> ExampleDecoder | None:
-    """The decoder that `verify` checks payloads with; None if `open` would not treat them as Examples. With
-    infer_records="all", only the first 1000 records are sampled here."""
-    num_records = 1000 if mine.infer_records == "all" else mine.infer_records
-    # Damage is reported by the survey itself, so here sampling just stops at it, or skips it if no
-    # record comes first.
-    facts, seen = sample(_looking(shard, "stop"), num_records)
-    if not looks_like_examples(facts):
-        return None
-    try:
-        fields = plan_fields(infer_schema(facts, seen))
-    except SchemaError:
-        fields = []  # the records share no schema, but can still be checked as messages
-    return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
-
-
 def decoder_of(
     options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
 ) -> Any:
-    """The same as `decoder_for`, for any format whose payloads may be Examples; `look` returns what `sample`
-    returns."""
+    """The decoder for the schema that the caller gave, or for one inferred from the payloads, for any format whose
+    payloads may be Examples. `look` returns what `sample` returns."""
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -416,7 +384,7 @@ def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
 
 
 def _facts(
-    shard: Shard, chunks: Iterator[Chunk], infer_records: int | str
+    shard: Shard, chunks: Iterator[Chunk[Any]], infer_records: int | str
 ) -> tuple[dict[str, Any], InferredFrom]:
     everything = infer_records == "all"
     left = None if everything else int(infer_records)

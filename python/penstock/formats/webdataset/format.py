@@ -32,11 +32,12 @@ from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.contract.around import around
-from penstock.contract.decoder import Proof
-from penstock.contract.format import FormatInfo, Options, Reader, Writer
+from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
 from penstock.formats.numpy.npy_header import MAGIC
+from penstock.formats.webdataset._archive_end import ArchiveScan
 from penstock.formats.webdataset._comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset._fields import (
     BY_CONTENTS,
@@ -50,17 +51,16 @@ from penstock.formats.webdataset._fields import (
 )
 from penstock.formats.webdataset._npy import header_of, type_of
 from penstock.formats.webdataset._objects import type_of_objects
-from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage import DamageScan
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import WEBDATASET
-from penstock.framing.index.indexing import load_index
+from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
-from penstock.framing.read.framed import FramedReader
-from penstock.framing.read.raw import RawDecoder, given, without_columns
+from penstock.framing.read.raw import given, without_columns
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import PlainStream, Stream
+from penstock.framing.write.writer import FramedWriter
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 
@@ -88,7 +88,7 @@ class WebDatasetOptions:
         checked_infer(self.infer_records)
 
 
-class WebDatasetFormat:
+class WebDatasetFormat(FramedFormat):
     """See penstock.contract.format.Format."""
 
     info = FormatInfo(
@@ -100,9 +100,11 @@ class WebDatasetFormat:
         takes_views=True,
         takes_descriptions=True,
         whole_dictionaries=(URL,),
+        has_raw_records=True,
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET
+    damage_scan_type = ArchiveScan
 
     @property
     def write_options(self) -> type:
@@ -113,28 +115,20 @@ class WebDatasetFormat:
     def sniff(self, head: bytes, size: int) -> bool:
         return _is_archive(head, size) or _inflates_to_archive(head)
 
-    def open(self, source: Source, options: Options) -> Reader:
-        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
-        shard = _shard(source, options, mine)
-        known = load_index(shard)
-        return FramedReader(shard, _decoder(shard, mine), known)
+    def shard(self, source: Source, options: Options) -> Shard:
+        return _shard(source, options, _options(options))
 
-    def survey(
-        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> DamageScan:
-        """Read the file past damage and report all damaged regions."""
-        from penstock.formats.webdataset._archive_end import ArchiveScan
+    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+        return _decoder(shard, _options(shard.options))
 
-        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
-        shard = _shard(source, options, mine)
-        # Infer from the front of the file: an index may list records that damage has destroyed.
-        decoder = _checking(shard, mine) if payloads else None
-        container, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return ArchiveScan(
-            source, WEBDATASET, container, limits, known, decoder=decoder, salvage=salvage
-        )
+    def checking(self, shard: Shard) -> Decoder | None:
+        quiet = replace(shard, options=replace(shard.options, damage="skip"))
+        try:
+            return self.decoder(quiet, None).lending()  # copies no bytes
+        except (SchemaError, FormatError):
+            return None
 
-    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """A writer that copies frames unchanged, into a file with the given compression."""
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
@@ -147,6 +141,10 @@ class WebDatasetFormat:
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
         return WebDatasetWriter(sink, schema, options, threads)
+
+
+def _options(options: Options) -> WebDatasetOptions:
+    return options_from(WebDatasetOptions, options.format_options, "webdataset")
 
 
 # -- bytes ----------------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ def _inflates_to_archive(head: bytes) -> bool:
 # -- records --------------------------------------------------------------------------------------
 
 
-class RecordDecoder:
+class RecordDecoder(Decoder):
     """Decodes frames, each holding the members of one record, to columns."""
 
     def __init__(
@@ -289,23 +287,12 @@ class RecordDecoder:
         return urls.slice(0, count)
 
 
-def _checking(shard: Shard, mine: WebDatasetOptions) -> Any:
-    """The decoder that `open` would use; None if the records have no columns that they all fit."""
-    quiet = replace(shard.options, damage="skip", skipped=lambda region: None)
-    try:
-        return _decoder(replace(shard, options=quiet), mine).lending()  # copies no bytes
-    except (SchemaError, FormatError):
-        return None
-
-
 def _place(plan: Plan) -> str:
     return plan.field
 
 
 def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     options = shard.options
-    if options.raw:
-        return RawDecoder()
     stored = _stored(shard)
     if stored is not None:
         _check_end(shard)
@@ -395,9 +382,7 @@ def _sample(
     Damage is skipped here, because it is reported when the records are read.
     """
     left = None if mine.infer_records == "all" else int(mine.infer_records)
-    quiet = replace(
-        shard.options, damage="skip" if shard.goes_on else "stop", skipped=lambda region: None
-    )
+    quiet = replace(shard.options, damage="skip" if shard.goes_on else "stop")
     shard = replace(shard, options=quiet)
     frames_of = ChunkFrames(shard)
     counts: dict[str, int] = {}

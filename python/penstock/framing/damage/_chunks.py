@@ -13,25 +13,27 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, SkippedRegion, Stretch
 from penstock.framing.damage._header_chains import MOST_BYTES
 from penstock.framing.damage._parts import Bad, Frames
 from penstock.framing.damage._scan import DamageScan
 from penstock.framing.index.sidecar import Index, SeekPoint
-from penstock.framing.read.held import Held, frames_in
+from penstock.framing.read.held import FrameChunk, Held, frames_in
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.inflated import POINT_BYTES
 
 
 def chunks_around_damage(
     shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
-) -> Iterator[Chunk]:
-    """The chunks from the record boundary at `at`, where record `first` starts. What is between them is reported as
-    skipped. For `points` see `walked_chunks`."""
+) -> Iterator[Stretch]:
+    """The chunks from the record boundary at `at`, where record `first` starts, and what is skipped between them. For
+    `points` see `walked_chunks`."""
     scan = _damage_scan(shard, None, 0 if points is None else POINT_BYTES)
     for task in scan.walk(at, first):
         for part in scan.opened(task):
-            first, frames = _believed(shard, part, first)
+            first, frames, skipped = _believed(shard, part, first)
+            if skipped is not None:
+                yield skipped
             if frames is None:
                 continue
             start, end = frames.start, frames.end
@@ -42,18 +44,21 @@ def chunks_around_damage(
         points.extend(scan.points())
 
 
-def frames_around_damage(shard: Shard, chunk: Chunk, index: Index) -> Held:
-    """The readable frames of a chunk that was cut by an index; the rest is reported as skipped."""
+def frames_around_damage(shard: Shard, chunk: FrameChunk, index: Index) -> Held:
+    """The readable frames of a chunk that was cut by an index; the rest is skipped."""
     shard.check_unchanged()
     first = chunk.first_record
     found: list[Frames] = []
+    regions: list[SkippedRegion] = []
     scan = _damage_scan(shard, index)
     # What follows the chunk is reported with the next one. In compressed files, the findings'
     # positions are file offsets.
     is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
     until = chunk.end_byte if is_inside else MOST_BYTES
     for part in scan.between(chunk.start_byte, chunk.end_byte, first):
-        first, frames = _believed(shard, part, first, until)
+        first, frames, skipped = _believed(shard, part, first, until)
+        if skipped is not None:
+            regions.append(skipped)
         if frames is not None:
             found.append(frames)
             first += len(frames.frames)
@@ -64,11 +69,12 @@ def frames_around_damage(shard: Shard, chunk: Chunk, index: Index) -> Held:
     frames = frames_in(shard.framing, data, starts, sizes)
     checksums = _checksums(frames, index, starts)
     records, believed = _vouched(chunk, index, starts, sizes, checksums)
-    held = Held(frames, checksums, records)
     # Damaged data may inflate to records that are not those written there.
     for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
-        shard.skip(int(starts[row]), end, None, "the index knows no such record there")
+        reason = "the index knows no such record there"
+        regions.append(shard.skipped(int(starts[row]), end, None, reason))
+    held = Held(frames, checksums, records, tuple(regions))
     return held.select(np.flatnonzero(believed), chunk.first_record)
 
 
@@ -85,7 +91,7 @@ def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.nda
 
 
 def _vouched(
-    chunk: Chunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
+    chunk: FrameChunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The number of each frame, -1 if unknown, and whether the index has such a record at all.
 
@@ -142,20 +148,21 @@ def _damage_scan(shard: Shard, index: Index | None, point_bytes: int = 0) -> Dam
 
 def _believed(
     shard: Shard, part: Frames | Bad, first: int, until: int = MOST_BYTES
-) -> tuple[int, Frames | None]:
-    """The number of the next record, and the frames of a part if it has any. Faults before `until` are reported as
-    skipped; a restored payload is put back into its frame."""
+) -> tuple[int, Frames | None, SkippedRegion | None]:
+    """The number of the next record, the frames of a part if it has any, and what of it before `until` is skipped. A
+    restored payload is put back into its frame."""
     if isinstance(part, Frames):
-        return max(first, part.first_record or 0), part
+        return max(first, part.first_record or 0), part, None
     found = part.finding
     # A missing checksum takes no bytes, and leaves everything before it unverified.
     missing = found.kind == "cut_trailer"
+    skipped = None
     if missing or found.end_byte > found.start_byte or found.num_records != 0:
         end = min(found.end_byte, until)
-        shard.skip(found.start_byte, end, found.num_records, found.message)
+        skipped = shard.skipped(found.start_byte, end, found.num_records, found.message)
     first += found.num_records or 0
     if part.payload is None:
-        return first, None
+        return first, None, skipped
     data = shard.framing.frames([part.payload.to_bytes()]).data
     frames = _core.walk(shard.framing.name, data, found.start_byte, shard.record_bytes)[0]
-    return first, Frames(frames, data, found.record, 0)
+    return first, Frames(frames, data, found.record, 0), skipped

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.contract.format import Chunk
+from penstock.contract.format import Stretch
 from penstock.contract.report import Finding
 from penstock.framing.framings import Framing
 from penstock.framing.streams.gzip_members import Member
@@ -118,7 +118,7 @@ class Members:
 class Window:
     """A task: a window of a plain file, and the call that finds the records that end in it, all intact."""
 
-    found: Callable[[], Chunk | None]
+    found: Callable[[], Sequence[Stretch]]
 
 
 Task = Frames | Members | Window | Found

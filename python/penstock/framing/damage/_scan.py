@@ -20,7 +20,7 @@ from penstock.columns.numbers import as_numpy
 from penstock.contract.around import around
 from penstock.contract.decoder import Decoder
 from penstock.contract.faults import error_from
-from penstock.contract.format import Options
+from penstock.contract.format import Options, only_chunks
 from penstock.errors import FormatError, LimitError, SchemaError
 from penstock.framing.damage._compressed_walk import CompressedWalk
 from penstock.framing.damage._parts import (
@@ -183,8 +183,7 @@ class DamageScan:
             yield from self._open(task)
 
     def _found(self, task: Window) -> Iterator[Frames]:
-        chunk = task.found()
-        if chunk is not None:
+        for chunk in only_chunks(task.found()):
             frames = chunk.data.frames
             size = chunk.end_byte - chunk.start_byte
             data = frames.buffer.slice(chunk.start_byte - frames.base, size)

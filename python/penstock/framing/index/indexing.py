@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
+from penstock.contract.format import Chunk
 from penstock.engine.pipeline import in_order
 from penstock.errors import StaleIndexError
 from penstock.framing.index import ahead, fitting, sidecar
@@ -220,9 +220,8 @@ def _index_by_walking(
     shard: Shard, stream: Stream | None = None, points: list[SeekPoint] | None = None
 ) -> tuple[Index, bool]:
     """Build an index of the records that a scan returns; for `points` see `walked_chunks`."""
-    regions: list[Any] = []
-    options = replace(shard.options, skipped=regions.append)
-    walking = replace(shard, stream=stream or shard.stream, options=options)
+    walking = replace(shard, stream=stream or shard.stream)
+    is_whole = True
     chunk_frames = ChunkFrames(walking)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
@@ -236,8 +235,11 @@ def _index_by_walking(
         ends.append(np.array([end], np.uint64))
         checksums.append(np.array([known], np.uint32))
 
-    for chunk in walked_chunks(walking, points, on_long=add_long):
-        frames = chunk_frames.read(chunk, None).frames
+    for found in walked_chunks(walking, points, on_long=add_long):
+        if not isinstance(found, Chunk):
+            is_whole = False
+            continue
+        frames = chunk_frames.read(found, None).frames
         begin = as_numpy(frames.starts())
         starts.append(begin)
         ends.append(begin + shard.framing.frame_bytes(as_numpy(frames.lengths())))
@@ -247,7 +249,7 @@ def _index_by_walking(
     stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
     edges = np.concatenate([begin, end[-1:] if len(end) else np.full(1, shard.begin, np.uint64)])
     index = _index(shard.source, edges, stored, "", (), "plain")
-    return (replace(index, gap_ends=end) if regions else index), not regions
+    return (index if is_whole else replace(index, gap_ends=end)), is_whole
 
 
 def _index_compressed(shard: Shard) -> tuple[Index, bool]:

@@ -14,12 +14,12 @@ import numpy as np
 from penstock.columns.facts import parsed
 from penstock.contract.format import Options, Reader
 from penstock.errors import FormatError, LimitError, StaleIndexError
-from penstock.framing.abilities import is_indexed
 from penstock.framing.index import fitting, sidecar
 from penstock.framing.index.indexing import has_place
 from penstock.framing.index.kept_schema import sections_of
 from penstock.framing.index.sampled import sample_of
 from penstock.framing.index.sidecar import Index
+from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
 
@@ -111,7 +111,7 @@ def keep(
 
 def _of_reader(reader: Reader, source: Source) -> Index:
     """The index of an open file, or one without record positions."""
-    if is_indexed(reader):
+    if isinstance(reader, FramedReader):
         return reader.index
     none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     return Index(0, source.size, source.size, "", *none, layout="none", sample=sample_of(source))

@@ -13,9 +13,9 @@ import pyarrow as pa
 from penstock.columns import kept_names
 from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_types
-from penstock.contract.format import KeepsTypes, NumberingClasses, NumbersClasses, Options
+from penstock.contract.format import Format, Options, Writer
+from penstock.contract.opening import open_shard
 from penstock.errors import PenstockError, StaleIndexError
-from penstock.framing.abilities import open_shard
 from penstock.framing.index import ahead, sidecar
 from penstock.framing.index._sections import Facts
 from penstock.framing.index.indexing import has_place
@@ -51,20 +51,18 @@ def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
     return Index(0, size, size, "", *none, layout="none", schema=schema, sample=sample)
 
 
-def of_written(kind: Any, schema: pa.Schema, options: Any) -> bytes:
+def of_written(kind: Format, schema: pa.Schema, options: Any) -> bytes:
     """The schema stored with files of a format that are written with these options. The names of class labels that the
     files hold as numbers are added later: see `finished`."""
-    if not isinstance(kind, KeepsTypes):
-        return b""
     return to_bytes(kind.kept_schema(kept_names.strip(schema), options))
 
 
-def finished(kind: Any, kept: bytes, writer: Any = None) -> bytes:
+def finished(kind: Format, kept: bytes, writer: Writer | None = None) -> bytes:
     """The stored schema for a written file, with the names of class labels that its writer has seen."""
     schema = from_bytes(kept)
-    if schema is None or not isinstance(kind, NumbersClasses):
+    if schema is None or kind.class_numbers is None:
         return kept
-    known = writer.dictionaries if isinstance(writer, NumberingClasses) else None
+    known = None if writer is None else writer.dictionaries
     return to_bytes(kept_names.finished(schema, kind.class_numbers, known))
 
 

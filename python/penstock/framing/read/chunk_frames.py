@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
-from penstock.contract.format import Chunk
+from penstock.contract.format import Readable, SkippedRegion
 from penstock.errors import (
     ChangedError,
     ChecksumError,
@@ -27,7 +28,7 @@ from penstock.framing.damage import frames_around_damage
 from penstock.framing.index.fitting import fits
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._gather import gather
-from penstock.framing.read.held import Held, frames_in
+from penstock.framing.read.held import FrameChunk, Held, frames_in
 from penstock.framing.read.shard import CHUNK_BYTES, Shard
 from penstock.limits import raise_limit
 
@@ -44,14 +45,14 @@ class ChunkFrames:
         self._seen: tuple[tuple[int, int], bool] | None = None
         """Size and modification time of the file when its headers were last walked, and the result."""
 
-    def read(self, chunk: Chunk, numbers: np.ndarray | None) -> Held:
+    def read(self, chunk: FrameChunk, numbers: np.ndarray | None) -> Held:
         """The frames of a chunk with these numbers in it, or all readable ones."""
         if isinstance(chunk.data, Index):
             return self._indexed(chunk, chunk.data, numbers)
         held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk, numbers is None)
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
-    def _walked(self, chunk: Chunk, are_all_asked: bool) -> Held:
+    def _walked(self, chunk: FrameChunk, are_all_asked: bool) -> Held:
         """The frames of a chunk whose headers were read before."""
         try:
             frames = self._whole(chunk, are_all_asked)
@@ -62,7 +63,7 @@ class ChunkFrames:
             raise ChangedError(message, file=self._shard.source.path, record=chunk.first_record)
         return Held(frames)
 
-    def _whole(self, chunk: Chunk, are_all_asked: bool) -> _core.Frames | None:
+    def _whole(self, chunk: FrameChunk, are_all_asked: bool) -> _core.Frames | None:
         """The frames of a chunk; None unless its bytes hold exactly `chunk.num_records` frames."""
         shard, start = self._shard, chunk.start_byte
         length = chunk.end_byte - start
@@ -71,15 +72,24 @@ class ChunkFrames:
         is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
         return walked.frames if is_all else None
 
-    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end offsets of the readable frames of a chunk."""
-        frames = self.read(chunk, None).frames
-        starts = as_numpy(frames.starts())
-        return starts, starts + self._framing.frame_bytes(as_numpy(frames.lengths()))
+    def readable(self, chunk: FrameChunk) -> Readable:
+        """Which records of a chunk have a frame; if damage is skipped, the others are skipped."""
+        held = self.read(chunk, None)
+        records = np.arange(chunk.num_records)
+        starts = as_numpy(held.frames.starts())
+        ends = starts + self._framing.frame_bytes(as_numpy(held.frames.lengths()))
+        if held.records is not None:
+            known = held.records >= 0
+            records, starts, ends = (
+                held.records[known] - chunk.first_record,
+                starts[known],
+                ends[known],
+            )
+        return Readable(records, starts, ends, held.skipped)
 
     # -- by an index ----------------------------------------------------------------------------
 
-    def _indexed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
+    def _indexed(self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None) -> Held:
         first, last = chunk.first_record, chunk.first_record + chunk.num_records
         length = chunk.end_byte - chunk.start_byte
         if chunk.num_records == 1 and length - self._framing.least_bytes > self._shard.record_bytes:
@@ -93,18 +103,18 @@ class ChunkFrames:
                 return held if numbers is None else held.select(numbers, first)
             # The walk stopped at a fault: the index knows where the other records are.
             if self._shard.goes_on:
-                return self._surveyed(chunk, index, numbers)
+                return self._around_damage(chunk, index, numbers)
             window = self._shard.stream.read(chunk.start_byte, length)
         except _core.KernelError as error:
             if not self._shard.goes_on:
                 raise self._shard.error(error.args[0], None) from None
-            return self._surveyed(chunk, index, numbers)
+            return self._around_damage(chunk, index, numbers)
         asked = np.arange(chunk.num_records) if numbers is None else numbers
         self._check_sizes(index, first + asked)
         frames = self._by_index(window, chunk.start_byte, index, first + asked)
         return Held(frames, checksums[asked], first + asked)
 
-    def _surveyed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
+    def _around_damage(self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None) -> Held:
         """The frames of a damaged chunk that a damage scan accepts; the others are skipped."""
         held = frames_around_damage(self._shard, chunk, index)
         if numbers is None:
@@ -120,6 +130,7 @@ class ChunkFrames:
 
     def _long(self, index: Index, record: int, numbers: np.ndarray | None) -> Held:
         """Raise LimitError for a record above the size limit, or skip it."""
+        skipped: tuple[SkippedRegion, ...] = ()
         try:
             self._check_sizes(index, np.array([record]))
         except LimitError as error:
@@ -129,10 +140,11 @@ class ChunkFrames:
                 raise
             else:
                 start, end = int(index.starts[record]), int(index.ends[record])
-                self._shard.skip(start, end, 1, error.message)
+                skipped = (self._shard.skipped(start, end, 1, error.message),)
         nothing = np.zeros(0, np.uint64)
         frames = frames_in(self._framing, _core.Buffer.from_bytes(b""), nothing, nothing)
-        return Held(frames, records=np.zeros(0, np.int64), checksums=np.zeros(0, np.uint32))
+        records, checksums = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+        return Held(frames, records=records, checksums=checksums, skipped=skipped)
 
     def _check_sizes(self, index: Index, records: np.ndarray) -> None:
         sizes = (index.ends[records] - index.starts[records]).astype(np.int64)
@@ -195,7 +207,7 @@ class ChunkFrames:
 
     # -- proof ----------------------------------------------------------------------------------
 
-    def proved(self, held: Held, chunk: Chunk) -> Held:
+    def proved(self, held: Held, chunk: FrameChunk) -> Held:
         """The frames whose payloads match their checksums; for the others, raise or skip."""
         indexed = None if held.checksums is None else as_arrow(held.checksums)
         faults = held.frames.verify(indexed)
@@ -204,6 +216,7 @@ class ChunkFrames:
         starts = as_numpy(held.frames.starts())
         sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
         kept = np.ones(len(held.frames), dtype=bool)
+        skipped = list(held.skipped)
         for fault in faults:
             row = fault.record or 0  # faults of frames always have a record
             right = fault.kind != "stale" and self._has_known_payload(held, row)
@@ -213,14 +226,16 @@ class ChunkFrames:
             if not picked:
                 reason = f"{fault.message}; {_RESTORED}" if right else fault.message
                 start, size = int(starts[row]), int(sizes[row])
-                self._shard.skip(start, start + size, 0 if right else 1, reason)
+                region = self._shard.skipped(start, start + size, 0 if right else 1, reason)
+                skipped.append(region)
+        held = replace(held, skipped=tuple(skipped))
         left = held.select(np.flatnonzero(kept), chunk.first_record)
         if int(kept.sum()) == len(kept) - len(faults):
             return left
         payloads = [left.frames.payload(row) for row in range(len(left.frames))]
         data = self._framing.frames(payloads).data
         frames = frames_in(self._framing, data, starts[kept], sizes[kept])
-        return Held(frames, left.checksums, left.records)
+        return replace(left, frames=frames)
 
     def _has_known_payload(self, held: Held, row: int) -> bool:
         """Whether a payload matches the index's checksum, whatever checksum is stored after it."""
@@ -229,7 +244,7 @@ class ChunkFrames:
         crc = _core.Buffer.from_bytes(held.frames.payload(row)).crc32c()
         return self._framing.checksum(crc) == int(held.checksums[row])
 
-    def located(self, fault: Any, held: Held, chunk: Chunk) -> PenstockError:
+    def located(self, fault: Any, held: Held, chunk: FrameChunk) -> PenstockError:
         """Convert a fault in a row of these frames to an error that names the shard's record."""
         row = fault.record
         if row is None:
@@ -246,7 +261,7 @@ class ChunkFrames:
         """Offset of a row's payload in the stream."""
         return int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
 
-    def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
+    def record_of(self, row: int, held: Held, chunk: FrameChunk) -> int | None:
         """The shard's record number for a row of a decoded batch; None if unknown."""
         if held.records is None:
             return chunk.first_record + row

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, SkippedRegion, Stretch, only_chunks
 from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.sidecar import Index, SeekPoint
-from penstock.framing.read.held import Held
+from penstock.framing.read.held import FrameChunk, Held
 from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import Stream
@@ -26,7 +26,7 @@ OnLong = Callable[[int, int, int], None]
 """Called for a record above the size limit with its start, its end and its number."""
 
 
-def indexed_chunks(index: Index, most: int | None = None) -> Iterator[Chunk]:
+def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk]:
     """Cut a shard at record boundaries (a compressed one at its seek points) into chunks of the usual size. A record of
     more than `most` bytes is a chunk of its own."""
     first = 0
@@ -61,10 +61,10 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
     return np.unique(np.concatenate([long, long + 1]))
 
 
-def sample_chunks(shard: Shard) -> Iterator[Chunk]:
-    """`walked_chunks` for callers that look at the first records only. The first chunk is small, because a scan will
-    read these bytes again, and perhaps inflate them again."""
-    return walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES)
+def sample_chunks(shard: Shard) -> Iterator[FrameChunk]:
+    """The chunks of `walked_chunks` for callers that look at the first records only. The first chunk is small, because a
+    scan will read these bytes again, and perhaps inflate them again."""
+    return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
 
 
 def walked_chunks(
@@ -75,7 +75,7 @@ def walked_chunks(
     alone: bool = False,
     start: tuple[int, int] | None = None,
     on_long: OnLong | None = None,
-) -> Iterator[Chunk]:
+) -> Iterator[Stretch]:
     """Cut a shard into chunks by walking its frames window by window.
 
     The walk begins at `start`, an offset and the number of the record there. `on_long` is called for a record above the
@@ -107,7 +107,7 @@ def walked_chunks(
                 # and returns the records before it.
                 stream, pace.window_bytes = stream.without_points(), CHUNK_BYTES
                 continue
-            shard.stop_in_file(error.args[0], first)
+            yield shard.stop_in_file(error.args[0], first)
             return
         frames, consumed, need, fault, num_bytes = walked
         at_end = shard.is_last(at, want, num_bytes)
@@ -127,45 +127,51 @@ def walked_chunks(
             broken = _fault_at(stream, at + num_bytes - consumed)
             if broken is not None and not shard.goes_on:
                 broken = shard.cut_inside(broken, num_bytes - consumed, need)
-                shard.stop_in_file(broken, first)
+                yield shard.stop_in_file(broken, first)
                 return
             fault = shard.cut(num_bytes - consumed, at, need)
         elif not len(frames):
             pace.widen(need)
         if fault is not None:
-            if (passed := _passed(shard, stream, fault, at, first, on_long)) is not None:
-                first, at = first + 1, passed
+            if (end := _end_of_long(shard, stream, fault, at, on_long)) is not None:
+                yield from _long(shard, fault, at, end, first, on_long)
+                first, at = first + 1, end
                 pace.window_bytes = CHUNK_BYTES
                 continue
-            yield from _behind(shard, fault, at, first, points)
+            yield from _after(shard, fault, at, first, points)
             return
 
 
-def _behind(
+def _after(
     shard: Shard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
-) -> Iterator[Chunk]:
-    """The chunks after a fault, if reading continues after damage; otherwise raise or report the fault."""
+) -> Iterator[Stretch]:
+    """What follows a fault, if reading continues after damage; otherwise raise it, or skip the rest."""
     if shard.goes_on:
         yield from chunks_around_damage(shard, at, first, points)
     else:
-        shard.stop_at(fault, first, at)
+        yield shard.stop_at(fault, first, at)
 
 
-def _passed(
-    shard: Shard, stream: Stream, fault: Any, at: int, record: int, on_long: OnLong | None
+def _end_of_long(
+    shard: Shard, stream: Stream, fault: Any, at: int, on_long: OnLong | None
 ) -> int | None:
     """The end of a record above the size limit, if reading continues after it."""
     if fault.kind != "limit" or shard.goes_on or not (on_long or shard.skips_long):
         return None  # the damage scan checks first whether its header leads to a record
     try:
-        end = shard.end_of_long(stream, at)
+        return shard.end_of_long(stream, at)
     except _core.KernelError:
         return None  # the compressed data breaks inside it
-    if end is not None and on_long is not None:
+
+
+def _long(
+    shard: Shard, fault: Any, at: int, end: int, record: int, on_long: OnLong | None
+) -> Iterator[SkippedRegion]:
+    """Report a record above the size limit, or skip it."""
+    if on_long is None:
+        yield shard.skipped(at, end, 1, shard.error(fault, None).message)
+    else:
         on_long(at, end, record)
-    elif end is not None:
-        shard.skip(at, end, 1, shard.error(fault, None).message)
-    return end
 
 
 class _Pace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -21,17 +21,8 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
-from penstock.columns.types import row_bytes
-from penstock.contract.decoder import (
-    BlockProver,
-    Decoder,
-    Lender,
-    PlaceDecoder,
-    Places,
-    Proof,
-    Widening,
-)
-from penstock.contract.format import Chunk
+from penstock.contract.decoder import Decoder, Places, Proof
+from penstock.contract.format import Chunk, Delivered, Readable, Reader, Stretch, only_chunks
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
 from penstock.framing.damage import chunks_around_damage
@@ -40,7 +31,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read._places import places_of
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import OnLong, indexed_chunks, walked_chunks
-from penstock.framing.read.held import Held
+from penstock.framing.read.held import FrameChunk, Held
 from penstock.framing.read.shard import LARGE_BYTES, Shard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
@@ -49,27 +40,21 @@ _PART_BYTES = 16 << 20
 """Maximum bytes of a batch's fixed-width values and nulls, however few bytes its records take in the file."""
 
 
-class FramedReader:
+class FramedReader(Reader):
     """A Reader of one framed shard. Its index is `known`, or is built when it is needed."""
 
     def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
-        if isinstance(decoder, BlockProver):
-            shard = replace(shard, proves_in_blocks=decoder.proves_in_blocks)
+        shard = replace(shard, verifies_in_blocks=decoder.verifies_in_blocks)
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)
         self._decoder = decoder
         self._lending: Decoder | None = None
-        self._by_places = decoder if isinstance(decoder, PlaceDecoder) else None
         self._index = known
         self._lock = Lock()
         self.on_long: OnLong | None = None
         """If set, a walk continues after a record above the size limit."""
-        self._row_bytes = (
-            decoder.row_bytes
-            if isinstance(decoder, Widening)
-            else {field.name: row_bytes(field.type) for field in decoder.schema}
-        )
+        self._row_bytes = decoder.row_bytes
         self._all_bytes = sum(self._row_bytes.values())
         self.schema = decoder.schema
 
@@ -99,39 +84,38 @@ class FramedReader:
     def close(self) -> None:
         self.source.close()
 
-    def compares(self, chunk: Chunk | None) -> bool:
-        """See penstock.contract.format.Comparing: compares with the checksums in the frames, or those of an index."""
+    def compares(self, chunk: FrameChunk | None) -> bool:
+        """With the checksums in the frames, or those of an index."""
         held = None if chunk is None else chunk.data
         by_index = isinstance(held, Index) or (
             isinstance(held, Held) and held.checksums is not None
         )
         return self._shard.proves and (self._shard.framing.is_checked or by_index)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[FrameChunk]:
+        return only_chunks(self.found())
+
+    def found(self, *, alone: bool = False) -> Iterator[Stretch]:
+        """The chunks and what is skipped between them, by the index or by a walk; for `alone` see `walked_chunks`."""
         if self._index is not None and self._index.gap_ends is None:
             most = self._shard.record_bytes + self._shard.framing.least_bytes
-            return indexed_chunks(self._index, most)
-        return self._walked()
-
-    def _walked(self, *, alone: bool = False) -> Iterator[Chunk]:
+            yield from indexed_chunks(self._index, most)
+            return
         yield from walked_chunks(self._shard, alone=alone, on_long=self.on_long)
         if isinstance(self._shard.stream, InflatedStream):
             self._shard.stream.rest()
 
-    def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
-        """See penstock.contract.format.Threaded. If records are large and found by their headers alone, a walk is as
-        fast as windows."""
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        """If records are large and found by their headers alone, a walk is as fast as windows."""
         shard = self._shard
-        if self._index is not None:
-            return self.chunks()
-        if threads == 1:
-            return self._walked(alone=shard.framing.is_checked)
+        if threads == 1 or self._index is not None:
+            return self.found(alone=threads == 1 and shard.framing.is_checked)
         size = None if shard.stream.container else shard.stream.size()
         if size is None or (self._begins_large() and not shard.proves_to_find):
-            return self._walked()
+            return self.found()
         return self._in_windows(Windows(shard, size))
 
-    def _in_windows(self, windows: Windows) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+    def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
         if self._shard.passes_long and (left := windows.left()) is not None:
             if self._shard.goes_on:
@@ -147,7 +131,7 @@ class FramedReader:
         walked = shard.stream.walk(framing, shard.begin, framing.head_bytes, shard.record_bytes)
         return walked.need >= LARGE_BYTES
 
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+    def pick(self, records: np.ndarray) -> Iterator[tuple[FrameChunk, Selection]]:
         """The requested records as a single chunk: with an index, any set of records can be one."""
         index = self.index
         records = np.asarray(records, dtype=np.int64)
@@ -156,41 +140,31 @@ class FramedReader:
                 f"no such record among {index.num_records}", file=self.source.path
             )
         held = self._frames.picked(index, records)
-        yield Chunk(0, len(records), 0, 0, held), np.arange(len(records))
+        yield Chunk(0, len(records), 0, 0, held), None
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """See penstock.contract.format.AtOnce."""
-        decoder, limits = self._by_places, self._shard.options.limits
-        if decoder is None or self._all_bytes > limits.batch_bytes:
+        if self._all_bytes > self._shard.options.limits.batch_bytes:
             return None
-        places = self._places
-        return None if places is None else decoder.decode_at(places, records, columns)
+        return self._decoder.decode_at(lambda: self._places, records, columns)
 
     @cached_property
     def _places(self) -> Places | None:
         return places_of(self._shard, self.index)
 
-    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        return self._delivered(self._decoder, chunk, records, columns)[0]
+    def decode(self, chunk: FrameChunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self._delivered(self._decoder, chunk, records, columns).batch
 
-    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """See penstock.contract.format.Lending."""
-        decoder = self._lending
-        if decoder is None:
-            decoder = self._decoder
-            self._lending = decoder = decoder.lending() if isinstance(decoder, Lender) else decoder
-        return self._delivered(decoder, chunk, records, columns)[0]
+    def lent(self, chunk: FrameChunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        if self._lending is None:
+            self._lending = self._decoder.lending()
+        return self._delivered(self._lending, chunk, records, columns).batch
 
-    def delivered(
-        self, chunk: Chunk, records: Selection, columns: Projection
-    ) -> tuple[pa.RecordBatch, Selection]:
-        """The batch that `decode` returns, and which records of the chunk it holds: not all requested ones, if damage
-        is skipped."""
+    def delivered(self, chunk: FrameChunk, records: Selection, columns: Projection) -> Delivered:
         return self._delivered(self._decoder, chunk, records, columns)
 
     def _delivered(
-        self, decoder: Decoder, chunk: Chunk, records: Selection, columns: Projection
-    ) -> tuple[pa.RecordBatch, Selection]:
+        self, decoder: Decoder, chunk: FrameChunk, records: Selection, columns: Projection
+    ) -> Delivered:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         self._check_width(columns)
         held = self._frames.read(chunk, numbers)
@@ -217,10 +191,10 @@ class FramedReader:
                 error.record = self._frames.record_of(row, held, chunk)
             error.at(file=self.source.path)
             raise
-        return batch, None if held.records is None else held.records - chunk.first_record
+        kept = None if held.records is None else held.records - chunk.first_record
+        return Delivered(batch, records if kept is None else kept, held.skipped)
 
-    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
-        """See penstock.contract.format.Dividing."""
+    def parts(self, chunk: FrameChunk, columns: Projection) -> Iterator[FrameChunk]:
         if chunk.num_records * self._all_bytes <= _PART_BYTES:
             yield chunk  # the usual case, whichever columns are requested
             return
@@ -259,26 +233,16 @@ class FramedReader:
         names = self._row_bytes if columns is None else columns
         return sum(self._row_bytes.get(name, 0) for name in names)
 
-    def held(self, chunk: Chunk) -> Chunk:
+    def held(self, chunk: FrameChunk) -> FrameChunk:
         """The same chunk with its frames loaded, so that several uses read them once."""
         return replace(chunk, data=self._frames.read(chunk, None))
 
-    def frames(self, chunk: Chunk) -> _core.Frames:
+    def frames(self, chunk: FrameChunk) -> _core.Frames:
         """All frames of a chunk, not verified."""
         return self._frames.read(chunk, None).frames
 
-    # -- what a scan asks about a chunk with damage ---------------------------------------------
-
-    def readable(self, chunk: Chunk) -> np.ndarray:
-        """Which records of a chunk have a frame; if damage is skipped, the others are skipped."""
-        records = self._frames.read(chunk, None).records
-        if records is None:
-            return np.arange(chunk.num_records)
-        return records[records >= 0] - chunk.first_record
-
-    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end offsets of the frames of a chunk's readable records."""
-        return self._frames.places(chunk)
+    def readable(self, chunk: FrameChunk) -> Readable:
+        return self._frames.readable(chunk)
 
 
 class _Proving(threading.local):

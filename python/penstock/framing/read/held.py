@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock import _core
+from penstock.contract.format import Chunk, SkippedRegion
 from penstock.framing.framings import Framing
-from penstock.framing.index.sidecar import as_uint64
+from penstock.framing.index.sidecar import Index, as_uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +22,26 @@ class Held:
     records: np.ndarray | None = None
     """The number of each frame in the shard, int64, -1 if unknown; None if they are numbered consecutively from the
     chunk's first record."""
+    skipped: tuple[SkippedRegion, ...] = ()
+    """What was skipped when they were read."""
 
     def select(self, places: np.ndarray, first_record: int) -> Held:
         """Select frames by their positions in this set; `first_record` is the chunk's."""
         records = first_record + places if self.records is None else self.records[places]
         checksums = None if self.checksums is None else self.checksums[places]
-        return Held(self.frames.select(as_uint64(places)), checksums, records)
+        frames = self.frames.select(as_uint64(places))
+        return Held(frames, checksums, records, self.skipped)
 
     def slice(self, first: int, last: int) -> Held:
         """A contiguous range of the frames, with what is known about them."""
         records = None if self.records is None else self.records[first:last]
         checksums = None if self.checksums is None else self.checksums[first:last]
-        return Held(self.frames[first:last], checksums, records)
+        return Held(self.frames[first:last], checksums, records, self.skipped)
+
+
+FrameChunk = Chunk[Index | Held | None]
+"""A chunk of frames, with the index that places them, or the loaded frames; with neither if a walk over the headers found
+it."""
 
 
 def frames_in(

@@ -7,12 +7,12 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Proof
+from penstock.contract.decoder import Decoder, Proof
 
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
 
 
-class RawDecoder:
+class RawDecoder(Decoder):
     """Returns payloads undecoded: one column of views into the bytes read."""
 
     def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:

@@ -48,7 +48,7 @@ class Shard:
     """Offset of the first frame in the stream."""
     skips_long: bool = False
     """Whether a record above the size limit is skipped even if reading does not continue after damage."""
-    proves_in_blocks: bool = False
+    verifies_in_blocks: bool = False
     """Whether the decoder verifies small records a few at a time, right before it reads them."""
 
     @property
@@ -71,7 +71,7 @@ class Shard:
     def proves_found(self, record_bytes: float) -> bool:
         """Whether payloads of `record_bytes` bytes are verified when they are found, while they are in the nearest
         caches. If the decoder loads small payloads into those caches again, they are verified then."""
-        later = self.proves_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
+        later = self.verifies_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
         return self.proves_to_find or (self.proves and not later)
 
     @property
@@ -135,15 +135,14 @@ class Shard:
         message = "the file was rewritten while it was open"
         return ChangedError(message, file=self.source.path, hint="open the data again")
 
-    def skip(self, start: int, end: int, num_records: int | None, reason: str) -> None:
-        """Report a skipped region.
+    def skipped(self, start: int, end: int, num_records: int | None, reason: str) -> SkippedRegion:
+        """A region to skip.
 
         Raises:
             ChangedError: the file is not damaged, but was rewritten.
         """
         self.check_unchanged()
-        region = SkippedRegion(self.source.path, start, end, num_records, reason)
-        self.options.skipped(region)
+        return SkippedRegion(self.source.path, start, end, num_records, reason)
 
     def is_last(self, start: int, length: int, num_read: int) -> bool:
         """Whether a window of `length` requested bytes is cut short by the end of the stream.
@@ -161,23 +160,23 @@ class Shard:
             )
         return True
 
-    def stop_at(self, fault: Any, record: int | None, at: int) -> None:
-        """Raise the fault of a frame, or report that reading ends at it."""
+    def stop_at(self, fault: Any, record: int | None, at: int) -> SkippedRegion:
+        """Raise the fault of a frame, or return the rest of the file, which is skipped."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
         size = self.stream.size()
         end = self.source.size if size is None else size
-        self.skip(at, max(end, at), None, error.message)
+        return self.skipped(at, max(end, at), None, error.message)
 
-    def stop_in_file(self, fault: Any, record: int) -> None:
-        """Raise a fault of the compressed data, or report that reading ends there. Its position is an offset in the
-        file; how much of the stream is lost is unknown."""
+    def stop_in_file(self, fault: Any, record: int) -> SkippedRegion:
+        """Raise a fault of the compressed data, or return the rest of the file, which is skipped. Its position is an
+        offset in the file; how much of the stream is lost is unknown."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
         size = self.source.size
-        self.skip(min(fault.byte, size), size, None, error.message)
+        return self.skipped(min(fault.byte, size), size, None, error.message)
 
     def cut(self, left: int, at: int, need: int) -> _core.Fault:
         """The fault of a stream that ends `left` bytes into a frame."""

@@ -12,12 +12,12 @@ result if its walk passed through the start that the previous call reports, as n
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock import _core
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, Stretch
 from penstock.engine.threads import wait_for
 from penstock.framing.read.held import Held
 from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
@@ -82,7 +82,8 @@ class _Window:
 class Windows:
     """The windows of a shard of `size` bytes.
 
-    Iterate for calls that return a chunk each, or None if no record ends in the window. A call may wait for the one
+    Iterate for calls that return what they find: a chunk, nothing if no record ends in the window, or the region that is
+    skipped if reading stops at a fault. A call may wait for the one
     before it, which must already be running. Errors come after the records before them, as from `walked_chunks`. Where
     reading continues after damage, no errors are raised: calls find the records before the damage, and `left` returns
     where the rest starts.
@@ -95,7 +96,7 @@ class Windows:
         """The latest start that any call reported. Read without a lock: it only avoids needless reads."""
         self._last = _Handover(self._latest)
 
-    def __iter__(self) -> Iterator[Callable[[], Chunk | None]]:
+    def __iter__(self) -> Iterator[Callable[[], Sequence[Stretch]]]:
         begin, length = self._shard.begin, _FIRST_BYTES
         before = self._last
         while True:
@@ -115,12 +116,14 @@ class Windows:
         last = self._last.get()
         return None if last.fault is None else (last.at, last.record)
 
-    def _chunk(self, begin: int, end: int, before: _Handover, after: _Handover) -> Chunk | None:
+    def _chunk(
+        self, begin: int, end: int, before: _Handover, after: _Handover
+    ) -> Sequence[Stretch]:
         told = replace(self._latest, ended=True)  # after an error, nothing is left to do
         try:
             window = self._read(begin, end)
-            chunk, told = self._cut(before.get(), end, window)
-            return chunk
+            found, told = self._cut(before.get(), end, window)
+            return () if found is None else (found,)
         finally:
             self._latest = told
             after.put(told)
@@ -141,13 +144,15 @@ class Windows:
         trial = shard.stream.walk(shard.framing, base, length, limit, prove=prove, find=True)
         return _Window(base, trial.frames.buffer, trial)
 
-    def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
+    def _cut(
+        self, start: _Start, end: int, window: _Window | None
+    ) -> tuple[Stretch | None, _Start]:
         """The chunk of a window, and what to report to the next call."""
         if start.fault is not None:
             is_passed = start.fault.kind == "limit" and self._shard.passes_long
             if not (self._shard.goes_on or is_passed):
-                self._shard.stop_at(start.fault, start.record, start.at)
-                return None, replace(start, ended=True, fault=None)
+                rest = self._shard.stop_at(start.fault, start.record, start.at)
+                return rest, replace(start, ended=True, fault=None)
             return None, replace(start, ended=True)
         at_end = end >= self._size
         end = min(end, self._size)

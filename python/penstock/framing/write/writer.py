@@ -18,11 +18,12 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import as_numpy
-from penstock.contract.format import Part
+from penstock.contract.format import Part, Writer
 from penstock.engine.ordered_writes import InOrder
 from penstock.engine.pipeline import default_threads
 from penstock.errors import SchemaError
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
 from penstock.framing.write.output import PlainOutput, parts_of
 from penstock.storage.base import Sink
 
@@ -46,7 +47,7 @@ class Encoded(NamedTuple):
     """Of each payload, as it is stored; uint32."""
 
 
-class FramedWriter:
+class FramedWriter(Writer):
     """Writes one shard of a framed format to a sink, and keeps what an index of it needs.
 
     Args:
@@ -56,6 +57,9 @@ class FramedWriter:
             and raises KernelError or SchemaError, whose record is that in the slice.
         threads: how many slices are encoded at once; None: one a core.
     """
+
+    text_index: TextIndex | None = None
+    """The text index that appears with the file, if one is wanted."""
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ def ends_between_records(error: TruncatedError, path: str) -> bool:
     return _ends_quietly(error, path, container)
 
 
-def _records(reader: Reader, chunk: Chunk) -> Iterator[AnyBlock]:
+def _records(reader: Reader, chunk: Chunk[Any]) -> Iterator[AnyBlock]:
     try:
         batch = reader.decode(chunk, None, None)
     except PenstockError as error:

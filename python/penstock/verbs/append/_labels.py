@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from penstock.columns.kept_names import Renumbered, is_label, names_of
-from penstock.contract.format import Format, NumbersClasses, Options
+from penstock.contract.format import Format, Options
 from penstock.framing.index import kept_schema
 from penstock.storage.base import Storage
 from penstock.verbs.write.incoming import Incoming
@@ -25,7 +25,7 @@ def numbered_alike(
         storage: where they are.
         kept_at: where their sidecars are, as `Options.index`.
     """
-    if not isinstance(kind, NumbersClasses):
+    if kind.class_numbers is None:
         return incoming
     kept = kept_schema.of_files(paths, storage, Options(index=kept_at), lambda source: kind)
     ways: dict[int, Renumbered] = {}

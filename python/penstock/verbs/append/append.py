@@ -25,10 +25,11 @@ from penstock.contract.options import options_from
 from penstock.datasets import dataset as datasets
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command
-from penstock.framing.abilities import Appendable, Surveyed, TextIndexMaking
+from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, blocks, kept_schema, sidecar
 from penstock.framing.index.kept_schema import of_written
 from penstock.framing.index.sidecar import Index
+from penstock.framing.write.writer import FramedWriter
 from penstock.overlay.file import has_overlays
 from penstock.payloads.example.plans import is_raw
 from penstock.storage import journal
@@ -174,11 +175,11 @@ def _format_of(path: str, storage: Storage) -> Format:
 
 def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
     """The compression of a framed file; None leaves it to the format."""
-    if not isinstance(kind, Surveyed):
+    if not isinstance(kind, FramedFormat):
         return None
     source = storage.source(path)
     try:
-        return kind.survey(source, Options(index="never")).compression
+        return kind.shard(source, Options(index="never")).stream.container
     finally:
         source.close()
 
@@ -229,7 +230,7 @@ class _Work:
                 file=path,
                 hint="penstock convert to TFRecord, which can be appended to",
             )
-        if not isinstance(kind, Appendable):
+        if not (isinstance(kind, FramedFormat) and kind.info.can_append):
             raise UnsupportedError(
                 f"nothing can be put behind the end of a {kind.info.name} file",
                 file=path,
@@ -354,7 +355,7 @@ class _Work:
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
         """The index of another library, where one is wanted or there already."""
-        text = made.writer.text_index if isinstance(made.writer, TextIndexMaking) else None
+        text = made.writer.text_index if isinstance(made.writer, FramedWriter) else None
         try:
             if text is not None and not old:
                 textindex.write(text, index, path, self.storage)

@@ -12,13 +12,16 @@ import numpy as np
 
 from penstock import formats
 from penstock.contract.format import Format, Options, Reader
+from penstock.contract.opening import open_shard
 from penstock.engine.pipeline import in_order
 from penstock.errors import StaleIndexError, UnsupportedError, command
-from penstock.framing.abilities import Framed, TextIndex, TextIndexed, is_indexed, open_shard
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import Framing
 from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.kept_schema import of_file
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
+from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source, Storage
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
@@ -144,7 +147,11 @@ def _index_one(
             reader = open_shard(kind, source, Options(raw=True, index="never"))
         except UnsupportedError:
             reader = None
-        if not (reader is not None and isinstance(kind, Framed) and is_indexed(reader)):
+        if not (
+            reader is not None
+            and isinstance(kind, FramedFormat)
+            and isinstance(reader, FramedReader)
+        ):
             # Its format stores the positions of the records.
             if not checksums:
                 return _Made(None, 0 if reader is None else reader.num_records, source.size)
@@ -212,7 +219,7 @@ def _made_anew(
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
     """The text index of a format, if it is the one asked for."""
-    own = kind.text_index if isinstance(kind, TextIndexed) else None
+    own = kind.text_index if isinstance(kind, FramedFormat) else None
     if own is None or (isinstance(asked, str) and asked != own.name):
         has = "none" if own is None else f"the one of {own.name}"
         message = f"{kind.info.name} files have no such text index; known: {has}"

@@ -14,15 +14,17 @@ import pyarrow as pa
 
 from penstock.columns.numbers import as_numpy
 from penstock.contract.around import parts_around
-from penstock.contract.format import Alike, Chunk, Format, Options, Reader, Writer, bare, parts_of
+from penstock.contract.format import Chunk, Format, Options, Reader, Writer
+from penstock.contract.opening import open_shard
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
-from penstock.framing.abilities import Framed, FrameWriter, IndexMaking, Surveyed, open_shard
 from penstock.framing.damage import DamageScan, Found, Frames
+from penstock.framing.format import FramedFormat
 from penstock.framing.framings import Framing
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
+from penstock.framing.write.writer import FramedWriter
 from penstock.limits import Limits, limits_from
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
@@ -164,7 +166,7 @@ class _Work:
                 kind = format_of(source, self.format)
                 if is_empty_file(source, kind):
                     self.findings.append(empty_file(kind, path))
-                    if not isinstance(kind, Surveyed):
+                    if not (isinstance(kind, FramedFormat) and kind.finds_next):
                         return  # of the others an archive of no records is made
                 saving = _saving(source, kind, self)
             except PenstockError as error:
@@ -295,7 +297,7 @@ def _refuse_limited(path: str, findings: list[Finding]) -> None:
 
 
 def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
-    if isinstance(kind, Surveyed):
+    if isinstance(kind, FramedFormat) and kind.finds_next:
         return _Framed(source, kind, work)
     return _Chunks(source, kind, work)
 
@@ -319,15 +321,15 @@ class _Saving:
 class _Framed(_Saving):
     """A framed file: its frames are copied."""
 
-    def __init__(self, source: Source, kind: Surveyed, work: _Work) -> None:
+    def __init__(self, source: Source, kind: FramedFormat, work: _Work) -> None:
         self._source = source
         self._kind = kind
         self._work = work
-        self._writer: FrameWriter | None = None
+        self._writer: FramedWriter | None = None
 
     def _damage_scan(self) -> DamageScan:
         work = self._work
-        return self._kind.survey(
+        return self._kind.damage_scan(
             self._source, work.options, payloads=work.payloads, salvage=work.salvage
         )
 
@@ -358,7 +360,7 @@ class _Framed(_Saving):
         return None if self._writer is None else self._writer.index()
 
 
-def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
+def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
     """Append what is right to the new file."""
     for part in found.parts:
         if isinstance(part, Frames):
@@ -382,19 +384,18 @@ class _Chunks(_Saving):
         given = work.options.format_options
         # The files of a folder keep their names.
         kept = {"file_names": True, **given} if kind.info.is_folder else given
-        options = replace(work.options, raw=isinstance(kind, Framed), format_options=kept)
+        options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)
         self._writer: Writer | None = None
         self._reader: Reader = open_shard(kind, source, options)
         self._decoding = self._reader
-        if isinstance(kind, Framed) and work.payloads:
+        if isinstance(kind, FramedFormat) and work.payloads:
             self._decoding = decoding(kind, source, replace(options, raw=False))
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda batch: None)
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        own = bare(self._reader)
-        options = own.options_alike() if isinstance(own, Alike) else self._kind.write_options()
+        options = self._reader.options_alike() or self._kind.write_options()
         threads = self._work.threads
         writer = self._kind.create(sink, self._reader.schema, options, threads)
         self._writer = writer
@@ -403,14 +404,14 @@ class _Chunks(_Saving):
         return done
 
     def index(self) -> Index | None:
-        return self._writer.index() if isinstance(self._writer, IndexMaking) else None
+        return self._writer.index() if isinstance(self._writer, FramedWriter) else None
 
     def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
         path, size = self._source.path, self._source.size
         findings: list[Finding] = []
         num_records = 0
 
-        def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
+        def decode(chunk: Chunk[Any]) -> Iterable[pa.RecordBatch | Finding]:
             start, end = chunk.start_byte, chunk.end_byte
             for first, last, found in parts_around(self._decoding, chunk):
                 if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
@@ -423,10 +424,10 @@ class _Chunks(_Saving):
 
         tell_long(self._reader, self._source, findings)
 
-        def chunks() -> Iterator[Chunk]:
+        def chunks() -> Iterator[Chunk[Any]]:
             try:
                 for chunk in self._reader.chunks():
-                    yield from parts_of(self._reader, chunk)
+                    yield from self._reader.parts(chunk, None)
             except PenstockError as error:
                 findings.append(found_in(error, path, 0, size))
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from penstock.contract.format import Format
 from penstock.errors import StaleIndexError, UnsupportedError, command
-from penstock.framing.abilities import TextIndex, TextIndexed
+from penstock.framing.format import FramedFormat
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage, sink_for
 
@@ -51,7 +52,7 @@ def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
 
 def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
     """The text index of a format, where one is kept beside a file."""
-    text = kind.text_index if isinstance(kind, TextIndexed) else None
+    text = kind.text_index if isinstance(kind, FramedFormat) else None
     return text if text is not None and storage.exists(text.path_for(data_path)) else None
 
 

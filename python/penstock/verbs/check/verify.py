@@ -9,7 +9,8 @@ from typing import Any
 
 from penstock import formats
 from penstock.contract.around import parts_around
-from penstock.contract.format import Chunk, Format, Options, Reader, Verifiable, bare, parts_of
+from penstock.contract.format import Chunk, Format, Options, Reader
+from penstock.contract.opening import open_shard
 from penstock.contract.report import Finding, Report, kind_of
 from penstock.engine.pipeline import in_order
 from penstock.errors import (
@@ -21,8 +22,8 @@ from penstock.errors import (
     UnsupportedError,
     command,
 )
-from penstock.framing.abilities import Framed, Surveyed, open_shard
 from penstock.framing.damage import Bad, DamageScan, Found, Frames
+from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
@@ -136,13 +137,13 @@ def _tasks(
             for finding in overlay_findings(kind, source, options, storage):
                 yield partial(_just, Tally(0, (finding,), 0))
             yield from _block_tasks(source, options, storage)
-            if isinstance(kind, Surveyed):
+            if isinstance(kind, FramedFormat) and kind.finds_next:
                 stale = stale_index(source, kind, options, storage)
                 if stale is not None:
                     yield partial(_just, Tally(0, (stale,), 0))
-                survey = kind.survey(source, options, payloads=payloads)
-                for task in survey.tasks():
-                    yield partial(_prove, survey, task)
+                scan = kind.damage_scan(source, options, payloads=payloads)
+                for task in scan.tasks():
+                    yield partial(_prove, scan, task)
             else:
                 yield from _chunk_tasks(kind, source, options)
         except PenstockError as error:
@@ -199,9 +200,9 @@ def _just(tally: Tally) -> Iterable[Tally]:
     return [tally]
 
 
-def _prove(survey: DamageScan, task: Any) -> Iterable[Tally]:
+def _prove(scan: DamageScan, task: Any) -> Iterable[Tally]:
     try:
-        for found in survey.run(task):
+        for found in scan.run(task):
             yield tally_of(found)
     except PenstockError as error:  # the file was changed meanwhile
         place = error.byte or 0
@@ -235,7 +236,7 @@ def empty_file(kind: Format, path: str) -> Finding:
 
 
 def stale_index(
-    source: Source, kind: Surveyed, options: Options, storage: Storage
+    source: Source, kind: FramedFormat, options: Options, storage: Storage
 ) -> Finding | None:
     """A note about a sidecar that is not one of this file, if there is one."""
     if options.index == "never":
@@ -300,7 +301,7 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = decoding(kind, source, options)
-    if isinstance(kind, Framed):
+    if isinstance(kind, FramedFormat):
         # What a walk has found is decoded as it is found, and not kept.
         long: list[Finding] = []
         tell_long(reader, source, long)
@@ -309,9 +310,8 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
             yield partial(_decode, reader, source.path, chunk, num_bytes)
         yield partial(_just, Tally(0, tuple(long), 0))
         return
-    if isinstance(reader, Verifiable):
-        for check in list(reader.checks()):
-            yield partial(_checked, check, source)
+    for check in list(reader.checks()):
+        yield partial(_checked, check, source)
     chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
@@ -345,7 +345,7 @@ def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
 def decoding(kind: Format, source: Source, options: Options) -> Reader:
     """A reader that decodes records as a scan does; of a framed file whose records have no schema together,
     one that gives them as they are."""
-    if not isinstance(kind, Framed):
+    if not isinstance(kind, FramedFormat):
         return open_shard(kind, source, options)
     try:
         return open_shard(kind, source, options)
@@ -353,10 +353,10 @@ def decoding(kind: Format, source: Source, options: Options) -> Reader:
         return open_shard(kind, source, replace(options, raw=True))
 
 
-def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
+def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Iterable[Tally]:
     num_records, findings = 0, list[Finding]()
     try:
-        for part in parts_of(reader, chunk):
+        for part in reader.parts(chunk, None):
             for first, end, found in parts_around(reader, part):
                 if not isinstance(found, PenstockError) or is_misfit(found, reader):
                     num_records += end - first
@@ -371,7 +371,7 @@ def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable
 
 def is_misfit(error: PenstockError, reader: Reader) -> bool:
     """Whether a record is whole, and only does not fit the schema that other records of its file suggest."""
-    return isinstance(error, SchemaError) and isinstance(bare(reader), FramedReader)
+    return isinstance(error, SchemaError) and isinstance(reader, FramedReader)
 
 
 def found_in(
@@ -379,7 +379,7 @@ def found_in(
     path: str,
     start: int,
     end: int,
-    chunk: Chunk | None = None,
+    chunk: Chunk[Any] | None = None,
     num_records: int | None = None,
 ) -> Finding:
     """An error of an indexed format as a finding about some records of a chunk, or about the whole file."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock import formats
 from penstock.contract.format import Format
-from penstock.framing.abilities import Surveyed
+from penstock.framing.format import FramedFormat
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.convert._reading import Reading
@@ -76,7 +76,11 @@ def _in_folder(path: str, folder: str, kind: Format, compression: str | None) ->
     """The name of a source's shard with the suffix of another format."""
     name = os.path.basename(path).removesuffix(".gz")
     suffix = kind.info.extensions[0] + (
-        ".gz" if compression == "gzip" and isinstance(kind, Surveyed) else ""
+        ".gz"
+        if compression == "gzip"
+        and "gzip" in kind.info.compressions
+        and isinstance(kind, FramedFormat)
+        else ""
     )
     known = [ext for fmt in formats.FORMATS for ext in fmt.info.extensions]
     for ending in sorted(known, key=len, reverse=True):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.columns.lending import lent_schema, whole
 from penstock.columns.types import IN_PARTS, ImageType, cast_values, refuse_twins, storage_of
-from penstock.contract.format import Format, lends
+from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
@@ -117,17 +117,14 @@ class Reading:
             # A file of the source keeps its part of the records, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
-        self._can_lend = kind.info.takes_views and self._lends()
+        self._can_lend = kind.info.takes_views and self._is_lent()
 
-    def _lends(self) -> bool:
+    def _is_lent(self) -> bool:
         """Whether byte strings need not be copied before they are written. Of short ones a copy costs
         less than a view."""
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
-        files = self.dataset.files
-        if files.total_bytes < LARGE_RECORD_BYTES * len(self.dataset):
-            return False
-        return all(map(lends, files.readers()))
+        return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
 
     @property
     def told(self) -> list[Any]:

@@ -12,10 +12,12 @@ from uuid import uuid4
 import pyarrow as pa
 
 from penstock.contract.format import Format, Options, Summary
+from penstock.contract.opening import open_shard
 from penstock.datasets.dataset import open as open_dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.webdataset.format import URL, WebDatasetFormat
-from penstock.framing.abilities import TextIndexed, is_indexed, open_shard
+from penstock.framing.format import FramedFormat
+from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
@@ -182,7 +184,7 @@ def _journal(
 ) -> Journal:
     """What is finished of a job; `cuts` say which records become which files."""
     folder = None if isinstance(writing.index, bool) else writing.index
-    text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
+    text = writing.kind.text_index if isinstance(writing.kind, FramedFormat) else None
     job = _job(cuts, reading, writing)
     journal = Journal(target, place, job, folder, storage, text)
     journal.load()
@@ -215,7 +217,7 @@ def _keep_text_index(path: str, final: str, writing: Writing) -> None:
     source = storage.source(path)
     try:
         reader = open_shard(kind, source, Options(raw=True, index=kept_at))
-        assert is_indexed(reader), "formats with text indexes are framed"
+        assert isinstance(reader, FramedReader), "formats with text indexes are framed"
         if reader.index.compression:
             textindex.drop(text, final, storage)
         else:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.errors import LimitError
-from penstock.framing.abilities import TextIndex
 from penstock.framing.index import ahead, sidecar
+from penstock.framing.index.text import TextIndex
 from penstock.storage import journal
 from penstock.storage.base import Storage
 from penstock.storage.folder import put_in_place, refuse_other_files, remove

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import Chunk, lends
+from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import take
@@ -35,11 +36,11 @@ def batches_between(
     *,
     lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Records [first, last) in order. Chunks before them are not read. With `lend`, which takes that all
-    readers can, byte strings are views into what was read."""
+    """Records [first, last) in order. Chunks before them are not read. With `lend`, byte strings are
+    views into what was read, where the reader can return views."""
     firsts = dataset.files.firsts
 
-    def tasks(shard: int) -> Iterator[tuple[int, Chunk, int, int]]:
+    def tasks(shard: int) -> Iterator[tuple[int, Chunk[Any], int, int]]:
         low, high = first - int(firsts[shard]), last - int(firsts[shard])
         for chunk in dataset.files.reader(shard).chunks():
             begin = max(low - chunk.first_record, 0)
@@ -49,12 +50,12 @@ def batches_between(
             elif chunk.first_record >= high:
                 return
 
-    def run(task: tuple[int, Chunk, int, int]) -> Iterable[pa.RecordBatch]:
+    def run(task: tuple[int, Chunk[Any], int, int]) -> Iterable[pa.RecordBatch]:
         shard, chunk, begin, end = task
         whole = begin == 0 and end == chunk.num_records
         chosen = None if whole else np.arange(begin, end)
         reader = dataset.files.reader(shard)
-        decode = reader.lent if lend and lends(reader) else reader.decode
+        decode = reader.lent if lend else reader.decode
         batch = decode(chunk, chosen, columns)
         dataset.files.check_read(shard, chunk)
         return [batch]

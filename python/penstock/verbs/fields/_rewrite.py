@@ -26,6 +26,7 @@ from penstock import formats
 from penstock.columns import kept_names
 from penstock.columns.inferred import has_no_records
 from penstock.contract.format import Format, Options, Summary
+from penstock.contract.opening import open_shard
 from penstock.contract.options import options_from
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
@@ -33,7 +34,7 @@ from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.tfrecord.format import TFRecordFormat
 from penstock.formats.webdataset.format import URL, WebDatasetFormat
-from penstock.framing.abilities import Framed, open_shard
+from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits
@@ -375,7 +376,7 @@ class _Work:
         kind = formats.by_name(_format_name(old, part))
         target, storage = self._job.targets[part.shard], LocalStorage()
         try:
-            if isinstance(kind, Framed):
+            if isinstance(kind, FramedFormat):
                 index = _index_of(kind, path, old.options.limits)
                 index = replace(index, schema=kept)
             else:

@@ -12,7 +12,7 @@ from penstock.columns.losses import Losses
 from penstock.columns.numbers import as_numpy
 from penstock.columns.types import refuse_bits
 from penstock.contract.faults import error_from
-from penstock.contract.format import Abortable, Chunk
+from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError
@@ -26,7 +26,7 @@ from penstock.payloads.example.plans import IN_LISTS_KEY, LISTS_PREFIX
 from penstock.storage.local import LocalStorage
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit, Part
 
-Task = tuple[Part, FramedReader, Chunk | None]
+Task = tuple[Part, FramedReader, Chunk[Any] | None]
 Spliced = tuple[Part, _core.Framed | None]
 """The new frames of some records of a shard; None after the last."""
 
@@ -92,7 +92,7 @@ class Splicing:
         except SchemaError as error:
             raise error.at(file=reader.source.path) from None
 
-    def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk) -> _core.Framed:
+    def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk[Any]) -> _core.Framed:
         chunk = reader.held(chunk)  # the frames are needed twice where old fields are read
         frames = reader.frames(chunk)
         added = self._added(shard, reader, chunk, len(frames))
@@ -107,7 +107,7 @@ class Splicing:
         return framed
 
     def _added(
-        self, shard: int, reader: FramedReader, chunk: Chunk, num_records: int
+        self, shard: int, reader: FramedReader, chunk: Chunk[Any], num_records: int
     ) -> pa.RecordBatch | None:
         new, payload = self._edit.new, self._payload
         if new is None or payload is None:
@@ -123,7 +123,7 @@ class Splicing:
             raise
 
     @staticmethod
-    def _located(fault: Any, chunk: Chunk, path: str) -> PenstockError:
+    def _located(fault: Any, chunk: Chunk[Any], path: str) -> PenstockError:
         record = None if fault.record is None else chunk.first_record + fault.record
         error = error_from(fault, file=path, record=record)
         if isinstance(error, SchemaError) and "exists already" in error.message:
@@ -176,7 +176,6 @@ class Output:
 
     def abort(self) -> None:
         try:
-            if isinstance(self._writer, Abortable):
-                self._writer.abort()
+            self._writer.abort()
         finally:
             self._sink.abort()

@@ -490,7 +490,7 @@ def _computed(
     """What new fields are for a shard's records, several chunks at once."""
     reader = dataset.files.reader(shard)
 
-    def run(chunk: Chunk) -> list[pa.RecordBatch]:
+    def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:
         old = reader.decode(chunk, None, list(new.reads))
         return [new.batch(shard, chunk.first_record, old.num_rows, old)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.contract.format import Summary, bare
+from penstock.contract.format import Summary
 from penstock.datasets import dataset as datasets
 from penstock.errors import ChangedError, SchemaError, UnsupportedError
 from penstock.limits import limits_from
@@ -236,13 +236,12 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
 
 def identify(dataset: datasets.Dataset, shard: int) -> Identity:
     """Which state of a shard its dataset has open."""
-    reader: Any = dataset.files.reader(shard)
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
     source = dataset.files.storage.source(path)
     try:
         if source.size != num_bytes:
             message = "the file changed while values were made for it"
             raise ChangedError(message, file=path, expected=num_bytes, found=source.size)
-        return identity_of(bare(reader), source)
+        return identity_of(dataset.files.own(shard), source)
     finally:
         source.close()

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from penstock.contract.format import Compressed, Reader
+from penstock.contract.format import Reader
 from penstock.datasets import dataset as datasets
 from penstock.datasets.files import Types
-from penstock.framing.abilities import is_indexed
 from penstock.framing.index import sidecar
+from penstock.framing.read.framed import FramedReader
 from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
@@ -80,12 +80,13 @@ def info(source: Any) -> Info:
     total = Range()
     # Which indexes were there has to be asked before counting makes them.
     had_index = [
-        reader.has_index if is_indexed(reader) else None for reader in ds.files.bare_readers()
+        reader.has_index if isinstance(reader, FramedReader) else None
+        for reader in ds.files.own_readers()
     ]
     found = ds.shards
     shards = [
         _shard(ds, reader, shard, had, total)
-        for reader, shard, had in zip(ds.files.bare_readers(), found, had_index, strict=True)
+        for reader, shard, had in zip(ds.files.own_readers(), found, had_index, strict=True)
     ]
     return Info(
         tuple(shards),
@@ -106,9 +107,8 @@ def _shard(
     total: Range,
 ) -> ShardInfo:
     facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
-    if not is_indexed(reader):
-        codecs = reader.compression if isinstance(reader, Compressed) else None
-        return ShardInfo(*facts, codecs, None, None, "not needed", None)
+    if not isinstance(reader, FramedReader):
+        return ShardInfo(*facts, reader.compression, None, None, "not needed", None)
     sizes = reader.record_bytes()
     mine = Range()
     mine.add(sizes)

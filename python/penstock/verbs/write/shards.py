@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.contract.format import Abortable, Format, Summary, Writer, notes_of
+from penstock.contract.format import Format, Summary, Writer, notes_of
 from penstock.errors import SchemaError
-from penstock.framing.abilities import IndexMaking, TextIndex, TextIndexMaking
 from penstock.framing.index import ahead, sidecar
 from penstock.framing.index.ahead import Ahead
 from penstock.framing.index.kept_schema import finished, index_of_others
 from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
+from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage, sink_for
 from penstock.storage.local_sink import LocalSink
@@ -157,7 +158,7 @@ class Shards:
         with self._counted_from_the_first():
             shard.writer.close()
         shard.sink.finish()
-        if shard.text is not None and isinstance(shard.writer, IndexMaking):
+        if shard.text is not None and isinstance(shard.writer, FramedWriter):
             text, sink = shard.text
             textindex.fill(text, shard.writer.index(), sink)
             sink.finish()
@@ -237,7 +238,7 @@ class Shards:
 def give_up(writer: Writer | None, sink: Sink) -> None:
     """Abort a shard and remove everything written for it."""
     try:
-        if isinstance(writer, Abortable):
+        if writer is not None:
             writer.abort()
     finally:
         sink.abort()
@@ -247,7 +248,7 @@ def text_sink(
     writer: Writer, path: str, storage: Storage, *, overwrite: bool
 ) -> tuple[TextIndex, Sink] | None:
     """Where the text index of a file goes, if its writer makes one."""
-    kind = writer.text_index if isinstance(writer, TextIndexMaking) else None
+    kind = writer.text_index if isinstance(writer, FramedWriter) else None
     if kind is None:
         return None
     return kind, sink_for(storage, kind.path_for(path), path, overwrite=overwrite)
@@ -261,7 +262,7 @@ def _text_instead(
     text = textindex.kept(kind, path, storage)
     if text is None:
         return None
-    index = writer.index() if isinstance(writer, IndexMaking) else None
+    index = writer.index() if isinstance(writer, FramedWriter) else None
     if index is None or index.compression:
         textindex.drop(text, path, storage)
         return None
@@ -322,7 +323,7 @@ def _save_index(
 
 def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
     """The index of a written file; None if its format has no index and stores its types itself."""
-    if isinstance(writer, IndexMaking):
+    if isinstance(writer, FramedWriter):
         return replace(writer.index(), schema=schema) if schema else writer.index()
     return index_of_others(path, storage, schema) if schema else None
 

@@ -1,0 +1,47 @@
+"""Opening a shard: the checks that are the same for all formats, made once and before the format's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.contract.format import Format, Options, Reader
+from penstock.contract.options import options_from
+from penstock.errors import UnsupportedError
+from penstock.storage.base import Source
+
+
+def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
+    """Open a file, after checking the options that all formats treat alike.
+
+    Raises:
+        TypeError: the format has no such option of its own.
+        UnsupportedError: raw=True of a format that has columns, or a schema= of a kind that the format does
+            not read by.
+    """
+    info = fmt.info
+    options_from(fmt.read_options, options.format_options, info.name)
+    if options.raw and not info.has_raw_records:
+        raise UnsupportedError(
+            f"raw=True gives the framed records of a file, and {info.name} has columns instead",
+            file=source.path,
+            hint="open it without raw=True",
+        )
+    has_schema = isinstance(options.schema, pa.Schema)
+    if not (has_schema or options.schema is None or info.takes_descriptions):
+        kind = type(options.schema).__name__
+        raise UnsupportedError(
+            f"schema= of {info.name} can only be a pyarrow.Schema, not {kind}", file=source.path
+        )
+    reader = fmt.open(source, options)
+    if options.raw and reader.schema.names[:1] != ["record"]:
+        reader.close()
+        raise UnsupportedError(f"{info.name} gives no raw records", file=source.path)
+    if has_schema:
+        asked: Any = options.schema
+        if (reader.schema.names, reader.schema.types) != (asked.names, asked.types):
+            reader.close()
+            message = f"{info.name} reads its own columns, and takes no schema="
+            raise UnsupportedError(message, file=source.path)
+    return reader

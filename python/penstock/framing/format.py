@@ -1,0 +1,102 @@
+"""The base class of framed formats, whose records are found by walking over their frames.
+
+A format says how a file becomes a `Shard` (stream and framing) and what decodes its payloads. Reading, random access,
+verification, repair and appending follow from that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.contract.decoder import Decoder
+from penstock.contract.format import Format, Options
+from penstock.errors import UnsupportedError
+from penstock.framing.damage import DamageScan
+from penstock.framing.framings import Framing
+from penstock.framing.index.indexing import load_index
+from penstock.framing.index.sidecar import Index
+from penstock.framing.index.text import TextIndex
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.raw import RAW_SCHEMA, RawDecoder
+from penstock.framing.read.shard import Shard
+from penstock.framing.write.end import check_end
+from penstock.framing.write.writer import FramedWriter
+from penstock.storage.base import Sink, Source
+
+
+class FramedFormat(Format, ABC):
+    """A Format of framed records. It opens with raw=True as well, so files are verified and indexed whatever their
+    records hold."""
+
+    framing: ClassVar[Framing]
+    finds_next: ClassVar[bool] = True
+    """Whether the next record can be found after damage without an index. Then files are verified and repaired record
+    by record."""
+    damage_scan_type: ClassVar[type[DamageScan]] = DamageScan
+    text_index: ClassVar[TextIndex | None] = None
+    """The index that another library keeps beside such a file."""
+
+    @abstractmethod
+    def shard(self, source: Source, options: Options) -> Shard:
+        """A file, and the stream of its frames."""
+        ...
+
+    @abstractmethod
+    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+        """What decodes payloads into columns, for the schema that the caller gave or for one inferred from payloads. `known` is
+        the index of the file, if it has a valid one."""
+        ...
+
+    def raw_decoder(self) -> Decoder:
+        """What raw=True reads with."""
+        return RawDecoder()
+
+    def checking(self, shard: Shard) -> Decoder | None:
+        """What `verify` checks payloads with; None if records have no common schema. Infers from the front of the file:
+        an index may list records that damage has destroyed."""
+        return self.decoder(shard, None)
+
+    def open(self, source: Source, options: Options) -> FramedReader:
+        shard = self.shard(source, options)
+        known = load_index(shard)
+        decoder = self.raw_decoder() if options.raw else self.decoder(shard, known)
+        return FramedReader(shard, decoder, known)
+
+    def damage_scan(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> DamageScan:
+        """Read the file past damage and report all damaged regions; with `payloads`, also records that do not
+        decode."""
+        shard = self.shard(source, options)
+        decoder = self.checking(shard) if payloads else None
+        known, container = load_index(shard), shard.stream.container
+        limits = options.limits
+        return self.damage_scan_type(
+            source, self.framing, container, limits, known, decoder=decoder, salvage=salvage
+        )
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
+        """A writer that copies frames unchanged, into a file with the given compression."""
+        if compression:
+            message = f"{self.info.name} is not written with {compression}"
+            raise UnsupportedError(message, file=sink.path)
+        return FramedWriter(sink, RAW_SCHEMA, _encodes_nothing, threads)
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """The index of a file that is intact to its last byte, so that records may follow.
+
+        Raises:
+            FormatError: the file is damaged.
+            UnsupportedError: nothing can follow in a file of this kind.
+        """
+        index = self.open(source, options).index
+        check_end(source, index, self.framing)
+        return index
+
+
+def _encodes_nothing(batch: pa.RecordBatch, first: int) -> _core.Framed:
+    raise AssertionError(f"only frames are copied, not {batch.num_rows} records after {first}")
