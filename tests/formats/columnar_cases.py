@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from penstock.framing.abilities import open_shard
+from penstock.contract.opening import open_shard
 
 from penstock.contract.format import Format, Options, Reader
 from penstock.storage.local import LocalStorage
