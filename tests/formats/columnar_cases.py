@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from penstock.contract.opening import open_shard
 
 from penstock.contract.format import Format, Options, Reader
+from penstock.contract.opening import open_shard
 from penstock.storage.local import LocalStorage
 
 
