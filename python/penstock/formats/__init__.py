@@ -1,11 +1,14 @@
-"""The registry of formats: the only file that names them all. Adding a format means adding one line here."""
+"""The registry of formats: the only file that names them all. Adding a format means adding one line here, or an entry point
+of the group `penstock.formats` in a package of its own."""
 
 from __future__ import annotations
 
+import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 
 from penstock.contract.format import Format
 from penstock.errors import FormatError, UnsupportedError
@@ -33,8 +36,10 @@ _LATER = {
 }
 
 FORMATS: list[Format]
-"""In the order in which they are tried: the format with the most distinctive structure first, formats registered
-from outside penstock last."""
+"""In the order in which they are tried: the format with the most distinctive structure first, formats from outside
+penstock last."""
+GROUP = "penstock.formats"
+"""The entry points by which installed packages add formats."""
 
 
 @cache
@@ -55,8 +60,33 @@ def __getattr__(name: str) -> list[Format]:
 def _formats() -> list[Format]:
     known: list[Format] | None = globals().get("FORMATS")
     if known is None:
-        known = globals()["FORMATS"] = list(_own())
+        known = list(_own())
+        known += _installed()
+        globals()["FORMATS"] = known
     return known
+
+
+def _installed() -> Iterator[Format]:
+    """The formats of other packages. One that cannot be loaded is left out with a warning: it must not keep penstock from
+    opening other files."""
+    for entry in entry_points(group=GROUP):
+        try:
+            fmt = _loaded(entry)
+        except Exception as error:  # noqa: BLE001  the code of another package
+            message = f"the format {entry.name!r} of {entry.value!r} cannot be loaded: {error}"
+            warnings.warn(message, stacklevel=2)
+        else:
+            yield fmt
+
+
+def _loaded(entry: EntryPoint) -> Format:
+    found = entry.load()
+    fmt = found() if isinstance(found, type) else found
+    if not isinstance(fmt, Format):
+        raise TypeError(f"it is {fmt!r}, not a penstock.contract.format.Format")
+    if any(own.info.name == fmt.info.name for own in _own()):
+        raise ValueError(f"penstock has a format {fmt.info.name!r} itself")
+    return fmt
 
 
 _PACKED = {

@@ -1,0 +1,84 @@
+"""A format in a package of its own: installed, it is found by its entry point and has every verb."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PROJECT = """
+[build-system]
+requires = ["setuptools>=68"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "penstock-fixedsize"
+version = "1.0"
+
+[project.entry-points."penstock.formats"]
+{entries}
+
+[tool.setuptools]
+py-modules = ["fixed_size"]
+"""
+USE = """
+import pyarrow as pa
+import penstock as ps
+
+values = [bytes([n % 256, n // 256]) for n in range(9000)]
+ps.write(pa.table({"record": pa.array(values, pa.binary(2))}), "a.fixd")
+ds = ps.open("a.fixd")
+assert ds.shards[0].format == "fixedsize"
+assert ds.take([8999, 0]).column(0).to_pylist() == [values[8999], values[0]]
+assert pa.table(ds).column(0).to_pylist() == values
+ps.convert("a.fixd", "b.parquet")
+assert len(ps.open("b.parquet")) == 9000
+"""
+
+
+def installed(folder: Path, entries: str) -> dict[str, str]:
+    """Install the package into a folder; the environment in which programs find it there."""
+    package, target = folder / "package", folder / "site"
+    package.mkdir()
+    shutil.copy(HERE / "fixed_size.py", package)
+    (package / "pyproject.toml").write_text(PROJECT.format(entries=entries))
+    install = ["uv", "pip", "install", "--quiet", "--no-deps", "--python", sys.executable]
+    subprocess.run([*install, "--target", target, package], check=True)
+    paths = [str(target), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def test_an_installed_format_has_every_verb(tmp_path: Path) -> None:
+    env = installed(tmp_path, 'fixedsize = "fixed_size:FixedSizeFormat"')
+    run = [sys.executable, "-W", "error", "-c", USE]
+    subprocess.run(run, check=True, cwd=tmp_path, env=env)
+    verify = [sys.executable, "-m", "penstock", "verify", "a.fixd"]
+    done = subprocess.run(
+        verify, check=False, cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "9,000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("nowhere:Format", "No module named 'nowhere'"),
+        ("fixed_size:HEAD", "not a penstock.contract.format.Format"),
+    ],
+)
+def test_a_format_that_cannot_be_loaded_is_left_out(
+    entry: str, reason: str, tmp_path: Path
+) -> None:
+    env = installed(tmp_path, f'broken = "{entry}"')
+    use = "import penstock as ps; ps.write({'x': [1]}, 'a.npz'); print(len(ps.open('a.npz')))"
+    run = [sys.executable, "-c", use]
+    done = subprocess.run(run, check=False, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout == "1\n"
+    assert "the format 'broken'" in done.stderr
+    assert reason in done.stderr
