@@ -90,6 +90,10 @@ class FormatInfo:
     """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
     """Columns whose dictionary in every batch holds all names of the file; ("*",) for all columns."""
+    holds_examples: bool = False
+    """Its payloads may be tf.train.Examples, and are if records with columns are written to it."""
+    added_columns: tuple[str, ...] = ()
+    """Columns that the reader adds to the stored ones, such as the name of the file. They are not written."""
     is_folder: bool = False
     """A shard is a folder of many files, not a single file: see `penstock.storage.folder`."""
     may_be_empty: bool = False

@@ -94,6 +94,7 @@ class ArrayRecordFormat(Format):
         compressions=("zstd", "brotli", "snappy"),
         has_checksums=True,
         has_raw_records=True,
+        holds_examples=True,
         takes_descriptions=True,
     )
     read_options = ArrayRecordOptions

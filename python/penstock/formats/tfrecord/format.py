@@ -106,6 +106,7 @@ class TFRecordFormat(FramedFormat):
         lossless=False,
         has_checksums=True,
         has_raw_records=True,
+        holds_examples=True,
         takes_descriptions=True,
     )
     read_options = TFRecordOptions

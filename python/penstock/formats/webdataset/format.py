@@ -100,6 +100,7 @@ class WebDatasetFormat(FramedFormat):
         takes_views=True,
         takes_descriptions=True,
         whole_dictionaries=(URL,),
+        added_columns=(URL,),
         has_raw_records=True,
     )
     read_options = WebDatasetOptions

@@ -96,7 +96,7 @@ class Reading:
                 _storable(field, kind).with_name(name)
                 for field, name in zip(fields, names, strict=True)
             ],
-            metadata=None if is_tfrecord(kind) else _kept_metadata(dataset.schema.metadata),
+            metadata=None if kind.info.holds_examples else _kept_metadata(dataset.schema.metadata),
         )
         self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
@@ -188,15 +188,10 @@ def cast_of(before: Any, after: Any) -> Cast:
     return wrapped
 
 
-def is_tfrecord(kind: Format) -> bool:
-    """Whether values become tf.train.Examples."""
-    return kind.info.name == "tfrecord"
-
-
 def _storable(field: pa.Field, kind: Format) -> pa.Field:
     """Views into the bytes read are written as what they show."""
     types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
-    if not is_tfrecord(kind) and field.type in types:
+    if not kind.info.holds_examples and field.type in types:
         field = field.with_type(types[field.type])
     return field
 

@@ -15,7 +15,6 @@ from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.datasets.dataset import open as open_dataset
 from penstock.errors import PenstockError, SchemaError
-from penstock.formats.webdataset.format import URL, WebDatasetFormat
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
@@ -24,7 +23,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.check import textindex
 from penstock.verbs.convert._parts import Part, check_names
-from penstock.verbs.convert._reading import Reading, is_tfrecord
+from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.shards import Names
@@ -262,7 +261,7 @@ def _prove(part: Part, path: str, reading: Reading, writing: Writing) -> None:
 
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
-    if is_tfrecord(writing.kind):
+    if writing.kind.info.holds_examples:
         wire = Wire(reading.schema, getattr(writing.options, "payload", None))
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
@@ -271,9 +270,9 @@ def _prove(part: Part, path: str, reading: Reading, writing: Writing) -> None:
         "raw",
     ):
         how["raw"] = True
-    if writing.kind.info.name == WebDatasetFormat.info.name and URL in reading.schema.names:
-        # Where a record lies is not written, and other than where it lay.
-        written = [name for name in reading.schema.names if name != URL]
+    added = writing.kind.info.added_columns
+    if set(added) & set(reading.schema.names):
+        written = [name for name in reading.schema.names if name not in added]
         wanted = (batch.select(written) for batch in wanted)
     if "infer_records" in {field.name for field in fields(writing.kind.read_options)}:
         how["infer_records"] = "all"  # what is proved is all of it

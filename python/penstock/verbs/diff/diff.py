@@ -22,7 +22,6 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
-from penstock.formats.webdataset.format import URL, WebDatasetFormat
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.fields.keys import Matched, match
 from penstock.verbs.fields.payloads import Column, Side, read_alike, same_payloads
@@ -114,9 +113,9 @@ def diff(
 
 
 def _places(opened: Sequence[Dataset]) -> frozenset[str]:
-    """Fields that say where a record lies, not what it is: the path of a tar archive."""
-    kinds = (d.files.format_name(0) for d in opened if d.paths and URL in d.schema.names)
-    return frozenset({URL} if WebDatasetFormat.info.name in kinds else ())
+    """Fields that say where a record is, not what it is: the path of a tar archive."""
+    added = ((d, name) for d in opened if d.paths for name in d.files.info(0).added_columns)
+    return frozenset(name for d, name in added if name in d.schema.names)
 
 
 def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> None:

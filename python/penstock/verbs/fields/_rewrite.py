@@ -32,8 +32,6 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
-from penstock.formats.tfrecord.format import TFRecordFormat
-from penstock.formats.webdataset.format import URL, WebDatasetFormat
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
@@ -130,8 +128,9 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
 
 def _is_spliced(old: Dataset, place: int) -> bool:
     """Whether the records of a shard are payloads that the kernel of splicing knows."""
-    is_tfrecord = old.files.format_name(place) == TFRecordFormat.info.name
-    return is_tfrecord and isinstance(old.files.reader(place), FramedReader)
+    return old.files.info(place).holds_examples and isinstance(
+        old.files.reader(place), FramedReader
+    )
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
@@ -279,6 +278,7 @@ class _Work:
     def _output(self, shard: int) -> Output:
         job = self._job
         return Output(
+            formats.by_name(job.dataset.files.format_name(shard)),
             job.dataset.paths[shard],
             job.targets[shard],
             self._storage(shard),
@@ -306,7 +306,8 @@ class _Work:
         with beside, self._kept_from_others(shard):
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
-        textindex.follow(TFRecordFormat(), index, self._job.targets[shard], LocalStorage())
+        kind = formats.by_name(_format_name(old, part))
+        textindex.follow(kind, index, self._job.targets[shard], LocalStorage())
         self._journal.finish(shard)
         self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
@@ -442,9 +443,12 @@ def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
     edit = job.edit
     new = set() if edit.new is None else set(edit.new.schema.names)
     names = names_after(old.schema.names, edit)
-    info = formats.by_name(_format_name(old, part)).info
-    not_written = {URL} if info.name == WebDatasetFormat.info.name else set()
-    kept = {a: before for a, before in names.items() if a not in new and before not in not_written}
+    info = old.files.info(part.place)
+    kept = {
+        a: before
+        for a, before in names.items()
+        if a not in new and before not in info.added_columns
+    }
     fields = [old.schema.field(before).with_name(after) for after, before in kept.items()]
     how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}
     mine: dict[str, Any] = {"source": [old.paths[part.place]]}

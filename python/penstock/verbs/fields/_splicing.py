@@ -12,11 +12,11 @@ from penstock.columns.losses import Losses
 from penstock.columns.numbers import as_numpy
 from penstock.columns.types import refuse_bits
 from penstock.contract.faults import error_from
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, Format, Options
 from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError
-from penstock.formats.tfrecord.format import TFRecordFormat, compression_in
+from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
 from penstock.framing.index.kept_schema import flattened
 from penstock.framing.read.framed import FramedReader
@@ -49,7 +49,7 @@ class Splicing:
         self._names: list[str] = []
         if edit.new is not None:
             # What takes the place of a feature list is one, whatever its own type would make it.
-            refuse_bits(edit.new.schema, "tfrecord")
+            refuse_bits(edit.new.schema, old.files.format_name(0))
             names = edit.new.schema.names
             self._names = [
                 name if name not in lists or name.startswith(LISTS_PREFIX) else LISTS_PREFIX + name
@@ -136,6 +136,7 @@ class Output:
 
     def __init__(
         self,
+        kind: Format,
         path: str,
         target: str,
         storage: LocalStorage,
@@ -143,12 +144,15 @@ class Output:
         overwrite: bool,
         threads: int | None,
     ) -> None:
-        compression = compression_in(storage.source(path))
+        assert isinstance(kind, FramedFormat), "only frames are spliced"
+        source = storage.source(path)
+        compression = kind.shard(source, Options(index="never")).stream.container
+        source.close()
         threads = checked_threads(threads)
         self._sink = storage.sink(target, overwrite=overwrite)
         self.num_records = 0
         try:
-            self._writer = TFRecordFormat().create_copy(self._sink, compression, threads)
+            self._writer = kind.create_copy(self._sink, compression, threads)
         except BaseException:
             self._sink.abort()
             raise

@@ -240,13 +240,9 @@ class Side:
         return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
 
 
-_OF_EXAMPLES = {"tfrecord", "arrayrecord"}
-"""Formats whose payloads may be Examples."""
-
-
 def _is_of_examples(dataset: datasets.Dataset) -> bool:
-    found = {dataset.files.format_name(n) for n in range(len(dataset.paths))}
-    return bool(found) and found <= _OF_EXAMPLES
+    shards = range(len(dataset.paths))
+    return bool(shards) and all(dataset.files.info(n).holds_examples for n in shards)
 
 
 def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
