@@ -7,19 +7,16 @@ rare work around damage, and for places. A framing is added here and in `rust/sr
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from penstock import _core
 
-
-class Readable(Protocol):
-    """A file, or the stream in it."""
-
-    def read(self, start: int, length: int) -> _core.Buffer: ...
+Read = Callable[[int, int], _core.Buffer]
+"""Reads a file, or the stream in it, from an offset on: `read(start, length)`."""
 
 
 _SMALL_BYTES = 64 << 10
@@ -61,14 +58,14 @@ class Framing:
         proportion to its bytes."""
         return max(need, 2 * had)
 
-    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+    def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         """Whether the record in a part of a file seems to be the one whose checksum an index knows.
         Cheap: a large one is not read."""
         if end - start > _SMALL_BYTES:
-            head = data.read(start, _SMALL_BYTES)
+            head = read(start, _SMALL_BYTES)
             found = _core.next_head(self.name, head, 0)
             return found is not None and found[0] == 0
-        return data.read(start, end - start).crc32c() == known
+        return read(start, end - start).crc32c() == known
 
     def stored(self, tail: bytes) -> int:
         """The checksum in the tail of a frame."""
@@ -125,10 +122,10 @@ class _TFRecord(Framing):
     def more_bytes(self, need: int, had: int) -> int:
         return need
 
-    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+    def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         # The head and the stored checksum, not the payload.
-        head = data.read(start, self.head_bytes)
-        tail = data.read(end - self.tail_bytes, self.tail_bytes).to_bytes()
+        head = read(start, self.head_bytes)
+        tail = read(end - self.tail_bytes, self.tail_bytes).to_bytes()
         right = _core.next_head(self.name, head, 0) == (0, end - start)
         return right and self.stored(tail) == known
 
@@ -188,9 +185,9 @@ TFRECORD = _TFRecord("tfrecord", **_PARTS, is_checked=True, overlooked=_BY_TENSO
 class _UncheckedTFRecord(_TFRecord):
     """The same frames, whose checksums nobody asks for."""
 
-    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
-        length = int.from_bytes(data.read(start, 8).to_bytes(), "little")
-        tail = data.read(end - self.tail_bytes, self.tail_bytes).to_bytes()
+    def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
+        length = int.from_bytes(read(start, 8).to_bytes(), "little")
+        tail = read(end - self.tail_bytes, self.tail_bytes).to_bytes()
         return self.frame_bytes(length) == end - start and self.stored(tail) == known
 
 
@@ -203,10 +200,10 @@ RECORDIO = Framing("recordio", look_bytes=8)
 class _Tar(Framing):
     """Members of one key, each a header of 512 bytes and its contents, padded."""
 
-    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+    def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         if end - start <= _SMALL_BYTES:
-            return Framing.agrees(self, data, start, end, known)
-        head = data.read(start, _SMALL_BYTES)
+            return Framing.agrees(self, read, start, end, known)
+        head = read(start, _SMALL_BYTES)
         frames, _, need, fault = _core.walk(self.name, head, 0, end - start, False)
         return fault is None and not len(frames) and need > 0
 

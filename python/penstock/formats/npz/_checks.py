@@ -15,6 +15,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, ChecksumError
 from penstock.formats.npz.zip_directory import Member
+from penstock.formats.numpy.arrays import Check
 from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
@@ -22,7 +23,7 @@ _MOST_PARTS = 1 << 12
 """Parts that have not met are remembered up to this many; then only `verify` tells."""
 
 
-class MemberCheck:
+class MemberCheck(Check):
     """The checksum of one stored member, whose array lies behind a header of `header_bytes`."""
 
     def __init__(

@@ -125,7 +125,7 @@ class _Builder:
         return array if array and len(array.shape) == 1 and array.dtype == np.dtype(dtype) else None
 
 
-class _Ranges:
+class _Ranges(Column):
     """What lists and bytes have in common: offsets, held against what they point into."""
 
     def __init__(self, name: str, offsets: StoredArray, inner: int, size: float) -> None:
@@ -208,7 +208,7 @@ class _Lists(_Ranges):
         return pa.Array.from_buffers(self.field.type, cut.total, buffers, children=[values])
 
 
-class _Labels:
+class _Labels(Column):
     def __init__(self, name: str, codes: StoredArray, names: Column) -> None:
         self._codes = ArrayColumn(name, codes)
         self._names = names
@@ -234,7 +234,7 @@ class _Labels:
         return pa.DictionaryArray.from_arrays(self._codes.read(cut), self._read_names)
 
 
-class _Nullable:
+class _Nullable(Column):
     def __init__(self, column: Column, valid: StoredArray) -> None:
         self._column = column
         self._valid = valid

@@ -21,6 +21,7 @@ from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChecksumError, FormatError, LimitError, PenstockError, TruncatedError
 from penstock.formats.npz.zip_directory import Member
+from penstock.formats.numpy.arrays import Place
 from penstock.storage.base import Source
 
 EMPTY = _core.Buffer.from_bytes(b"")
@@ -50,7 +51,7 @@ class Room:
             self._left += size
 
 
-class InflatedPlace:
+class InflatedPlace(Place):
     """The array of a deflated member: what follows its header of `start` bytes."""
 
     def __init__(self, source: Source, member: Member, start: int, room: Room) -> None:

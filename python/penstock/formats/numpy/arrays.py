@@ -8,9 +8,10 @@ a record. What a chunk or a take needs of an array is read once, whatever column
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,20 +42,27 @@ MOST_EMPTY = 1 << 24
 """Records of no bytes: nothing but the header says how many there are."""
 
 
-class Place(Protocol):
+class Place(ABC):
     """The bytes of one array, counted from its first."""
 
+    @abstractmethod
     def mapped(self) -> np.ndarray | None:
         """All bytes as uint8, where they are in memory or mapped; else None."""
         ...
 
-    def read(self, start: int, length: int) -> np.ndarray: ...
+    @abstractmethod
+    def read(self, start: int, length: int) -> np.ndarray:
+        """Some bytes, uint8."""
+        ...
 
-    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray: ...
+    @abstractmethod
+    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Several ranges, one after another, uint8."""
+        ...
 
 
 @dataclass(slots=True)
-class FilePlace:
+class FilePlace(Place):
     """An array that lies in a file as it is."""
 
     source: Source
@@ -99,14 +107,16 @@ def as_bytes(buffer: Any) -> np.ndarray:
     return as_numpy(buffer)
 
 
-class Check(Protocol):
+class Check(ABC):
     """Compares an array with a checksum of all of it, once all its bytes have been read."""
 
+    @abstractmethod
     def saw(self, start: int, values: np.ndarray) -> None:
         """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError where they were the
         last that were missing, and the checksum does not match."""
         ...
 
+    @abstractmethod
     def verify(self) -> None:
         """Read all of it. Raises ChecksumError."""
         ...
@@ -246,21 +256,22 @@ class Cut:
         return found
 
 
-class Column(Protocol):
+class Column(ABC):
     """One field of the table."""
 
     field: Any
     num_records: int
     record_bytes: float
-    """About as many bytes does a record take."""
+    """Roughly how many bytes a record takes."""
     chunk_records: int
 
+    @abstractmethod
     def read(self, cut: Cut) -> Any:
         """The values of some records, of the field's type."""
         ...
 
 
-class ArrayColumn:
+class ArrayColumn(Column):
     """An array, or one field of a structured one."""
 
     def __init__(self, name: str, array: StoredArray, part: str | None = None) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from penstock import _core
 from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Lead, Unbroken
 from penstock.framing.damage._parts import Scope
-from penstock.framing.framings import Readable
+from penstock.framing.framings import Read
 from penstock.framing.index.sidecar import Index
 from penstock.framing.streams.stream import Stream
 
@@ -37,7 +37,7 @@ class Boundaries:
         least = at + self._scope.framing.least_bytes
         if not least <= end <= self._index.plain_bytes:
             return None
-        agrees = self._agrees(self._stream, record + 1)
+        agrees = self._agrees(self._stream.read, record + 1)
         if not agrees and self.right_payload(at, end, known) is None:
             return None
         return record, end, known
@@ -107,7 +107,7 @@ class Boundaries:
         return (
             found is not None
             and found[1] == end
-            and self._agrees(Unbroken(self._stream), found[0] + 1)
+            and self._agrees(Unbroken(self._stream).read, found[0] + 1)
         )
 
     def _entry(self, at: int) -> tuple[int, int, int] | None:
@@ -120,7 +120,7 @@ class Boundaries:
             return None
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
-    def _agrees(self, data: Readable, record: int) -> bool:
+    def _agrees(self, read: Read, record: int) -> bool:
         """Whether one of the next records matches the index, or none is left. Also true if all that are left are broken
         and the data ends where the index says."""
         index = self._index
@@ -129,9 +129,9 @@ class Boundaries:
         for number in range(record, last):
             start, end = int(index.starts[number]), int(index.starts[number + 1])
             known = int(index.checksums[number])
-            if self._scope.framing.agrees(data, start, end, known):
+            if self._scope.framing.agrees(read, start, end, known):
                 return True
         if record < last:
             end = int(index.starts[-1])
-            return last == index.num_records and len(data.read(end - 1, 2)) == 1
+            return last == index.num_records and len(read(end - 1, 2)) == 1
         return True

@@ -21,7 +21,7 @@ import numpy as np
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.errors import StaleIndexError
-from penstock.framing.framings import Framing, Readable
+from penstock.framing.framings import Framing, Read
 from penstock.framing.index.sidecar import Index, SeekPoint, state_now
 from penstock.framing.streams.forward import Inflation
 from penstock.storage.base import Source
@@ -108,7 +108,7 @@ def _is_rewritten(
     found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
     starts, checksums = as_numpy(found), as_numpy(stored)
     if framing.is_checked:
-        return not _are_indexed(index, 0, starts, checksums, source, framing)
+        return not _are_indexed(index, 0, starts, checksums, source.read, framing)
     if fault:
         return 2 * _agreeing(index, source, framing) < 1
     return not (np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums))
@@ -178,7 +178,7 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
     start, end = int(index.starts[record]), int(index.starts[record + 1])
     if not start < end <= index.data_bytes:
         return False
-    return framing.agrees(source, start, end, int(index.checksums[record]))
+    return framing.agrees(source.read, start, end, int(index.checksums[record]))
 
 
 def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:
@@ -233,21 +233,11 @@ def _records_behind(
     begin, checksums = as_numpy(frames.starts()), as_numpy(frames.checksums())
     ends = begin + framing.frame_bytes(as_numpy(frames.lengths()))
     found = np.concatenate([begin, ends[-1:]])
-    if not _are_indexed(index, first, found, checksums, _Part(plain, start), framing):
+    read: Read = lambda at, length: plain.slice(at - start, length)  # noqa: E731
+    if not _are_indexed(index, first, found, checksums, read, framing):
         return "others"
     is_known = bool((checksums == index.checksums[first : first + len(checksums)]).any())
     return "same" if is_known else "none"
-
-
-class _Part:
-    """Some bytes of a stream, read by their offsets in the stream."""
-
-    def __init__(self, data: _core.Buffer, start: int) -> None:
-        self._data = data
-        self._start = start
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        return self._data.slice(start - self._start, length)
 
 
 def _are_indexed(
@@ -255,7 +245,7 @@ def _are_indexed(
     first: int,
     starts: np.ndarray,
     checksums: np.ndarray,
-    data: Readable,
+    read: Read,
     framing: Framing,
 ) -> bool:
     """Whether the records found, from record `first` on, are those of the index."""
@@ -265,7 +255,7 @@ def _are_indexed(
     # new.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
-        frame = data.read(int(starts[record]), int(starts[record + 1] - starts[record]))
+        frame = read(int(starts[record]), int(starts[record + 1] - starts[record]))
         payload = frame.slice(framing.head_bytes, len(frame) - framing.least_bytes)
         tail = frame.slice(len(frame) - framing.tail_bytes, framing.tail_bytes).to_bytes()
         if framing.proves(payload, tail):
