@@ -84,7 +84,7 @@ class ArrayRecordOptions:
 
 
 class ArrayRecordFormat(Format):
-    """See penstock.contract.format.Format."""
+    """ArrayRecord: Riegeli files with a footer that says where chunks are."""
 
     info = FormatInfo(
         "arrayrecord",

@@ -62,7 +62,7 @@ _CONFIG_START = b'{"column_encodings"'
 
 
 class MDSFormat(Format):
-    """See penstock.contract.format.Format."""
+    """Shards of MosaicML Streaming."""
 
     info = FormatInfo(
         "mds",

@@ -73,7 +73,7 @@ class MessagePackOptions:
 
 
 class MessagePackFormat(FramedFormat):
-    """See penstock.contract.format.Format."""
+    """Files of MessagePack maps, one after another or in one array."""
 
     info = FormatInfo(
         "msgpack",

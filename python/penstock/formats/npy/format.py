@@ -93,7 +93,7 @@ class NpyReader(ArraysReader):
     """The most characters, or bytes, that a text of the file may have."""
 
     def options_alike(self) -> Any:
-        """See penstock.contract.format.Alike: with room for texts as long as this file's."""
+        """With room for strings as long as this file's."""
         from penstock.formats.npy.writer import NpyOptions
 
         return NpyOptions(self.text_length or None)

@@ -258,7 +258,7 @@ class ParquetReader(Reader):
         return self._bytes.read(self._data_end, self._bytes.source.size - 8 - self._data_end)
 
     def options_alike(self) -> Any:
-        """See penstock.contract.format.Alike: compressed alike, where all columns are."""
+        """The codec of all columns, if they have one."""
         from penstock.formats.parquet.writer import ParquetOptions
 
         codec = self.compression or "none"

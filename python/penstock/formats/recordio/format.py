@@ -87,7 +87,7 @@ class RecordIOOptions:
 
 
 class RecordIOFormat(FramedFormat):
-    """See penstock.contract.format.Format."""
+    """MXNet's RecordIO: packs of images with labels, or any bytes."""
 
     info = FormatInfo(
         "recordio",

@@ -92,7 +92,7 @@ class TFRecordOptions:
 
 
 class TFRecordFormat(FramedFormat):
-    """See penstock.contract.format.Format."""
+    """Files of TFRecord frames: tf.train.Examples, SequenceExamples or any bytes."""
 
     info = FormatInfo(
         "tfrecord",

@@ -89,7 +89,7 @@ class WebDatasetOptions:
 
 
 class WebDatasetFormat(FramedFormat):
-    """See penstock.contract.format.Format."""
+    """Tar archives whose members with a common key are one record."""
 
     info = FormatInfo(
         "webdataset",
