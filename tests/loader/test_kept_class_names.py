@@ -30,9 +30,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     made: list[list[int]] = []
     real = class_names.shard_batches
 
-    def counted(dataset: Any, columns: Any, threads: Any, shards: Any) -> Any:
+    def counted(dataset: Any, columns: Any, threads: Any, shards: Any, skipped: Any) -> Any:
         made.append(list(shards))
-        return real(dataset, columns, threads, shards)
+        return real(dataset, columns, threads, shards, skipped)
 
     monkeypatch.setattr(class_names, "shard_batches", counted)
     return made
