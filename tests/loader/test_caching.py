@@ -62,7 +62,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
 def made(one: ps.Loader) -> ps.Loader:
     """Start the copy and wait until it is whole."""
     next(iter(one))
-    wait_until(lambda: one.source.is_ready)
+    wait_until(lambda: one.cache.is_ready)
     return one
 
 
@@ -70,7 +70,7 @@ def given_up(one: ps.Loader) -> None:
     """Loop until there is a reason why there will be no copy."""
     iterator = iter(one)
     next(iterator)
-    wait_until(lambda: one.source._copying.reason is not None)
+    wait_until(lambda: one.cache._copying.reason is not None)
     list(iterator)
 
 
@@ -80,7 +80,7 @@ def cut_off(one: ps.Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("read from the source")
 
-    monkeypatch.setattr(one.source.source, "take", refuse)
+    monkeypatch.setattr(one.source, "take", refuse)
 
 
 @pytest.mark.parametrize("place", ["memory", "folder"])
@@ -89,7 +89,7 @@ def test_batches_are_the_same_before_and_from_the_copy(
 ) -> None:
     one = loader(data, place if place == "memory" else tmp_path / place)
     assert seen(one) == epoch(data, 0)
-    wait_until(lambda: one.source.is_ready)
+    wait_until(lambda: one.cache.is_ready)
     cut_off(one, monkeypatch)
     assert seen(one) == epoch(data, 1)
     one.load_state_dict({**one.state_dict(), "epoch": 0, "position": 96})
@@ -135,7 +135,7 @@ def test_memory_in_several_pieces_gives_the_same(
     monkeypatch.setattr(caching, "PIECE_BYTES", 1000)
     monkeypatch.setattr(caching, "BLOCK_BYTES", 1000)
     one = made(loader(data, "memory"))
-    assert len(one.source._copying.copy._pieces) > 5
+    assert len(one.cache._copying.copy._pieces) > 5
     cut_off(one, monkeypatch)
     assert seen(one) == epoch(data, 1)
 
@@ -165,9 +165,9 @@ def test_the_first_batch_does_not_wait_for_the_copy(
     monkeypatch.setattr(caching, "_blocks", held)
     one = loader(data, "memory")
     assert seen(one) == epoch(data, 0)
-    assert not one.source.is_ready
+    assert not one.cache.is_ready
     gate.set()
-    wait_until(lambda: one.source.is_ready)
+    wait_until(lambda: one.cache.is_ready)
 
 
 def test_a_folder_is_used_again_and_has_nothing_else_in_it(data: Path, tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_a_damaged_copy_is_made_anew(data: Path, tmp_path: Path, harm: str) -> N
         path.write_bytes(whole[: len(whole) // 2] if harm == "cut" else b"")
     one = loader(data, folder)
     assert [seen(one), seen(one), seen(one)] == [epoch(data, n) for n in range(3)]
-    wait_until(lambda: one.source.is_ready)
+    wait_until(lambda: one.cache.is_ready)
     assert [seen(one), seen(one)] == [epoch(data, n) for n in (3, 4)]
-    wait_until(lambda: one.source.is_ready and path.exists() and path.read_bytes() == whole)
+    wait_until(lambda: one.cache.is_ready and path.exists() and path.read_bytes() == whole)
 
 
 def test_a_copy_cut_while_it_is_read_changes_nothing(data: Path, tmp_path: Path) -> None:
@@ -229,12 +229,12 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
     folder = tmp_path / "cache"
     script = (
         "import sys, time, penstock as ps\n"
-        "from penstock.loader import _caching as caching\n"
+        "from penstock.loader import _disk_copy as disk_copy\n"
         "def slow(folder, batches):\n"
         "    for n, batch in enumerate(batches):\n"
         "        yield batch\n"
         "        if n == 2: print('written', flush=True); time.sleep(60)\n"
-        "caching._while_there_is_room = slow\n"
+        "disk_copy._while_there_is_room = slow\n"
         f"one = ps.Loader(ps.open({str(data)!r}), 8, cache={str(folder)!r})\n"
         "next(iter(one))\n"
         "time.sleep(60)\n"
@@ -252,7 +252,7 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
         assert os.listdir(folder) == names
         writer.send_signal(signal.SIGKILL)
         writer.wait()
-        wait_until(lambda: other.source.is_ready)
+        wait_until(lambda: other.cache.is_ready)
     assert len(os.listdir(folder)) == 2
     assert not set(names) & set(os.listdir(folder))
 
@@ -262,7 +262,7 @@ def test_many_processes_at_once_make_one_copy(data: Path, tmp_path: Path) -> Non
     script = (
         "import sys, time, penstock as ps\n"
         f"one = ps.Loader(ps.open({str(data)!r}), 8, cache={str(folder)!r}, order=ps.Shuffled(1))\n"
-        "while not one.source.is_ready: list(one)\n"
+        "while not one.cache.is_ready: list(one)\n"
         "print(sum(int(b['id'].sum()) for b in one))\n"
     )
     running = [
@@ -276,7 +276,7 @@ def test_damaged_records_are_passed_over_without_a_copy(data: Path) -> None:
     data.write_bytes(data.read_bytes().replace(b"n250", b"m250"))
     given = {"cache": "memory", "order": ps.Sequential()}
     one = ps.Loader(ps.open(data, damage="skip"), 50, **given)
-    with pytest.warns(UserWarning, match="damaged records are passed over"):
+    with pytest.warns(UserWarning, match="damaged records are skipped"):
         given_up(one)
     assert sum(len(batch["id"]) for batch in one) == COUNT - 1
 
@@ -328,7 +328,7 @@ def test_the_copying_ends_with_its_loader(data: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(caching, "BLOCK_BYTES", 1)
     one = loader(data, "memory")
     next(iter(one))
-    thread = one.source._copying._thread
+    thread = one.cache._copying._thread
     assert thread.is_alive()
     del one
     wait_until(lambda: not thread.is_alive())

@@ -75,7 +75,7 @@ def test_the_plan_says_what_loaders_of_all_ranks_deliver(
     assert found.num_missing == (times == 0).sum() == report.dropped[1] - report.dropped[0]
     assert found.num_repeated == (times > 1).sum()
     assert [one.record for one in found.missing] == np.flatnonzero(times == 0)[:10].tolist()
-    assert [one.times for one in found.repeated] == times[times > 1].tolist()
+    assert [one.count for one in found.repeated] == times[times > 1].tolist()
 
 
 def test_a_repeated_record_is_named_with_its_steps_and_ranks(shards: Path) -> None:
@@ -84,10 +84,10 @@ def test_a_repeated_record_is_named_with_its_steps_and_ranks(shards: Path) -> No
     assert len(report.coverage.repeated) == 2
     for one in report.coverage.repeated:
         assert one.record == ps.open(shards / one.file)[one.record_in_file]["id"]
-        for step, rank in one.where:
+        for step, rank in one.steps:
             batches = [batch["n"].tolist() for batch in loader(shards, rank)]
             assert one.record in batches[step]
-        assert len(one.where) == one.times == 2
+        assert len(one.steps) == one.count == 2
 
 
 def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
     assert [one.record for one in report.coverage.missing] == [100]
     # 0 and 1 fill the last step up; 3 comes at positions 3 and 100.
     assert [one.record for one in report.coverage.repeated] == [0, 1, 3]
-    assert report.coverage.repeated[2].where == [(0, 0), (2, 2)]
+    assert report.coverage.repeated[2].steps == [(0, 0), (2, 2)]
     assert "a fault" in str(report)
 
 
@@ -126,12 +126,12 @@ def test_an_audit_reads_an_epoch_and_the_loader_goes_on_with_the_next(shards: Pa
 
 def test_an_audit_finds_what_was_not_planned(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = loader(shards)
-    delivered = [numbers.copy() for numbers in loader(shards).delivered()]
+    delivered = [numbers.copy() for numbers in loader(shards).iter_numbers()]
     delivered[2][0] = 5
-    monkeypatch.setattr(one, "delivered", lambda: iter(delivered))
+    monkeypatch.setattr(one, "iter_numbers", lambda: iter(delivered))
     with pytest.raises(AssertionError, match="batch 2 of rank 0"):
         ps.audit(one)
-    monkeypatch.setattr(one, "delivered", lambda: iter(delivered[:2]))
+    monkeypatch.setattr(one, "iter_numbers", lambda: iter(delivered[:2]))
     with pytest.raises(AssertionError, match="2 batches were delivered"):
         ps.audit(one)
 
@@ -153,7 +153,7 @@ def test_numbers_of_records_come_as_a_column_that_leads_to_the_file(shards: Path
     batch = next(iter(one))
     assert batch["n"].dtype == np.int64
     assert batch["id"].tolist() == batch["n"].tolist()
-    file, record = one.place_of(batch["n"][0])
+    file, record = one.locate(batch["n"][0])
     assert ps.open(shards / file)[record]["id"] == batch["id"][0]
 
 
@@ -173,5 +173,5 @@ def test_orders_that_choose_records_are_counted_and_explained(shards: Path) -> N
     assert report.coverage.num_repeated == (times > 1).sum() > 0
     assert report.coverage.num_missing == (times == 0).sum() > 0
     first = report.coverage.repeated[0]
-    assert first.times == times[first.record]
-    assert len(first.where) == first.times
+    assert first.count == times[first.record]
+    assert len(first.steps) == first.count

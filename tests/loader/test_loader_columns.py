@@ -9,7 +9,7 @@ import pyarrow as pa
 import penstock as ps
 from penstock import features
 from penstock.columns.types import VariableShapeTensorType
-from penstock.loader._columns import as_arrays
+from penstock.loader._columns import ArrayOptions, as_arrays
 
 
 def test_fixed_features_of_strings_are_arrays_of_bytes(tmp_path: Path) -> None:
@@ -25,5 +25,5 @@ def test_tensors_of_text_whose_shapes_differ_are_arrays_of_str() -> None:
     kind = VariableShapeTensorType(pa.string(), 2)
     rows = [{"data": ["a", "b"], "shape": [1, 2]}, {"data": ["c"], "shape": [1, 1]}]
     column = pa.ExtensionArray.from_storage(kind, pa.array(rows, kind.storage_type))
-    found = as_arrays(pa.record_batch({"x": column}))["x"]
+    found = as_arrays(pa.record_batch({"x": column}), ArrayOptions())["x"]
     assert [one.tolist() for one in found] == [[["a", "b"]], [["c"]]]

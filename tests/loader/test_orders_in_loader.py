@@ -109,13 +109,13 @@ def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
         threads=2,
     )
     readings: list[Any] = []
-    made = loader._sequence.reading  # pyright: ignore[reportPrivateUsage]
+    made = loader._maker._reading  # pyright: ignore[reportPrivateUsage]
 
     def reading(*arguments: Any, **named: Any) -> Any:
         readings.append(made(*arguments, **named))
         return readings[0]
 
-    loader._sequence.reading = reading  # pyright: ignore[reportPrivateUsage]
+    loader._maker._reading = reading  # pyright: ignore[reportPrivateUsage]
     with pytest.warns(UserWarning, match="more than 8 MiB"):
         batches = [(ids(batch), readings[0].num_bytes) for batch in loader]
     seen = [n for numbers, _ in batches for n in numbers]
@@ -134,7 +134,7 @@ def test_windows_pass_over_damage(tmp_path: Path) -> None:
     loader = ps.Loader(ps.open(path, damage="skip"), 50, order=order)
     seen = [n for batch in loader for n in ids(batch)]
     assert seen == [n for n in expected_alone(path, order) if n not in (30, 31, 599)]
-    assert loader.stats().passed_over == 3
+    assert loader.stats().num_skipped == 3
     with pytest.raises(ps.ChecksumError):
         list(ps.Loader(ps.open(path), 50, order=order))
 

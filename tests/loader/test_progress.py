@@ -68,9 +68,9 @@ def after_an_epoch(loader: ps.Loader, seconds_a_batch: float = 0) -> ps.LoaderSt
 def test_a_slow_disk_is_named(data: Path, threads: int) -> None:
     ds = ps.open(data, storage=SlowStorage())
     stats = after_an_epoch(ps.Loader(ds, 16, order=ps.Shuffled(0), threads=threads))
-    assert max(stats.threads, key=stats.threads.__getitem__) == "read"
+    assert max(stats.stage_seconds, key=stats.stage_seconds.__getitem__) == "read"
     assert "reading: keep the data on a faster disk" in stats.bottleneck
-    assert stats.waiting_share > 0.5
+    assert stats.wait_share > 0.5
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
@@ -80,7 +80,7 @@ def test_decompression_is_named(tmp_path: Path, threads: int, order: Any) -> Non
     ps.write({"a": [bytes(20_000)] * 2000}, path)
     loader = ps.Loader(ps.open(path), 16, order=order, threads=threads)
     stats = after_an_epoch(loader)
-    assert max(stats.threads, key=stats.threads.__getitem__) == "read", stats
+    assert max(stats.stage_seconds, key=stats.stage_seconds.__getitem__) == "read", stats
     assert "decompressed" in stats.bottleneck and "faster disk" not in stats.bottleneck
 
 
@@ -88,13 +88,13 @@ def test_decompression_is_named(tmp_path: Path, threads: int, order: Any) -> Non
 def test_a_slow_map_is_named(data: Path, threads: int) -> None:
     stats = after_an_epoch(ps.Loader(ps.open(data), 16, map=slow_map, threads=threads))
     assert "the function given as map" in stats.bottleneck
-    assert stats.threads["map"] > 0.01 * 25
+    assert stats.stage_seconds["map"] > 0.01 * 25
 
 
 def test_a_slow_consumer_is_named(data: Path) -> None:
     stats = after_an_epoch(ps.Loader(ps.open(data), 16), seconds_a_batch=0.03)
     assert "The loader keeps up" in stats.bottleneck
-    assert stats.waiting_for_consumer > 0.03 * 24
+    assert stats.loop_seconds > 0.03 * 24
 
 
 def test_heavy_decoding_is_named(photos: Path) -> None:
@@ -107,16 +107,16 @@ def test_verifying_is_told_from_making_columns(tmp_path: Path) -> None:
     path = tmp_path / "large.tfrecord"
     ps.write({"x": [os.urandom(1 << 20)] * 24}, path)
     whole = after_an_epoch(ps.Loader(ps.open(path), 4, threads=1))
-    assert whole.threads["verify"] > 0
+    assert whole.stage_seconds["verify"] > 0
     without = after_an_epoch(ps.Loader(ps.open(path, checksums="headers"), 4, threads=1))
-    assert without.threads["verify"] == 0
+    assert without.stage_seconds["verify"] == 0
 
 
 def test_stats_between_two_looks(data: Path) -> None:
     loader = ps.Loader(ps.open(data), 16)
     first = after_an_epoch(loader)
     since = after_an_epoch(loader).since(first)
-    assert (since.batches, since.records) == (25, COUNT)
+    assert (since.num_batches, since.num_records) == (25, COUNT)
     assert 0 < since.records_per_second
     assert since.bytes_per_second > since.records_per_second
 

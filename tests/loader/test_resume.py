@@ -304,4 +304,4 @@ def test_no_records_make_no_batches(tmp_path: Path) -> None:
     loader = ps.Loader(ps.open(write("stored.npz", tmp_path, 0)), 4, order=ORDER, threads=2)
     assert batches_of(loader) == []
     assert (len(loader), loader.epoch) == (0, 1)
-    assert batches_of(loaded(loader.source.dataset, loader.state_dict(), 4, order=ORDER)) == []
+    assert batches_of(loaded(loader.source.datasets[0], loader.state_dict(), 4, order=ORDER)) == []

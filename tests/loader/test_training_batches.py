@@ -242,7 +242,7 @@ def test_memory_of_batches_is_used_again_in_the_next_epoch(tmp_path: Path, views
     decode = spec if views else lambda column: spec.decode(column, keys=keys(*range(8)))
     loader = ps.Loader(ps.open(path), 8, order=ps.Shuffled(2), decode={"image": decode})
     first = [batch["image"].copy() for batch in loader]
-    pool = loader._pool()  # pyright: ignore[reportPrivateUsage]
+    pool = loader._maker.pool  # pyright: ignore[reportPrivateUsage]
     assert (pool.free_bytes > 0) == views
     for _ in range(5):
         for _ in loader:

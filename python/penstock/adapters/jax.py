@@ -96,7 +96,7 @@ def _fixed(name: str) -> str:
 
 def _refuse_padded(loader: Loader) -> None:
     """Raise for the first column that each process would pad to the longest of its own lists."""
-    for name in loader.padded:
+    for name in loader.padded_columns:
         raise SchemaError(
             "each process would pad to the longest list of its own records, and global arrays have"
             " one shape on all of them",

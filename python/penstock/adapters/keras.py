@@ -39,7 +39,7 @@ class KerasBatches(PyDataset):
             raise ValueError(
                 'Keras counts on every step; open with damage="skip" instead of "stop"'
             )
-        self._begin(*loader.begins_at)
+        self._begin(*loader.next_start)
 
     def __len__(self) -> int:
         """Batches of the epoch; after a state was loaded, those that are left of it."""
@@ -78,13 +78,13 @@ class KerasBatches(PyDataset):
         """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that is left."""
         with self._lock:
             self._loader.load_state_dict(state)
-            self._begin(*self._loader.begins_at)
+            self._begin(*self._loader.next_start)
 
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch."""
         with self._lock:
             self._loader.set_epoch(epoch)
-            self._begin(*self._loader.begins_at)
+            self._begin(*self._loader.next_start)
 
     def _begin(self, epoch: int, position: int) -> None:
         self._stop()

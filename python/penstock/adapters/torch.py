@@ -31,7 +31,7 @@ class TorchBatches(View, IterableDataset[Any]):
         super().__init__(loader)
         self._device = None if device is None else torch.device(device)
         self._shared = torch.zeros(1, dtype=torch.int64).share_memory_()
-        self._shared[0] = loader.begins_at[0]
+        self._shared[0] = loader.next_start[0]
         self._skip: int | None = None
         self._iterations = 0
 
@@ -49,7 +49,7 @@ class TorchBatches(View, IterableDataset[Any]):
         else:
             moved = self._ahead(batches, self._on_device)
         for batch in moved:
-            self._shared[0] = self._loader.begins_at[0]
+            self._shared[0] = self._loader.next_start[0]
             yield batch
             del batch  # before the next one is made, if the loop has let go of it, too
 
@@ -77,7 +77,7 @@ class TorchBatches(View, IterableDataset[Any]):
         super().load_state_dict(state)
         self._skip = state.get("skip")
         if get_worker_info() is None:
-            self._shared[0] = self._loader.begins_at[0]
+            self._shared[0] = self._loader.next_start[0]
 
     # -- on a device ----------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class TorchBatches(View, IterableDataset[Any]):
                 " loader.torch() without device=, and DataLoader(pin_memory=True), or no workers"
             )
         self._loader.set_epoch(self._epoch_in(worker))
-        epoch, position = self._loader.begins_at
+        epoch, position = self._loader.next_start
         skip = worker.id if self._skip is None else self._skip
         self._skip = None
         self._state = {**self._loader.state_at(epoch, position), "skip": skip}
@@ -143,7 +143,7 @@ class TorchBatches(View, IterableDataset[Any]):
         last, following = divmod(int(self._shared[0]), 1 << 32)
         epoch = following - 1 if last == mine else following
         if self._skip is not None:  # a state was loaded here
-            epoch = self._loader.begins_at[0]
+            epoch = self._loader.next_start[0]
         self._shared[0] = (mine << 32) + epoch + 1
         return epoch
 

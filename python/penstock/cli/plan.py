@@ -195,7 +195,7 @@ def _column(ds: Any, name: str | None) -> Any:
 
 def _show(report: ps.PlanReport) -> None:
     start, stop = report.dropped
-    filled = sum(rank.num_filled for rank in report.ranks)
+    filled = sum(rank.num_padding for rank in report.ranks)
     words = [f"{name} {value}" for name, value in report.order.items() if name != "name"]
     pairs = [
         ("records", describe.count(report.num_records)),

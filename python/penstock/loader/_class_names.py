@@ -35,11 +35,9 @@ from penstock.framing.index.kept_classes import MOST_NAMES, Names
 from penstock.framing.read.framed import FramedReader
 from penstock.loader import _kept_names as kept_names
 from penstock.loader._columns import has_offsets, list_parts, of_record
-from penstock.loader._sources import EndToEnd, Records
+from penstock.loader._sources import Records
 from penstock.storage.local import LocalStorage
 
-_SMALL = 64
-"""Smaller dictionaries are looked up as a whole; of larger ones only the names a batch uses."""
 Lists = dict[str, Names | None]
 """The names of each column by its path; None if there are too many or they are not names."""
 
@@ -48,45 +46,32 @@ def _as_texts(names: Names, path: str) -> pa.Array:
     try:
         return pa.array(names, pa.string())
     except UnicodeEncodeError:
-        message = "the names of its classes are bytes that are no UTF-8"
+        message = "the names of its classes are bytes that are not UTF-8"
         raise SchemaError(message, field=path, hint="leave it out: columns=[...]") from None
 
 
 class ClassNames:
     """The class names of every label column of a loader; renumbers batches to match them."""
 
-    def __init__(
-        self, source: Records | EndToEnd, given: Mapping[str, Sequence[str]] | None
-    ) -> None:
-        told = _checked(given)
-        paths = {
-            path: type_ for field in source.schema for path, type_ in _paths(field.name, field.type)
+    def __init__(self, source: Records, given: Mapping[str, Sequence[str]] | None) -> None:
+        columns = {field.name: dict(_paths(field.name, field.type)) for field in source.schema}
+        types = {path: type_ for paths in columns.values() for path, type_ in paths.items()}
+        chosen = _checked(given, types)
+        self.lists: Lists = {}
+        for name, paths in columns.items():
+            for path, type_ in paths.items():
+                if path in chosen:
+                    self.lists[path] = chosen[path]
+                elif pa.types.is_dictionary(type_):
+                    self.lists[path] = _found(source, name, path) if _is_names(type_) else None
+        self._columns = {
+            name for name, paths in columns.items() if any(path in self.lists for path in paths)
         }
-        for path in told:
-            if path not in paths:
-                raise SchemaError(f"no such column for class_names=; {_known(paths)}", field=path)
-            if not _is_names(_values_of(paths[path])):
-                raise SchemaError(
-                    "class_names= is for columns of names, and this one has values of another type",
-                    field=path,
-                    found=paths[path],
-                )
-        labels = [path for path, type_ in paths.items() if pa.types.is_dictionary(type_)]
-        wanted = [p for p in labels if p not in told and _is_names(_values_of(paths[p]))]
-        self.lists: Lists = {**dict.fromkeys(labels, None), **_found(source, wanted), **told}
-        self._columns = {name for name in source.schema.names if self._is_touched(name, source)}
         self._numbers = {
             path: {name: number for number, name in enumerate(names)}
-            for path, names in self.lists.items()
-            if names is not None
+            for path, names in self.known.items()
         }
         self._stored = {path: _as_texts(names, path) for path, names in self.known.items()}
-        # The latest mapped dictionary, its numbers, and how many times in a row it had changed.
-        self._recent: dict[str, tuple[pa.Array, pa.Array, int]] = {}
-
-    def _is_touched(self, name: str, source: Records | EndToEnd) -> bool:
-        field = source.schema.field(name)
-        return any(path in self.lists for path, _ in _paths(name, field.type))
 
     @property
     def known(self) -> dict[str, Names]:
@@ -147,21 +132,12 @@ class ClassNames:
     def _numbered(self, array: Any, path: str) -> Any:
         if not pa.types.is_dictionary(array.type):
             array = _plain(array).dictionary_encode()
-        recent = self._recent.get(path)
-        if recent is not None and recent[0].equals(array.dictionary):
-            codes = recent[1].take(array.indices)
-            if recent[2]:
-                self._recent[path] = (*recent[:2], 0)
-        else:
-            misses = 0 if recent is None else recent[2]
-            if misses and len(array.dictionary) > max(2 * len(array), _SMALL):
-                # Every batch brings a different dictionary: look up only the names that it uses.
-                array = array.dictionary_decode().dictionary_encode()
-            numbers = self._numbers[path]
-            found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
-            places = pa.array(found, pa.int64())
-            self._recent[path] = array.dictionary, places, misses + (recent is not None)
-            codes = places.take(array.indices)
+        elif len(array.dictionary) > len(array):
+            # Look up only the names that the batch uses.
+            array = _plain(array.dictionary_decode()).dictionary_encode()
+        numbers = self._numbers[path]
+        found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
+        codes = pa.array(found, pa.int64()).take(array.indices)
         if codes.null_count != array.indices.null_count:
             self._check_known(array, codes, path)
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)
@@ -181,11 +157,11 @@ class ClassNames:
             )
 
 
-def _checked(given: Any) -> dict[str, Names]:
+def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
     """Validate the user's `class_names=`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"class_names is a dict, {{column: [names]}}, not {given!r}")
-    told: dict[str, Names] = {}
+    found: dict[str, Names] = {}
     for path, names in (given or {}).items():
         listed = None if isinstance(names, (str, bytes)) else list(names)
         if listed is None or not all(isinstance(name, str) for name in listed):
@@ -193,8 +169,16 @@ def _checked(given: Any) -> dict[str, Names]:
         if len(set(listed)) < len(listed):
             twice = next(name for name in listed if listed.count(name) > 1)
             raise ValueError(f"class_names of {path!r} has {twice!r} twice")
-        told[path] = tuple(listed)
-    return told
+        if path not in types:
+            raise SchemaError(f"no such column for class_names=; {_known(types)}", field=path)
+        if not _is_names(types[path]):
+            raise SchemaError(
+                "class_names= is for columns of names, and this one has values of another type",
+                field=path,
+                found=types[path],
+            )
+        found[path] = tuple(listed)
+    return found
 
 
 def _is_list(type_: Any) -> bool:
@@ -203,7 +187,7 @@ def _is_list(type_: Any) -> bool:
 
 
 def _known(paths: Mapping[str, pa.DataType]) -> str:
-    named = [path for path, type_ in paths.items() if _is_names(_values_of(type_))]
+    named = [path for path, type_ in paths.items() if _is_names(type_)]
     return f"columns of names: {', '.join(named)}" if named else "no column has names"
 
 
@@ -220,12 +204,10 @@ def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
         yield path, type_
 
 
-def _values_of(type_: Any) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
-
-
-def _is_names(type_: pa.DataType) -> bool:
-    return is_text(type_) or is_bytes(type_)
+def _is_names(type_: Any) -> bool:
+    """Whether values are text or bytes, or a dictionary of them."""
+    values = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return is_text(values) or is_bytes(values)
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -241,14 +223,9 @@ def _text(name: Any) -> Any:
 # -- the names found in the data ------------------------------------------------------------------
 
 
-def _found(source: Records | EndToEnd, wanted: Sequence[str]) -> Lists:
+def _found(source: Records, column: str, path: str) -> Names | None:
     """One list for all datasets, in their order."""
-    found: Lists = {}
-    for path in wanted:
-        name = next(n for n in source.schema.names if path == n or path.startswith(f"{n}."))
-        lists = [_names_in(dataset, name, path) for dataset in source.datasets]
-        found[path] = _joined(lists)
-    return found
+    return _joined([_names_in(dataset, column, path) for dataset in source.datasets])
 
 
 def _joined(lists: Sequence[Names | None]) -> Names | None:
@@ -271,18 +248,17 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     files = dataset.files
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
+    shards = range(len(dataset.paths))
     if files.types == "kept" and path == column and not files.is_overlaid(column):
-        kinds = (formats.by_name(files.format_name(n)) for n in range(len(dataset.paths)))
+        kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
         if all(kind.class_numbers is not None for kind in kinds):
             return names_of(dataset.schema.field(column))
-    for shard in range(len(dataset.paths)):
-        names = files.info(shard).whole_dictionaries
-        if names != ("*",) and column not in names:
+    for shard in shards:
+        listed = files.info(shard).whole_dictionaries
+        is_listed = listed == ("*",) or column in listed
+        if not is_listed or column not in files.own(shard).schema.names:
             return None
-        if column not in files.own(shard).schema.names:
-            return None
-    lists = [_listed_in(files.reader(shard), column, path) for shard in range(len(dataset.paths))]
-    return _joined(lists)
+    return _joined([_listed_in(files.reader(shard), column, path) for shard in shards])
 
 
 def _listed_in(reader: Reader, column: str, path: str) -> Names:
@@ -321,8 +297,8 @@ def _check_may_read(dataset: Dataset, path: str) -> None:
     for reader in dataset.files.own_readers():
         if isinstance(reader, FramedReader) and not reader.has_index:
             raise UnsupportedError(
-                "the names of the classes are not known, and to find them all records would be"
-                " read from another machine",
+                "the names of the classes are not known, and finding them would read all records from"
+                " another machine",
                 field=path,
                 hint=f"class_names={{{path!r}: [...]}}, or columns= without it",
             )

@@ -38,22 +38,22 @@ from penstock.limits import checked_count
 RAGGED = ("offsets", "pad", "list")
 
 
-class Way(NamedTuple):
+class ArrayOptions(NamedTuple):
     """How the columns of a batch become arrays; the keywords of `Loader`, checked."""
 
     ragged: str | Mapping[str, str] = "offsets"
-    fill: Mapping[str, Any] | None = None
-    pad_to: Mapping[str, tuple[int, ...]] | None = None
+    fill: Mapping[str, Any] = {}
+    pad_to: Mapping[str, tuple[int, ...]] = {}
     """Lengths of lists by column, outermost first."""
     truncate: bool = False
 
-    def of(self, name: str) -> str:
+    def ragged_of(self, name: str) -> str:
         """How the lists of a column become arrays if `pad_to` does not name the column."""
         return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
 
 
-class _Column(NamedTuple):
-    """The `Way` of one column."""
+class _ColumnOptions(NamedTuple):
+    """The `ArrayOptions` of one column."""
 
     ragged: str
     fill: Any
@@ -61,60 +61,53 @@ class _Column(NamedTuple):
     truncate: bool
 
 
-def as_arrays(batch: pa.RecordBatch, way: Way = Way()) -> dict[str, Any]:  # noqa: B008  a constant
+def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
     """The columns of a batch by name; see the table of this module."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        fill = (way.fill or {}).get(name)
-        how = _Column(way.of(name), fill, (way.pad_to or {}).get(name), way.truncate)
+        how = _ColumnOptions(
+            options.ragged_of(name),
+            options.fill.get(name),
+            options.pad_to.get(name),
+            options.truncate,
+        )
         try:
             array = _as_array(column, how)
         except SchemaError as error:
             raise error.at(field=name) from None
-        named = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
-        found[name] = array if named is None else _of_dtype(array, named.decode("utf-8", "replace"))
+        dtype = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
+        found[name] = array if dtype is None else _of_dtype(array, dtype.decode("utf-8", "replace"))
     return found
 
 
-def _of_dtype(array: Any, named: str) -> Any:
+def _of_dtype(array: Any, dtype: str) -> Any:
     """Pairs of floats as complex numbers, and bfloat16 bits as a marked dtype; see `DTYPE_KEY`."""
     if not isinstance(array, np.ndarray):
         return array
-    if named == BFLOAT16 and array.dtype == np.uint16:
+    if dtype == BFLOAT16 and array.dtype == np.uint16:
         return array.view(bits(array.dtype, BFLOAT16))
-    parts = {"complex64": np.float32, "complex128": np.float64}.get(named)
+    parts = {"complex64": np.float32, "complex128": np.float64}.get(dtype)
     if array.dtype == parts and array.shape[-1:] == (2,):
-        return np.ascontiguousarray(array).view(named)[..., 0]
+        return np.ascontiguousarray(array).view(dtype)[..., 0]
     return array
 
 
-def _as_array(array: Any, how: _Column) -> Any:
-    type_, fill = array.type, how.fill
+def _as_array(array: Any, how: _ColumnOptions) -> Any:
+    type_ = array.type
     if isinstance(type_, pa.FixedShapeTensorType):
-        values = _filled(array.storage, fill)
-        shape = (len(array), *type_.shape)
-        try:
-            tensor = _values(values.flatten(), fill).reshape(shape)
-        except SchemaError as error:
-            raise of_record(error, prod(type_.shape)) from None
-        order = type_.permutation
-        return tensor if order is None else tensor.transpose(0, *(1 + np.argsort(order)))
+        return _tensor(array, how.fill)
     if isinstance(type_, pa.BaseExtensionType):
         if hasattr(type_, "value_type") and type_.extension_name == "arrow.variable_shape_tensor":
             return _tensors(array.storage)
         return _as_array(whole(array).storage, how)
-    if pa.types.is_dictionary(type_):
-        return _flat(array.indices, fill)
-    if _is_flat(type_):
-        return _flat(array, fill)
     if pa.types.is_fixed_size_list(type_):
-        return _fixed(array, fill)
+        return _fixed(array, how.fill)
     if has_offsets(type_):
         return _ragged(array, how)
     if pa.types.is_struct(type_):
         fields = zip(type_, array.flatten(), strict=True)
         return {field.name: _as_array(column, how) for field, column in fields}
-    return _objects(array)
+    return _values(array, how.fill)
 
 
 def lengths_of(
@@ -128,15 +121,13 @@ def lengths_of(
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
     found: dict[str, tuple[int, ...]] = {}
-    for name, told in (pad_to or {}).items():
-        given = [told] if isinstance(told, (int, np.integer)) else list(told)
+    for name, value in (pad_to or {}).items():
+        given = [value] if isinstance(value, (int, np.integer)) else list(value)
         lengths = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
         if name not in schema.names:
             known = ", ".join(schema.names)
             raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
-        levels, type_ = 0, schema.field(name).type
-        while has_offsets(type_):
-            levels, type_ = levels + 1, type_.value_type
+        levels = _levels(schema.field(name).type)
         if not levels or name in (decode or ()):
             why = "is decoded" if levels else "does not hold lists of any length"
             raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
@@ -148,6 +139,10 @@ def lengths_of(
             )
         found[name] = lengths
     return found
+
+
+def _levels(type_: Any) -> int:
+    return 1 + _levels(type_.value_type) if has_offsets(type_) else 0
 
 
 def holds_lists(type_: Any) -> bool:
@@ -175,12 +170,12 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
         missing = array.is_null()
         record = missing.index(True).as_py()
         raise SchemaError(
-            "a value is missing, and NumPy's numbers cannot say so",
+            "a value is missing, and NumPy's numbers have no missing values",
             record=record,
             hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples",
         )
     if pa.types.is_nested(array.type):
-        raise SchemaError("fill= stands for numbers, not for lists")
+        raise SchemaError("fill= replaces missing numbers, not missing lists")
     return array.fill_null(fill)
 
 
@@ -202,6 +197,17 @@ def _flat(array: pa.Array, fill: Any) -> np.ndarray:
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize).copy()
 
 
+def _tensor(array: Any, fill: Any) -> Any:
+    type_ = array.type
+    values = _filled(array.storage, fill)
+    try:
+        tensor = _values(values.flatten(), fill).reshape(len(array), *type_.shape)
+    except SchemaError as error:
+        raise of_record(error, prod(type_.shape)) from None
+    order = type_.permutation
+    return tensor if order is None else tensor.transpose(0, *(1 + np.argsort(order)))
+
+
 def _fixed(array: Any, fill: Any) -> Any:
     shape = [len(array)]
     try:
@@ -215,39 +221,41 @@ def _fixed(array: Any, fill: Any) -> Any:
 
 
 def _values(array: pa.Array, fill: Any) -> np.ndarray:
-    """The flattened values of fixed-size lists and tensors: numbers, or else objects."""
+    """Values that are not lists or structs: numbers, or else objects."""
     if pa.types.is_dictionary(array.type):
         return _flat(array.indices, fill)
     return _flat(array, fill) if _is_flat(array.type) else _objects(array)
 
 
-def _ragged(array: Any, how: _Column) -> Any:
-    ragged, levels = how.ragged, []
-    if ragged not in RAGGED:
-        raise ValueError(f"ragged={ragged!r} is not one of {', '.join(RAGGED)}")
+def _ragged(array: Any, how: _ColumnOptions) -> Any:
+    levels: list[np.ndarray] = []
     while has_offsets(array.type):
         offsets, array = _offsets(array)
         levels.append(offsets)
     try:
-        inner = _as_array(array, how)
+        values = _as_array(array, how)
     except SchemaError as error:
         raise of_record(error, *reversed(levels)) from None
-    if not isinstance(inner, np.ndarray):
+    if not isinstance(values, np.ndarray):
         raise SchemaError("lists of lists and structs mixed have no arrays; use map or columns")
-    if ragged == "pad" or how.lengths is not None:
-        lengths = how.lengths or (None,) * len(levels)
-        for depth in reversed(range(len(levels))):
-            try:
-                inner = _padded(inner, levels[depth], lengths[depth], how.truncate)
-            except SchemaError as error:
-                raise of_record(error, *reversed(levels[:depth])) from None
-        return inner
-    if ragged == "offsets":
-        return (inner, *reversed(levels))
-    pieces: Any = inner
+    if how.ragged == "pad" or how.lengths is not None:
+        return _padded_levels(values, levels, how)
+    if how.ragged == "offsets":
+        return (values, *reversed(levels))
+    pieces: Any = values
     for offsets in reversed(levels):
         pieces = [pieces[a:b] for a, b in pairwise(offsets)]
     return pieces
+
+
+def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: _ColumnOptions) -> np.ndarray:
+    lengths = how.lengths or (None,) * len(levels)
+    for depth in reversed(range(len(levels))):
+        try:
+            values = _padded(values, levels[depth], lengths[depth], how.truncate)
+        except SchemaError as error:
+            raise of_record(error, *reversed(levels[:depth])) from None
+    return values
 
 
 def of_record(error: SchemaError, *levels: Any) -> SchemaError:
@@ -337,5 +345,5 @@ def _objects(array: pa.Array) -> np.ndarray:
 
 
 def _no_value(error: Exception) -> SchemaError:
-    message = f"a value that neither Python nor NumPy can hold: {error}"
+    message = f"neither Python nor NumPy can hold a value: {error}"
     return SchemaError(message, hint="leave the column out: columns=[...]")

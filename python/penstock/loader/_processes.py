@@ -60,7 +60,7 @@ class Workers:
             self._function = pickle.dumps(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TypeError(
-                f"a function for worker processes has to be one that they can import: {error};"
+                f"worker processes have to import the function, and cannot: {error};"
                 " define it with def at the top of a module, not inside a function or as a lambda"
             ) from None
         self.count = count
@@ -76,7 +76,7 @@ class Workers:
         self._finalizer = weakref.finalize(self, _end_all, self._running, self._process)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._function, self.count)
+        return _workers, (self._function, self.count)
 
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
@@ -116,7 +116,7 @@ class Workers:
         return worker
 
 
-def _again(function: bytes, count: int) -> Workers:
+def _workers(function: bytes, count: int) -> Workers:
     return Workers(pickle.loads(function), count)  # noqa: S301  made by Workers
 
 
@@ -135,8 +135,8 @@ class _Worker:
 
         if current_process().daemon:
             raise RuntimeError(
-                "processes= starts processes, which this one may not (a worker of torch's DataLoader"
-                " is such a one): give processes=0 here, or iterate over the loader itself"
+                "processes= starts processes, which a daemonic process may not do, such as a worker of"
+                " torch's DataLoader: give processes=0 here, or iterate over the loader itself"
             )
         mine, its = socket.socketpair()
         life, its_life = socket.socketpair()
@@ -171,7 +171,7 @@ class _Worker:
             self._has_answered = True
         except (EOFError, ConnectionError):
             self.is_usable = False
-            raise RuntimeError(self._obituary()) from None
+            raise RuntimeError(self._how_it_ended()) from None
         except BaseException:
             self.is_usable = False  # the stream may be in the middle of a message
             raise
@@ -191,20 +191,17 @@ class _Worker:
             if time.monotonic() > given_up:
                 raise RuntimeError("the loop was left before the function returned")
 
-    def _obituary(self) -> str:
+    def _how_it_ended(self) -> str:
         self._process.join(5)
         code = self._process.exitcode
+        name = f"the worker process {self.pid} of map"
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
-                how = f"was ended by {signal.Signals(-code).name}"
-                return f"{self._named} {how}" + (_MEMORY if code == -signal.SIGKILL else "")
+                killed = f"{name} was ended by {signal.Signals(-code).name}"
+                return killed + (_MEMORY if code == -signal.SIGKILL else "")
         if code and not self._has_answered:
-            return f"{self._named} ended with status {code} before its first batch; {_STARTING}"
-        return f"{self._named} ended with status {code} in the middle of a batch"
-
-    @property
-    def _named(self) -> str:
-        return f"the worker process {self.pid} of map"
+            return f"{name} ended with status {code} before its first batch; {_STARTING}"
+        return f"{name} ended with status {code} in the middle of a batch"
 
     def end(self) -> None:
         self.is_usable = False
@@ -215,10 +212,12 @@ class _Worker:
             self._process.join(5)
 
 
-_MEMORY = "; if nobody did that by hand, memory ran out: give fewer processes= or smaller batches"
+_MEMORY = (
+    "; unless someone did that by hand, memory ran out: give fewer processes= or smaller batches"
+)
 _STARTING = (
-    "what it said is on stderr: it has to be able to import the function, and a script needs"
-    ' if __name__ == "__main__": around what it does'
+    "its error is on stderr: it has to be able to import the function, and a script needs"
+    ' if __name__ == "__main__": around its code'
 )
 _NOT_STARTED = 3
 
@@ -241,12 +240,12 @@ def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
             try:
                 answer = (True, call(*arguments), "")
             except BaseException as error:  # noqa: BLE001  raised again in the parent
-                answer = (False, _told(error), traceback.format_exc())
+                answer = (False, _picklable(error), traceback.format_exc())
             del arguments
             try:
                 _send(work, answer)
             except (pickle.PicklingError, AttributeError, TypeError) as error:
-                reason = TypeError(f"what map returned cannot leave its process: {error}")
+                reason = TypeError(f"the value that map returned cannot leave its process: {error}")
                 _send(work, (False, reason, traceback.format_exc()))
             del answer
 
@@ -257,7 +256,7 @@ def _end_with(life: socket.socket) -> None:
     os._exit(0)
 
 
-def _told(error: BaseException) -> BaseException:
+def _picklable(error: BaseException) -> BaseException:
     """The error if it can be pickled, otherwise a RuntimeError with its message."""
     try:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301  made here

@@ -50,7 +50,7 @@ class Line:
         since = stats.since(self._before)
         figures = (
             f"{describe.count(round(since.records_per_second))} records/s,"
-            f" {describe.size(since.bytes_per_second)}/s, waited {since.waiting_share:.0%}"
+            f" {describe.size(since.bytes_per_second)}/s, waited {since.wait_share:.0%}"
         )
         self._shown.update(self._task, completed=self._step, figures=figures)
 
@@ -58,7 +58,7 @@ class Line:
         """Remove the line, and print a summary of the epoch."""
         self._shown.stop()
         since = stats.since(self._before)
-        if since.batches:
+        if since.num_batches:
             rate = describe.count(round(since.records_per_second))
             text = f"{self._shown.tasks[0].description}: {rate} records/s. {since.bottleneck}"
             self._console.print(text, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The records of a loader: one dataset, or several concatenated."""
+"""The records of a loader: those of one dataset, or of several concatenated."""
 
 from __future__ import annotations
 
@@ -22,210 +22,104 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleInd
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 
+Taken = tuple[pa.RecordBatch, np.ndarray]
+"""Records, and their indices among those requested."""
+
 
 class Records:
-    """One dataset: its records by number. Damaged records are skipped if it was opened so."""
+    """Records by number: those of the first dataset, then those of the second, and so on."""
 
-    def __init__(self, dataset: Dataset, columns: Sequence[str] | None = None) -> None:
-        self.dataset = dataset
-        self._columns = None if columns is None else list(columns)
-        self.schema = dataset.schema
-        if columns is not None:
-            has = set(dataset.schema.names)
-            missing = [name for name in columns if name not in has]
-            if missing:
-                known = ", ".join(dataset.schema.names)
-                raise SchemaError(f"no such column; there are: {known}", field=missing[0])
-            self.schema = pa.schema([dataset.schema.field(name) for name in columns])
-        twice = [name for name, times in Counter(self.schema.names).items() if times > 1]
-        if twice:
-            message = "several columns are called so, and a batch is a dict"
-            raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
-        self.damage_mode = dataset.options.damage
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    @property
-    def fingerprint(self) -> str:
-        """See Dataset.fingerprint."""
-        return self.dataset.fingerprint
-
-    @property
-    def damage(self) -> list[SkippedRegion]:
-        """The regions skipped so far."""
-        return self.dataset.damage
-
-    @property
-    def shard_lengths(self) -> list[int]:
-        """Records of each file."""
-        return np.diff(self.dataset.files.firsts).tolist()
-
-    @property
-    def chunk_lengths(self) -> list[int] | None:
-        """Records of each chunk, in file order; None if a file does not give this."""
-        readers = self.dataset.files.readers()
-        lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
-        return lengths if sum(lengths) == len(self) else None
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of what a record may request."""
-        return self.dataset.options.limits
-
-    @property
-    def datasets(self) -> list[Dataset]:
-        """The datasets, in the order in which they are concatenated."""
-        return [self.dataset]
-
-    def place_of(self, number: int) -> tuple[str, int]:
-        """The file of a record, and its number in that file."""
-        number = checked_number(number, len(self))
-        shards, local = self.dataset.files.locate(np.array([number]))
-        return self.dataset.paths[int(shards[0])], int(local[0])
-
-    def skipped(self, number: int, region: SkippedRegion) -> None:
-        """Note a record that was skipped, once for the dataset."""
-        self.dataset.add_skipped_record(number, region)
-
-    def take(
-        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Records in the order requested, and their indices in `numbers`. Some are missing if damage is
-        skipped; if reading stops at damage, only the records before the first damaged one are returned.
-
-        `lend`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`).
-        """
-        places = np.arange(len(numbers))
-        try:
-            return self._take(numbers, clock, lend), places
-        except StaleIndexError:
-            raise
-        except FormatError as error:
-            if self.damage_mode == "error":
-                raise
-            if len(numbers) == 1:
-                self._skip(int(numbers[0]), error)
-                return self._take(numbers[:0], clock, False), places[:0]
-        # Bisect: each damaged record costs a few reads, and none is guessed at.
-        middle = len(numbers) // 2
-        batch, kept = self.take(numbers[:middle], clock)
-        if self.damage_mode == "stop" and len(kept) < middle:
-            return batch, kept
-        other, others = self.take(numbers[middle:], clock)
-        filled = [one for one in (batch, other) if one.num_rows]
-        return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
-
-    def _take(self, numbers: np.ndarray, clock: Clock, lend: bool) -> pa.RecordBatch:
-        columns = self.dataset.columns if self._columns is None else self._columns
-        with clock.on("records"):
-            try:
-                return take(self.dataset, numbers, columns, clock.reading, lend=lend)
-            finally:
-                # Checked afterwards: data read before a change is valid, and a change explains errors.
-                self._check_unchanged(numbers)
-
-    def _check_unchanged(self, numbers: np.ndarray) -> None:
-        shards, _ = self.dataset.files.locate(numbers)
-        for shard in np.unique(shards).tolist():
-            self.dataset.files.check_unchanged(shard)
-
-    def _skip(self, number: int, error: FormatError) -> None:
-        """Record a damaged record as skipped, as a scan would."""
-        start = end = error.byte or 0
-        shards, local = self.dataset.files.locate(np.array([number]))
-        reader = self.dataset.files.own(int(shards[0]))
-        with suppress(FormatError):  # its position is damaged, too
-            for chunk, _ in reader.pick(local):
-                if (found := reader.readable(chunk)) is not None:
-                    start, end = int(found.starts[0]), int(found.ends[0])
-        self.skipped(number, SkippedRegion(error.file or "", start, end, 1, error.message))
-
-
-class EndToEnd:
-    """Several datasets as one: the records of the first, then those of the second, and so on."""
-
-    def __init__(self, sets: Sequence[Records]) -> None:
-        self._sets = list(sets)
-        common = _common(self._sets)
-        self._sets = [Records(one.dataset, common.names) for one in self._sets]
-        self.schema = common
-        modes = {one.damage_mode for one in self._sets}
+    def __init__(self, datasets: Sequence[Dataset], columns: Sequence[str] | None = None) -> None:
+        self.datasets = list(datasets)
+        schemas = [_chosen(dataset.schema, columns) for dataset in self.datasets]
+        if len(schemas) == 1:
+            self.schema = schemas[0]
+            self._columns = self.datasets[0].columns if columns is None else list(columns)
+        else:
+            self.schema = _common(schemas)
+            self._columns = self.schema.names
+        modes = {dataset.options.damage for dataset in self.datasets}
         if len(modes) > 1:
-            told = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
-            raise ValueError(f"one loader does one thing about damage; its sets have {told}")
+            found = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
+            raise ValueError(f"the datasets of a loader need one damage mode, and have {found}")
         self.damage_mode = modes.pop()
 
     @cached_property
     def sizes(self) -> list[int]:
         """Records of each dataset. Counting them may read the files."""
-        return [len(one) for one in self._sets]
+        return [len(dataset) for dataset in self.datasets]
 
     @cached_property
     def _firsts(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     def __len__(self) -> int:
-        return int(self._firsts[-1])
+        return sum(self.sizes)
 
     @property
     def fingerprint(self) -> str:
-        """A fingerprint of all datasets in this order."""
-        digests = " ".join(one.fingerprint for one in self._sets)
-        return hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+        """A fingerprint of the datasets in this order."""
+        digests = [dataset.fingerprint for dataset in self.datasets]
+        if len(digests) == 1:
+            return digests[0]
+        return hashlib.blake2b(" ".join(digests).encode(), digest_size=16).hexdigest()
 
     @property
     def damage(self) -> list[SkippedRegion]:
         """The regions skipped so far."""
-        return [region for one in self._sets for region in one.damage]
+        return [region for dataset in self.datasets for region in dataset.damage]
 
     @property
     def shard_lengths(self) -> list[int]:
-        """See Records.shard_lengths."""
-        return [length for one in self._sets for length in one.shard_lengths]
+        """Records of each file."""
+        return [int(n) for dataset in self.datasets for n in np.diff(dataset.files.firsts)]
 
     @property
     def chunk_lengths(self) -> list[int] | None:
-        """See Records.chunk_lengths."""
-        lengths: list[int] = []
-        for one in self._sets:
-            found = one.chunk_lengths
-            if found is None:
-                return None
-            lengths += found
-        return lengths
+        """Records of each chunk, in file order; None if a file does not give this."""
+        readers = (reader for dataset in self.datasets for reader in dataset.files.readers())
+        lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
+        return lengths if sum(lengths) == len(self) else None
 
     @property
     def limits(self) -> Limits:
         """The limits of what a record may request."""
-        return self._sets[0].limits
+        return self.datasets[0].options.limits
 
-    @property
-    def datasets(self) -> list[Dataset]:
-        """See Records.datasets."""
-        return [one.dataset for one in self._sets]
+    def locate(self, number: int) -> tuple[str, int]:
+        """The file of a record, and its number in that file."""
+        number = operator.index(number)
+        if not 0 <= number < len(self):
+            raise RecordIndexError(f"no record {number} among {len(self)}")
+        dataset, local = self._owner(number)
+        shards, places = dataset.files.locate(np.array([local]))
+        return dataset.paths[int(shards[0])], int(places[0])
 
-    def place_of(self, number: int) -> tuple[str, int]:
-        """See Records.place_of."""
-        number = checked_number(number, len(self))
+    def add_skipped(self, number: int, region: SkippedRegion) -> None:
+        """Note a record that was skipped, once for its dataset."""
+        dataset, local = self._owner(number)
+        dataset.add_skipped_record(local, region)
+
+    def _owner(self, number: int) -> tuple[Dataset, int]:
         owner = int(np.searchsorted(self._firsts, number, "right")) - 1
-        return self._sets[owner].place_of(number - int(self._firsts[owner]))
+        return self.datasets[owner], number - int(self._firsts[owner])
 
-    def skipped(self, number: int, region: SkippedRegion) -> None:
-        """See Records.skipped."""
-        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
-        self._sets[owner].skipped(number - int(self._firsts[owner]), region)
+    def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
+        """Records in the order requested, and their indices in `numbers`. Some are missing if damage is
+        skipped; if reading stops at damage, only the records before the first damaged one are returned.
 
-    def take(
-        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """See Records.take. Returns no views, because the datasets may store bytes as different types."""
+        `views`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`). Not for
+        several datasets, which may store bytes as different types.
+        """
+        if len(self.datasets) == 1:
+            return self._take_from(self.datasets[0], numbers, clock, views)
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         batches, places = [], []
         types = self.schema.types
         for owner in np.unique(owners):
             chosen = np.flatnonzero(owners == owner)
-            batch, kept = self._sets[owner].take(numbers[chosen] - self._firsts[owner], clock)
+            local = numbers[chosen] - self._firsts[owner]
+            batch, kept = self._take_from(self.datasets[owner], local, clock, False)
             columns = [_as(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             places.append(chosen[kept])
@@ -235,25 +129,103 @@ class EndToEnd:
         order = np.argsort(found, kind="stable")
         return reordered(join(batches), order), found[order]
 
+    def _take_from(self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool) -> Taken:
+        places = np.arange(len(numbers))
+        try:
+            return self._read(dataset, numbers, clock, views), places
+        except StaleIndexError:
+            raise
+        except FormatError as error:
+            if self.damage_mode == "error":
+                raise
+            if len(numbers) == 1:
+                dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
+                return self._read(dataset, numbers[:0], clock, False), places[:0]
+        # Bisect: each damaged record costs a few reads, and none is guessed at.
+        middle = len(numbers) // 2
+        batch, kept = self._take_from(dataset, numbers[:middle], clock, False)
+        if self.damage_mode == "stop" and len(kept) < middle:
+            return batch, kept
+        other, others = self._take_from(dataset, numbers[middle:], clock, False)
+        filled = [one for one in (batch, other) if one.num_rows]
+        return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
 
-def _common(sets: Sequence[Records]) -> pa.Schema:
+    def _read(
+        self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool
+    ) -> pa.RecordBatch:
+        with clock.on("columns"):
+            try:
+                return take(dataset, numbers, self._columns, clock.reading, lend=views)
+            finally:
+                # Checked afterwards: data read before a change is valid, and a change explains errors.
+                for shard in np.unique(dataset.files.locate(numbers)[0]).tolist():
+                    dataset.files.check_unchanged(shard)
+
+
+def records_of(
+    data: Any, columns: Sequence[str] | None, mixed: Sequence[str] | None = None
+) -> Records:
+    """The `data` of `ps.Loader` as records. `mixed`: the datasets that its order mixes, in order."""
+    if mixed is not None:
+        if not isinstance(data, Mapping) or set(data) != set(mixed):
+            has = ", ".join(map(repr, data)) if isinstance(data, Mapping) else "no names"
+            wanted = ", ".join(map(repr, mixed))
+            raise ValueError(f"the order mixes the sets {wanted}, and the data has {has}")
+        data = {name: data[name] for name in mixed}
+    given = list(data.values()) if isinstance(data, Mapping) else data
+    is_several = isinstance(given, Sequence) and not isinstance(given, str)
+    datasets: list[Any] = list(given) if is_several else [given]
+    wrong = {type(one).__name__ for one in datasets if not isinstance(one, Dataset)}
+    if wrong or not datasets:
+        found = " and ".join(sorted(wrong)) or "an empty list"
+        raise TypeError(
+            f"a loader takes a Dataset, or a list or dict of them, not {found}; try penstock.open"
+        )
+    return Records(datasets, columns)
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of some columns, which must exist once."""
+    if columns is not None:
+        missing = [name for name in columns if name not in schema.names]
+        if missing:
+            known = ", ".join(schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+        schema = pa.schema([schema.field(name) for name in columns])
+    twice = [name for name, times in Counter(schema.names).items() if times > 1]
+    if twice:
+        message = "several columns have this name, and a batch is a dict"
+        raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
+    return schema
+
+
+def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> SkippedRegion:
+    """One damaged record as a skipped region, as a scan would note it."""
+    start = end = error.byte or 0
+    shards, local = dataset.files.locate(numbers)
+    reader = dataset.files.own(int(shards[0]))
+    with suppress(FormatError):  # its position is damaged, too
+        for chunk, _ in reader.pick(local):
+            if (found := reader.readable(chunk)) is not None:
+                start, end = int(found.starts[0]), int(found.ends[0])
+    return SkippedRegion(error.file or "", start, end, 1, error.message)
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """The columns that all datasets have, with the types of the first."""
-    if not sets:
-        raise ValueError("a loader needs at least one dataset")
-    names = [set(one.schema.names) for one in sets]
-    shared = [n for n in sets[0].schema.names if all(n in known for known in names)]
+    shared = [n for n in schemas[0].names if all(n in schema.names for schema in schemas)]
     if not shared:
         raise SchemaError("the datasets have no column in common")
+    fields = [schemas[0].field(name) for name in shared]
     for name in shared:
         # A TFRecord stores images as bytes; a tar knows that they are images.
-        kinds = {str(_bare(one.schema.field(name).type)) for one in sets}
+        kinds = {str(_bare(schema.field(name).type)) for schema in schemas}
         if len(kinds) > 1:
             raise SchemaError(
-                f"is of several types: {', '.join(sorted(kinds))}",
+                f"the datasets store it as different types: {', '.join(sorted(kinds))}",
                 field=name,
                 hint="schema= of open, or columns= without it",
             )
-    fields = [sets[0].schema.field(name) for name in shared]
     return pa.schema([f.with_type(_LABELS) if _bare(f.type) == _LABELS else f for f in fields])
 
 
@@ -276,35 +248,3 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
     return pa.ExtensionArray.from_storage(type_, bare) if isinstance(type_, ImageType) else bare
-
-
-def checked_number(number: Any, total: int) -> int:
-    """A record's number as a Python int; numbers out of range are rejected."""
-    found = operator.index(number)
-    if not 0 <= found < total:
-        raise RecordIndexError(f"no record {found} among {total}")
-    return found
-
-
-def records_of(
-    data: Any, columns: Sequence[str] | None, names: Sequence[str] | None = None
-) -> Records | EndToEnd:
-    """The `data` of `ps.Loader` as records. `names`: the datasets that its order mixes, in order."""
-    if names is not None:
-        given = ", ".join(repr(name) for name in data) if isinstance(data, Mapping) else "no names"
-        if not isinstance(data, Mapping) or set(data) != set(names):
-            wanted = ", ".join(repr(name) for name in names)
-            raise ValueError(f"the order mixes the sets {wanted}, and the data has {given}")
-        data = {name: data[name] for name in names}
-    if isinstance(data, Dataset):
-        return Records(data, columns)
-    if isinstance(data, Mapping):
-        return records_of(list(data.values()), columns)
-    if isinstance(data, Sequence) and data and all(isinstance(one, Dataset) for one in data):
-        return EndToEnd([Records(one, columns) for one in data])
-    others = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    kinds = {type(one).__name__ for one in others if not isinstance(one, Dataset)}
-    told = " and ".join(sorted(kinds)) or "an empty list"
-    raise TypeError(
-        f"a loader takes a Dataset, or a list or dict of them, not {told}; try penstock.open"
-    )

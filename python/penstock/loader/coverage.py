@@ -1,16 +1,14 @@
 """Which rank reads what in an epoch, and a check that nothing is lost or read twice.
 
 `plan` is arithmetic: no record is read. Its audit goes through every step of every rank in blocks of about
-a million positions, and keeps one byte for each record of the dataset. `audit` runs a loader and
-compares what it delivers with the same arithmetic.
+a million positions, and counts each record. `audit` runs a loader and compares its batches with the same arithmetic.
 """
 
 from __future__ import annotations
 
-import threading
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +36,8 @@ class RankPlan:
     num_batches: int
     num_records: int
     """Records delivered, including those that only fill a batch."""
-    num_filled: int
-    """Of these, the records that `uneven="wrap"` repeats or `uneven="pad"` masks."""
+    num_padding: int
+    """Of these, the records that only fill a batch: `uneven="wrap"` repeats them, `uneven="pad"` masks them."""
     first_batch: list[int]
     """The first record numbers of its first batch."""
     last_batch: list[int]
@@ -52,19 +50,19 @@ class RankPlan:
 
 
 @dataclass(frozen=True)
-class Twice:
+class RepeatedRecord:
     """A record that occurs more than once."""
 
     record: int
     file: str
     record_in_file: int
-    times: int
-    where: list[tuple[int, int]]
+    count: int
+    steps: list[tuple[int, int]]
     """(step, rank) of the first occurrences, with steps counted from the position of the plan."""
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRecord:
     """A record that does not occur in this epoch."""
 
     record: int
@@ -80,9 +78,10 @@ class Coverage:
     num_once: int
     num_missing: int
     num_repeated: int
-    missing: list[Missing]
+    missing: list[MissingRecord]
     """The first few."""
-    repeated: list[Twice]
+    repeated: list[RepeatedRecord]
+    """The first few."""
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
 
@@ -93,10 +92,10 @@ class Coverage:
         rows = [f"{counted}, {self.num_missing} not at all, {self.num_repeated} more than once"]
         rows += [f"  not: {m.file}: record {m.record_in_file}" for m in self.missing]
         for one in self.repeated:
-            places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.where)
-            rows.append(f"  {one.times} times: {one.file}: record {one.record_in_file} ({places})")
+            places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.steps)
+            rows.append(f"  {one.count} times: {one.file}: record {one.record_in_file} ({places})")
         if not self.explained:
-            rows.append("that is not what drop_last, uneven and the order say: a fault of penstock")
+            rows.append("drop_last, uneven and the order do not explain this: a fault of penstock")
         return "\n".join(rows)
 
 
@@ -116,7 +115,7 @@ class PlanReport:
     uneven: str
     dropped: tuple[int, int]
     """The positions that no rank reads, [start, stop)."""
-    ranks: list[RankPlan] = field(default_factory=list[RankPlan])
+    ranks: list[RankPlan]
     coverage: Coverage | None = None
 
     @property
@@ -126,10 +125,10 @@ class PlanReport:
 
     def __str__(self) -> str:
         lost = self.dropped[1] - self.dropped[0]
-        filled = sum(rank.num_filled for rank in self.ranks)
+        padding = sum(rank.num_padding for rank in self.ranks)
         line = (
             f"epoch {self.epoch} from position {self.position}: {self.num_steps} steps on each of"
-            f" {len(self.ranks)} ranks, {lost} positions dropped, {filled} filled up"
+            f" {len(self.ranks)} ranks, {lost} positions dropped, {padding} filled up"
         )
         return line if self.coverage is None else f"{line}\n{self.coverage}"
 
@@ -140,7 +139,7 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
     Args:
         loader: the loader of any rank; `load_state_dict` and `set_epoch` choose where the plan begins.
         audit: count how often each record occurs, over all ranks and all steps. Takes about a second
-            for 10^7 records, and one byte of memory for each.
+            for 10^7 records, and one byte of memory for each; four bytes if the order repeats records.
 
     Returns:
         A PlanReport.
@@ -153,26 +152,23 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         epoch 0 from position 0: 3 steps on each of 2 ranks, 0 positions dropped, 0 filled up
         every one of 10 records comes exactly once
     """
-    epoch, position = loader.standing
-    walk = _Walk(loader, epoch, position)
-    shares = walk.shares()
-    if audit or loader.plan.length - position <= WALKED:
-        walk.walk(audit=audit)
-        shares = walk.with_files(shares)
-    steps = loader.plan.num_steps(position)
-    end = loader.plan.length if not steps else walk.end_of(steps - 1)
+    walk = _Walk(loader, audit=audit)
+    ranks = walk.ranks()
+    if audit or loader.plan.length - loader.position <= WALKED:
+        walk.walk()
+        ranks = walk.with_files(ranks)
     return PlanReport(
         len(loader.source),
         loader.plan.length,
         loader.order.spec(),
-        epoch,
-        position,
+        loader.epoch,
+        loader.position,
         loader.plan.batch_size,
-        steps,
+        walk.steps,
         loader.plan.uneven,
-        (end if steps else position, loader.plan.length),
-        shares,
-        walk.coverage(end if steps else position) if audit else None,
+        (walk.end, loader.plan.length),
+        ranks,
+        walk.coverage() if audit else None,
     )
 
 
@@ -200,10 +196,10 @@ def audit(loader: Loader) -> PlanReport:
     counts = np.zeros(len(loader.source), np.int64)
     parts = list(loader.plan.parts(report.position, loader.rank))
     done = 0
-    for numbers in loader.delivered():
+    for numbers in loader.iter_numbers():
         wanted = _numbers(loader, report.epoch, parts[done]) if done < len(parts) else numbers[:0]
-        whole = np.array_equal(numbers, wanted)
-        if not whole and not (loader.damage and _in_order(numbers, wanted)):
+        is_whole = np.array_equal(numbers, wanted)
+        if not is_whole and not (loader.damage and _is_subsequence(numbers, wanted)):
             raise AssertionError(
                 f"batch {done} of rank {loader.rank} has other records than planned:"
                 f" {numbers[:5].tolist()} … instead of {wanted[:5].tolist()} …"
@@ -213,12 +209,11 @@ def audit(loader: Loader) -> PlanReport:
     stopped = loader.source.damage_mode == "stop" and bool(loader.damage)
     if done != len(parts) and not stopped:
         raise AssertionError(f"{done} batches were delivered, and {len(parts)} planned")
-    coverage = _counted(loader, counts, explained=True, where={})
+    coverage = _counted(loader, counts, explained=True, steps={})
     return replace(report, ranks=[report.ranks[loader.rank]], coverage=coverage)
 
 
-def _in_order(some: np.ndarray, of: np.ndarray) -> bool:
-    """Whether `some` is `of` with elements left out."""
+def _is_subsequence(some: np.ndarray, of: np.ndarray) -> bool:
     rest = iter(of.tolist())
     return all(number in rest for number in some.tolist())
 
@@ -228,9 +223,11 @@ def _numbers(loader: Loader, epoch: int, part: Part) -> np.ndarray:
     return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
 
-def _counted(
-    loader: Loader, counts: np.ndarray, *, explained: bool, where: dict[int, list[tuple[int, int]]]
-) -> Coverage:
+Steps = dict[int, list[tuple[int, int]]]
+"""The (step, rank) pairs at which records occur."""
+
+
+def _counted(loader: Loader, counts: np.ndarray, *, explained: bool, steps: Steps) -> Coverage:
     missing = np.flatnonzero(counts == 0)
     repeated = np.flatnonzero(counts > 1)
     return Coverage(
@@ -238,9 +235,9 @@ def _counted(
         len(counts) - len(missing) - len(repeated),
         len(missing),
         len(repeated),
-        [Missing(int(n), *loader.place_of(int(n))) for n in missing[:SHOWN]],
+        [MissingRecord(int(n), *loader.locate(int(n))) for n in missing[:SHOWN]],
         [
-            Twice(int(n), *loader.place_of(int(n)), int(counts[n]), where.get(int(n), []))
+            RepeatedRecord(int(n), *loader.locate(int(n)), int(counts[n]), steps.get(int(n), []))
             for n in repeated[:SHOWN]
         ],
         explained,
@@ -248,194 +245,176 @@ def _counted(
 
 
 class _Walk:
-    """All steps of all ranks from a position on, in blocks."""
+    """All steps of all ranks from the loader's position on, in blocks."""
 
-    def __init__(self, loader: Loader, epoch: int, position: int) -> None:
+    def __init__(self, loader: Loader, *, audit: bool) -> None:
         self._loader = loader
         self._plan = loader.plan
-        self._epoch = epoch
-        self._position = position
+        self._position = loader.position
+        self.steps = self._plan.num_steps(self._position)
+        self._last = (
+            [self._part(self.steps - 1, rank) for rank in self._ranks] if self.steps else []
+        )
+        """The batch of each rank in the last step, which may be shorter than the others."""
+        last = max((part.first + part.num_real for part in self._last), default=self._position)
+        self.end = min(last, self._plan.length)
+        """The position up to which all ranks together read."""
         self._firsts, self._mean_bytes = _files(loader)
         self._from_file = np.zeros((self._plan.world_size, len(self._mean_bytes)), np.int64)
-        self._counts = np.zeros(0, np.uint8)
-        self._every = max((self._plan.length - position) // WALKED, 1)
-        self._lock = threading.Lock()
+        # Where each record comes once or twice, a byte is enough. (In a faulty order others would be missing.)
+        is_small = _promises_each_once(loader) and self._plan.length >= self._plan.world_size
+        self._counts = np.zeros(
+            len(loader.source) if audit else 0, np.uint8 if is_small else np.uint32
+        )
 
-    def end_of(self, step: int) -> int:
-        """The position up to which all ranks together have read after a step."""
-        last = self._plan.part(self._position, step, self._plan.world_size - 1)
-        return min(last.first + last.num_real, self._plan.length)
+    @property
+    def _ranks(self) -> range:
+        return range(self._plan.world_size)
 
-    def shares(self) -> list[RankPlan]:
+    def _part(self, step: int, rank: int) -> Part:
+        return self._plan.part(self._position, step, rank)
+
+    def _records(self, part: Part) -> np.ndarray:
+        return _numbers(self._loader, self._loader.epoch, part)
+
+    def ranks(self) -> list[RankPlan]:
         """The computed plan of each rank."""
-        steps = self._plan.num_steps(self._position)
-        found = []
-        for rank in range(self._plan.world_size):
-            if not steps:
-                found.append(RankPlan(rank, 0, 0, 0, [], []))
-                continue
-            first = self._plan.part(self._position, 0, rank)
-            last = self._plan.part(self._position, steps - 1, rank)
-            records = (steps - 1) * self._plan.batch_size + last.num_records
-            filled = last.num_records - self._firsthand(last)
-            begins, ends = self._shown(first), self._shown(last)
-            found.append(RankPlan(rank, steps, records, filled, begins, ends))
-        return found
+        if not self.steps:
+            return [RankPlan(rank, 0, 0, 0, [], []) for rank in self._ranks]
+        return [
+            RankPlan(
+                rank,
+                self.steps,
+                (self.steps - 1) * self._plan.batch_size + last.num_records,
+                last.num_records - self._num_new(last),
+                self._shown(self._part(0, rank)),
+                self._shown(last),
+            )
+            for rank, last in enumerate(self._last)
+        ]
 
-    def with_files(self, shares: list[RankPlan]) -> list[RankPlan]:
+    def with_files(self, ranks: list[RankPlan]) -> list[RankPlan]:
         """The same plans, with the files that each rank reads from."""
         return [
             replace(
-                share,
+                rank,
                 num_shards=int(np.count_nonzero(files)),
-                num_bytes=int(files @ self._mean_bytes / max(files.sum(), 1) * share.num_records),
+                num_bytes=int(files @ self._mean_bytes / max(files.sum(), 1) * rank.num_records),
             )
-            for share, files in zip(shares, self._from_file, strict=True)
+            for rank, files in zip(ranks, self._from_file, strict=True)
         ]
 
-    def walk(self, *, audit: bool) -> None:
+    def walk(self) -> None:
         """Ask the order for every position of every rank, on all cores."""
-        if audit:
-            self._counts = np.zeros(len(self._loader.source), np.uint8)
-        blocks = [self._blocks]
-        for _ in in_order(blocks, self._do, lambda _: 0, max(self._loader.threads, 1)):
-            pass
-
-    def coverage(self, end: int) -> Coverage:
-        """How often each record came. A first count says only whether: if as many different
-        records came as positions were read, none came twice. Else they are counted one by one."""
-        counts = self._counts
-        # Records read before the position count, too: a resumed run loses nothing.
-        for a, b in _cut(0, self._position):
-            counts[self._loader.numbers(self._epoch, a, b)] = 1
-        steps = self._plan.num_steps(self._position)
-        again = [
-            (int(number), place, (steps - 1, rank))
-            for rank in range(self._plan.world_size)
-            for place, number in self._again(steps, rank)
-        ]
-        where: dict[int, list[tuple[int, int]]] = {}
-        distinct = int(np.count_nonzero(counts))
-        chosen = distinct != end
-        if chosen or len(counts) < BLOCK_POSITIONS:  # a byte is enough for one more
-            counts = counts.astype(np.uint32)
-        if chosen:
-            counts[:] = 0
-            for a, b in _cut(0, end):
-                np.add.at(counts, self._loader.numbers(self._epoch, a, b), 1)
-        if chosen:
-            self._find(np.flatnonzero(counts > 1)[:SHOWN], end, where)
-        for number, before, place in again:
-            counts[number] += 1
-            if number not in where:
-                where[number] = [self._place(before)] if before >= self._position else []
-            where[number].append(place)
-        is_permutation = self._plan.length == len(counts) and not chosen
-        return _counted(
-            self._loader,
-            counts,
-            explained=is_permutation or not _promises_each_once(self._loader),
-            where=where,
-        )
-
-    # -- blocks of steps ------------------------------------------------------------------------
+        every = max((self._plan.length - self._position) // WALKED, 1)
+        threads = max(self._loader.threads, 1)
+        blocks = in_order([self._blocks], self._block, lambda numbers: numbers.nbytes, threads)
+        for number, numbers in enumerate(blocks):
+            self._count(numbers.ravel())
+            if number % every == 0:
+                for rank in self._ranks:
+                    self._count_files(rank, numbers[:, rank].ravel())
+        for rank, part in enumerate(self._last):
+            numbers = self._records(part)
+            self._count(numbers[: part.num_real])
+            self._count_files(rank, numbers)
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        steps = self._plan.num_steps(self._position)
+        """The steps before the last one, which are whole."""
         size = max(BLOCK_POSITIONS // self._plan.step_records, 1)
-        for first in range(0, steps, size):
-            yield first, min(first + size, steps)
+        for first in range(0, self.steps - 1, size):
+            yield first, min(first + size, self.steps - 1)
 
-    def _do(self, block: tuple[int, int]) -> Iterator[None]:
-        """The records of some steps, rank by rank; each batch where `Plan.part` puts it."""
-        ranks, size = self._plan.world_size, self._plan.batch_size
-        start: int | None = None
-        expected = 0
-        whole = 0
-        for step in range(*block):
-            parts = [self._plan.part(self._position, step, rank) for rank in range(ranks)]
-            if start is None:
-                start = expected = parts[0].first
-            is_whole = all(part.num_records == part.num_real == size for part in parts)
-            if not is_whole or parts[-1].first + size > self._plan.length:
-                for rank, part in enumerate(parts):
-                    numbers = _numbers(self._loader, self._epoch, part)
-                    self._note(rank, numbers)
-                    if len(self._counts):
-                        self._counts[numbers] = 1
-                continue
-            for part in parts:
-                if part.first != expected:
-                    raise AssertionError(f"step {step}: {part.first} follows {expected}")
+    def _block(self, steps: tuple[int, int]) -> Iterator[np.ndarray]:
+        """The records of some whole steps, int64[steps, ranks, batch_size]."""
+        size = self._plan.batch_size
+        start = expected = self._part(steps[0], 0).first
+        for step in range(*steps):
+            for rank in self._ranks:
+                part = self._part(step, rank)
+                if (part.first, part.num_records, part.num_real) != (expected, size, size):
+                    raise AssertionError(f"step {step} of rank {rank} does not begin at {expected}")
                 expected += size
-            whole += 1
-        if whole:
-            assert start is not None
-            numbers = self._loader.numbers(self._epoch, start, start + whole * ranks * size)
-            if len(self._counts):
-                self._counts[numbers] = 1
-            if (block[0] // (block[1] - block[0])) % self._every == 0:
-                shaped = numbers.reshape(whole, ranks, size)
-                for rank in range(ranks):
-                    self._note(rank, shaped[:, rank])
-        yield
+        numbers = self._loader.numbers(self._loader.epoch, start, expected)
+        yield numbers.reshape(-1, self._plan.world_size, size)
 
-    def _note(self, rank: int, numbers: np.ndarray) -> None:
-        """Count the files of some records of a rank."""
+    def _count(self, numbers: np.ndarray) -> None:
+        if len(self._counts):
+            np.add.at(self._counts, numbers, self._counts.dtype.type(1))
+
+    def _count_files(self, rank: int, numbers: np.ndarray) -> None:
         if len(self._mean_bytes) == 1:
-            found = np.array([numbers.size])
+            self._from_file[rank] += len(numbers)
         else:
-            files = np.searchsorted(self._firsts, numbers.ravel(), "right") - 1
-            found = np.bincount(files, minlength=len(self._mean_bytes))
-        with self._lock:
-            self._from_file[rank] += found
+            files = np.searchsorted(self._firsts, numbers, "right") - 1
+            self._from_file[rank] += np.bincount(files, minlength=len(self._mean_bytes))
 
-    # -- what is odd ----------------------------------------------------------------------------
+    def coverage(self) -> Coverage:
+        """How often each record comes in the whole epoch, up to its last step."""
+        for a, b in _cut(0, self._position):  # a resumed run loses nothing
+            self._count(self._loader.numbers(self._loader.epoch, a, b))
+        explained = not _promises_each_once(self._loader)
+        explained = explained or np.count_nonzero(self._counts) == self.end
+        steps = self._steps_of(np.flatnonzero(self._counts > 1)[:SHOWN])
+        return _counted(self._loader, self._counts, explained=explained, steps=steps)
 
-    def _firsthand(self, part: Part) -> int:
+    # -- repeated records -----------------------------------------------------------------------
+
+    def _num_new(self, part: Part) -> int:
         """Records of a batch that no other batch of the epoch has."""
         return min(max(self._plan.length - part.first, 0), part.num_real)
 
-    def _again(self, steps: int, rank: int) -> list[tuple[int, int]]:
-        """The first positions of the epoch that fill the last batch of a rank up, unless a mask
-        leaves them out, and their records."""
-        if not steps or self._plan.uneven == "pad":
-            return []
-        part = self._plan.part(self._position, steps - 1, rank)
-        fresh = self._firsthand(part)
-        numbers = _numbers(self._loader, self._epoch, part)[fresh:].tolist()
-        begin = part.first + fresh
-        return [((begin + n) % self._plan.length, number) for n, number in enumerate(numbers)]
+    def _wrapped(self) -> Iterator[tuple[int, int, int]]:
+        """Record, position and rank of what fills the last step up from the beginning of the epoch."""
+        for rank, part in enumerate(self._last):
+            new = self._num_new(part)
+            for n, number in enumerate(self._records(part)[new : part.num_real].tolist(), new):
+                yield number, (part.first + n) % self._plan.length, rank
+
+    def _steps_of(self, repeated: np.ndarray) -> Steps:
+        """The steps and ranks at which some records come."""
+        found: Steps = defaultdict(list)
+        again = [one for one in self._wrapped() if one[0] in repeated]
+        times = Counter(number for number, _, _ in again)
+        if all(self._counts[number] == 1 + times[number] for number in repeated.tolist()):
+            places = {position: number for number, position, _ in again}
+        else:
+            places = self._positions_of(repeated)
+        for position, number in sorted(places.items()):
+            if position >= self._position:
+                found[number].append(self._place(position))
+        for number, _, rank in again:
+            found[number].append((self.steps - 1, rank))
+        return {number: places[:SHOWN] for number, places in found.items()}
+
+    def _positions_of(self, records: np.ndarray) -> dict[int, int]:
+        """The positions of some records up to the last step, and which record is there."""
+        found: dict[int, int] = {}
+        for a, b in _cut(self._position, self.end):
+            numbers = self._loader.numbers(self._loader.epoch, a, b)
+            places = np.flatnonzero(np.isin(numbers, records))
+            found |= {a + n: int(numbers[n]) for n in places.tolist()}
+        return found
 
     def _place(self, position: int) -> tuple[int, int]:
         """The step and rank that read a position."""
         step, within = divmod(position - self._position, self._plan.step_records)
-        return step, within // max(self._plan.part(self._position, step, 0).num_records, 1)
-
-    def _find(self, wanted: np.ndarray, end: int, where: dict[int, list[tuple[int, int]]]) -> None:
-        """The steps and ranks at which some records come."""
-        for a, b in _cut(self._position, end):
-            numbers = self._loader.numbers(self._epoch, a, b)
-            for place in np.flatnonzero(np.isin(numbers, wanted)):
-                places = where.setdefault(int(numbers[place]), [])
-                if len(places) < SHOWN:
-                    places.append(self._place(a + int(place)))
-        for places in where.values():
-            places.sort()
+        return step, within // max(self._part(step, 0).num_records, 1)
 
     def _shown(self, part: Part) -> list[int]:
         few = Part(part.first, min(part.num_records, 3), min(part.num_real, 3), part.end)
-        return _numbers(self._loader, self._epoch, few).tolist()
+        return self._records(few).tolist()
 
 
 def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    yield from pairwise([*range(start, stop, BLOCK_POSITIONS), stop] if stop > start else [])
+    for first in range(start, stop, BLOCK_POSITIONS):
+        yield first, min(first + BLOCK_POSITIONS, stop)
 
 
 def _promises_each_once(loader: Loader) -> bool:
     """Whether an order promises every record exactly once; orders that select records do not."""
-    chooses = isinstance(loader.order, (Balanced, Mixture, Weighted))
-    return loader.plan.length == len(loader.source) and not chooses
+    selects = isinstance(loader.order, (Balanced, Mixture, Weighted))
+    return loader.plan.length == len(loader.source) and not selects
 
 
 def _files(loader: Loader) -> tuple[np.ndarray, np.ndarray]:

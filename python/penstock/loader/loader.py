@@ -8,29 +8,28 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
-from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock import _core
 from penstock.contract.format import SkippedRegion
-from penstock.engine.pipeline import Tasks, default_threads, in_order
-from penstock.errors import SchemaError
+from penstock.engine.pipeline import default_threads
 from penstock.limits import checked_count
+from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
 from penstock.loader._caching import Cached
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import RAGGED, Way, holds_lists, lengths_of
-from penstock.loader._plan import Part, Plan
+from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
+from penstock.loader._maker import BatchMaker
+from penstock.loader._plan import Plan
 from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
-from penstock.loader._recipe import Batch, Decode, Made, Recipe, Shared, UserCode
-from penstock.loader._sequence import Reading, RecordSequence, Taken
+from penstock.loader._recipe import Decode, Made, Recipe
+from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
-from penstock.loader.images import Image
-from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
+from penstock.loader._user_code import Batch, UserCode
+from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
 
@@ -41,13 +40,6 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 1 << 30
 """Default for the memory that a loader may add to its process, approximately."""
-SPARED_BYTES = 256 << 20
-"""Headroom for freed buffers and allocator caches: this much, or half of memory_bytes if that is
-less."""
-_BRIEF_SECONDS = 0.0006
-"""Batches quicker than this are made sooner by one thread than by two that wait for each other."""
-_MOST_BATCHES = 16
-"""The most small batches that a thread makes per task."""
 
 
 class Loader:
@@ -75,7 +67,7 @@ class Loader:
         map_records: function from a record (dict of values) to a record; `keys` is then a single
             number. Results of equal shape are stacked.
         columns: names of the columns to read; others are not decoded.
-        record_numbers: name for an added column, int64[n], with the number of each record; `place_of` gives
+        record_numbers: name for an added column, int64[n], with the number of each record; `locate` gives
             its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
             or by name; see `penstock.loader._columns`.
@@ -157,32 +149,26 @@ class Loader:
         pad_to: Mapping[str, int | Sequence[int]] | None = None,
         truncate: bool = False,
     ) -> None:
-        _check_words(
-            order, columns, decode, map, map_records, ragged, record_numbers, pad_to, truncate
-        )
         self.order: Order = Sequential() if order is None else order
-        sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
-        source = records_of(data, columns, sets)
-        self._classes = ClassNames(source, class_names)
+        arguments.check_order(self.order)
+        arguments.check_columns(columns, record_numbers)
+        arguments.check_functions(decode, map, map_records)
+        arguments.check_lists(ragged, pad_to, truncate)
+        mixed = list(self.order.weights) if isinstance(self.order, Mixture) else None
+        self.source = records_of(data, columns, mixed)
+        schema = self.source.schema
+        self._classes = ClassNames(self.source, class_names)
         if cache_bytes is not None:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
-        self._cached = None if cache is None else Cached(source, cache, cache_bytes)
-        self.source: Any = source if self._cached is None else self._cached
-        self._sequence = RecordSequence(self.order, source, self.source)
+        self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
+        self._sequence = RecordSequence(self.order, self.source)
         self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         self.rank = checked_count("rank", rank, 0)
         if self.rank >= self.plan.world_size:
             raise ValueError(f"rank is from 0 to {self.plan.world_size - 1}, not {rank}")
-        by_name = {"decode": decode or (), "fill": fill or ()}
-        by_name["ragged"] = () if isinstance(ragged, str) else ragged
-        for word, names in by_name.items():
-            unknown = [name for name in names if name not in self.source.schema.names]
-            if unknown:
-                known = ", ".join(self.source.schema.names)
-                raise SchemaError(
-                    f"no such column for {word}=; there are: {known}", field=unknown[0]
-                )
-        if source.damage_mode == "stop" and world_size > 1:
+        by_column = None if isinstance(ragged, str) else ragged
+        arguments.check_known(schema, decode=decode, fill=fill, ragged=by_column)
+        if self.source.damage_mode == "stop" and world_size > 1:
             raise ValueError(
                 'damage="stop" ends the epoch of one rank before that of the others, which would'
                 ' wait for it; open with damage="skip"'
@@ -196,23 +182,29 @@ class Loader:
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
         processes = checked_count("processes", processes, 0)
-        self._processes = processes if user.is_any else 0
-        self._workers = Workers(user, processes) if self._processes else None
+        self._workers = Workers(user, processes) if processes and user.is_any else None
+        lengths = lengths_of(pad_to, schema, decode)
         self._recipe = Recipe(
             self.source,
             dict(decode or {}),
             user,
-            Way(ragged, fill, lengths_of(pad_to, self.source.schema, decode), truncate),
+            ArrayOptions(ragged, fill or {}, lengths, truncate),
             self._classes,
             self.seed,
             max(self.threads, 1),
             record_numbers,
             self._workers,
         )
+        self._maker = BatchMaker(
+            self._sequence,
+            self.cache or self.source,
+            self.plan,
+            self.rank,
+            self._recipe,
+            self.threads,
+            self.memory_bytes,
+        )
         self._guarded: dict[str, Any] | None = None
-        # The memory to make a batch, known once one has been made.
-        self._making_bytes: int | None = None
-        self._images: _core.BufferPool | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
         self.planned_records = 0
         """Records planned for the latest batch, equal on every rank; includes damaged ones left out."""
@@ -222,30 +214,33 @@ class Loader:
         return self.plan.num_steps()
 
     @property
-    def standing(self) -> tuple[int, int]:
-        """The epoch of the next batch, and its position in that epoch, over all ranks."""
-        return self._at
-
-    @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
         return self._at[0]
 
+    @property
+    def position(self) -> int:
+        """How many records of that epoch precede the next batch, over all ranks."""
+        return self._at[1]
+
     def __iter__(self) -> Iterator[Batch]:
-        # All of this happens only when the first batch is requested: Lightning creates iterators that
+        # The next epoch begins when the first batch is requested: Lightning creates iterators that
         # it never uses, and those must not count as epochs.
-        epoch, position = self._at = self._next
-        self._next = (epoch + 1, 0)
+        epoch, position = self._begin()
         # An empty batch is yielded only if other ranks wait for this one.
         yield from self.batches(epoch, position, empty=self.plan.world_size > 1)
 
-    def delivered(self) -> Iterator[np.ndarray]:
+    def iter_numbers(self) -> Iterator[np.ndarray]:
         """Iterate like a `for` loop, but yield the numbers of the records in each batch: int64[n]."""
-        epoch, position = self._at = self._next
-        self._next = (epoch + 1, 0)
+        epoch, position = self._begin()
         with closing(self._made(epoch, position)) as results:
             for made in results:
                 yield made.numbers
+
+    def _begin(self) -> tuple[int, int]:
+        epoch, position = self._at = self._next
+        self._next = (epoch + 1, 0)
+        return epoch, position
 
     def batches(
         self, epoch: int, position: int, first: int = 0, every: int = 1, *, empty: bool = True
@@ -269,61 +264,11 @@ class Loader:
                     line.end(self.stats())
 
     def _made(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Generator[Made]:
-        parts = iter(islice(self.plan.parts(position, self.rank), first, None, every))
         left = len(range(first, self.plan.num_steps(position), every))
-        shared = Shared(self._pool())
-        batches = count()
-        # Up to half of it may be the windows of an order that shuffles within windows.
-        room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
-        reading = self._sequence.reading(
-            self.plan,
-            self.rank,
-            epoch,
-            position,
-            room // 2,
-            shared.go_on,
-            lend=self._recipe.takes_views,
-        )
-
-        def most_batches() -> int:
-            # Batches that are handed over together must not make the loop wait long for the first.
-            few = self.threads == 0 or self._processes
-            return 1 if few else min(room // 32 // max(self._making_bytes or 0, 1), _MOST_BATCHES)
-
-        tasks: Tasks[Part] = Tasks(most_batches)
-
-        def make(task: list[Part]) -> Iterator[tuple[Made, Part]]:
-            begun = time.perf_counter()
-            clock = Clock(is_sample=next(batches) % SAMPLED == 0)
-            numbers = [self._sequence.numbers(self.plan, part, epoch) for part in task]
-            several = reading.take_several(self.plan, task, numbers, clock)
-            for part, asked, taken in zip(task, numbers, several, strict=True):
-                made = self._make(part, epoch, asked, taken, shared, clock)
-                clock = Clock()
-                self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
-                yield made, part
-            tasks.lasted(time.perf_counter() - begun, len(task))
-
-        def need() -> int | None:
-            return None if self._making_bytes is None else self._making_bytes * tasks.size
-
-        results = in_order(
-            [lambda: tasks.of(parts)],
-            make,
-            lambda result: result[0].num_bytes,
-            # A thread that waits for a worker process uses no CPU.
-            max(self.threads, 1) + self._processes,
-            lambda: room - reading.num_bytes,
-            ahead=self.threads + self._processes > 0,
-            need=need,
-            counts_taken=True,
-            # Brief batches consist of Python steps, of which the GIL allows only one at a time.
-            at_once=lambda: 1 if tasks.job_seconds < _BRIEF_SECONDS else 1 << 30,
-        )
         if not left:
             self._at = (epoch + 1, 0)
-        asked, worked = time.perf_counter(), time.process_time()
-        try:
+        with closing(self._maker.epoch(epoch, position, first, every)) as results:
+            asked, worked = time.perf_counter(), time.process_time()
             for made, part in results:
                 left -= 1
                 given = time.perf_counter()
@@ -331,8 +276,8 @@ class Loader:
                 self._meter.delivered(
                     made.num_records, made.num_bytes, made.spent, given - asked, busy
                 )
-                if self._cached is not None:
-                    self._cached.tell()
+                if self.cache is not None:
+                    self.cache.warn_once()
                 ends = not left or made.stops
                 self._at = (epoch + 1, 0) if ends else (epoch, part.end)
                 self.planned_records = part.num_records
@@ -342,35 +287,10 @@ class Loader:
                 self._meter.kept(asked - given)
                 if ends:
                     break
-        finally:
-            shared.end()
-            results.close()
-
-    def _make(
-        self,
-        part: Part,
-        epoch: int,
-        numbers: np.ndarray,
-        taken: Taken,
-        shared: Shared,
-        clock: Clock,
-    ) -> Made:
-        mask = self.plan.mask(part) if self.plan.uneven == "pad" else None
-        return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
-
-    def _pool(self) -> _core.BufferPool:
-        """Image memory that is reused, also in the next epoch."""
-        if self._images is None:
-            self._images = _core.BufferPool(self.memory_bytes // 4)
-        return self._images
 
     def batch(self, epoch: int, position: int, step: int) -> Batch:
         """The batch of one step, counted from a position of an epoch; made immediately."""
-        part = self.plan.part(position, step, self.rank)
-        reading = Reading(self.source)  # even if the order has windows: one batch fills none
-        numbers, clock = self._sequence.numbers(self.plan, part, epoch), Clock()
-        taken = reading.take(self.plan, part, numbers, clock)
-        return self._make(part, epoch, numbers, taken, Shared(self._pool()), clock).batch
+        return self._maker.one(epoch, position, step).batch
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of one step of the epoch that the next `for` starts; made immediately.
@@ -381,24 +301,23 @@ class Loader:
         Raises:
             IndexError: an epoch has fewer batches.
         """
-        wanted = operator.index(step)
-        place = wanted + len(self) if wanted < 0 else wanted
-        if not 0 <= place < len(self):
-            raise IndexError(f"no batch {wanted}: an epoch has {len(self)}")
-        return self.batch(self._next[0], 0, place)
+        step = operator.index(step)
+        if not -len(self) <= step < len(self):
+            raise IndexError(f"no batch {step}: an epoch has {len(self)}")
+        return self.batch(self._next[0], 0, step % len(self))
 
     @property
-    def padded(self) -> list[str]:
+    def padded_columns(self) -> list[str]:
         """Columns that are padded to the longest list of each batch and reach the user unchanged."""
-        way = self._recipe.way
         if self._recipe.user.is_any:
             return []
+        options = self._recipe.arrays
         return [
             field.name
             for field in self.source.schema
             if field.name not in self._recipe.decode
-            and field.name not in (way.pad_to or {})
-            and way.of(field.name) == "pad"
+            and field.name not in options.pad_to
+            and options.ragged_of(field.name) == "pad"
             and holds_lists(field.type)
         ]
 
@@ -406,11 +325,11 @@ class Loader:
         """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
         return self._sequence.at(epoch, start, stop)
 
-    def place_of(self, number: int) -> tuple[str, int]:
+    def locate(self, number: int) -> tuple[str, int]:
         """The file of a record of the loader, and the record's number in that file."""
-        return self.source.place_of(number)
+        return self.source.locate(number)
 
-    # -- where it stands ------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the loop after the batches delivered so far. JSON, under 1 KiB."""
@@ -421,7 +340,7 @@ class Loader:
         return states.made(epoch, position, self._guard())
 
     @property
-    def begins_at(self) -> tuple[int, int]:
+    def next_start(self) -> tuple[int, int]:
         """The epoch and position at which the next `for` begins."""
         return self._next
 
@@ -431,9 +350,9 @@ class Loader:
         Raises:
             StateError: the state belongs to other data, or to a different order.
         """
-        standing = states.loaded(state, self._guard(), self.plan.length)
+        start = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        self._at = self._next = standing
+        self._at = self._next = start
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` iterate over this epoch. A position loaded for the same epoch is kept."""
@@ -498,7 +417,7 @@ class Loader:
         """
         return import_module("penstock.adapters.keras").KerasBatches(self, x, y, sample_weight)
 
-    # -- what it has done -----------------------------------------------------------------------
+    # -- statistics -----------------------------------------------------------------------------
 
     def stats(self) -> LoaderStats:
         """Where the time went since the loader was created; printed, it suggests what to change."""
@@ -523,41 +442,3 @@ class Loader:
     def damage(self) -> list[SkippedRegion]:
         """The regions skipped so far."""
         return self.source.damage
-
-
-def _check_words(
-    order: Any,
-    columns: Any,
-    decode: Any,
-    map: Any,
-    map_records: Any,
-    ragged: Any,
-    record_numbers: Any,
-    pad_to: Any,
-    truncate: bool,
-) -> None:
-    """Reject arguments that would otherwise fail only in the middle of the first epoch."""
-    if order is not None and (isinstance(order, type) or not isinstance(order, Order)):
-        told = getattr(order, "__name__", repr(order))
-        raise TypeError(f"order={told} is no order; try penstock.Shuffled(seed=0)")
-    if isinstance(columns, str):
-        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
-    if columns is not None and len(set(columns)) < len(columns):
-        raise ValueError(f"columns names one twice: {', '.join(columns)}")
-    if decode is not None and not isinstance(decode, Mapping):
-        raise TypeError(f"decode is a dict, {{column: penstock.Image(...)}}, not {decode!r}")
-    for name, how in (decode or {}).items():
-        if not isinstance(how, Image) and not callable(how):
-            raise TypeError(f"{name!r} is decoded by a penstock.Image or a function, not {how!r}")
-    for word, function in (("map", map), ("map_records", map_records)):
-        if function is not None and not callable(function):
-            raise TypeError(f"{word} is a function, not {function!r}")
-    for way in ragged.values() if isinstance(ragged, Mapping) else [ragged]:
-        if way not in RAGGED:
-            raise ValueError(f"ragged={way!r} is not one of {', '.join(RAGGED)}")
-    if truncate and not pad_to:
-        raise ValueError(
-            "truncate=True cuts lists to the length that pad_to= says, and there is none"
-        )
-    if record_numbers is not None and not isinstance(record_numbers, str):
-        raise TypeError(f"record_numbers is the name of a column, not {record_numbers!r}")

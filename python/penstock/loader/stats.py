@@ -5,108 +5,112 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from penstock.framing.read.framed import proving_timed
 
 Item = TypeVar("Item")
-STAGES: tuple[str, ...] = ("read", "verify", "records", "decode", "map")
-"""The work of the threads: reading bytes from files; comparing payloads with their checksums; making columns of
-records; decoding images and converting columns to NumPy; the user's functions."""
+STAGES: tuple[str, ...] = ("read", "verify", "columns", "decode", "map")
+"""The work of the threads: reading bytes from files; comparing payloads with their checksums; parsing records into
+columns; decoding images and converting columns to NumPy; the user's functions."""
 SAMPLED = 16
-"""Payloads are verified and decoded record by record, while they are in the cache, so timing each
+"""Payloads are verified and parsed record by record, while they are in the cache, so timing each
 step would cost more than the steps. In one batch of this many, payloads are verified separately and
 timed; their share is applied to the other batches. Formats without frames (Parquet, npy …) verify within
-`records`, if at all."""
+`columns`, if at all."""
 
 
 @dataclass(frozen=True)
 class LoaderStats:
     """What a loader has done since it was created. Times are in seconds.
 
-    `threads` holds the time that all threads together spent in each stage. `waiting_for_data` is
-    how long the consumer waited for batches, `waiting_for_consumer` how long it kept them.
-    `busy_while_waiting` is the CPU time used during the wait, over all cores: less than the wait
-    if threads wait for the disk. Worker processes are not included.
+    Attributes:
+        num_batches, num_records, num_bytes: delivered to the loop; bytes as NumPy holds them.
+        num_skipped: damaged records that were left out.
+        num_threads: threads that make batches.
+        wait_seconds: how long the loop waited for batches.
+        wait_cpu_seconds: the CPU time used during that wait, over all cores, without worker processes. It is less
+            than `wait_seconds` if the threads wait for the disk.
+        loop_seconds: how long the loop kept the batches.
+        stage_seconds: the time of all threads together in each stage: "read", "verify", "columns" (parsing records),
+            "decode", "map".
     """
 
-    batches: int
-    records: int
+    num_batches: int
+    num_records: int
     num_bytes: int
+    num_skipped: int
     num_threads: int
-    waiting_for_data: float
-    waiting_for_consumer: float
-    threads: dict[str, float] = field(default_factory=dict[str, float])
-    passed_over: int = 0
-    busy_while_waiting: float = 0.0
+    wait_seconds: float
+    wait_cpu_seconds: float
+    loop_seconds: float
+    stage_seconds: dict[str, float]
 
     @property
-    def seconds(self) -> float:
-        """From the first batch asked for to the last, epochs' pauses left out."""
-        return self.waiting_for_data + self.waiting_for_consumer
+    def total_seconds(self) -> float:
+        """The time of all epochs, without the pauses between them."""
+        return self.wait_seconds + self.loop_seconds
 
     @property
     def records_per_second(self) -> float:
         """Over the whole time, waiting included."""
-        return self.records / self.seconds if self.seconds else 0.0
+        return self.num_records / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Of batches, as NumPy holds them."""
-        return self.num_bytes / self.seconds if self.seconds else 0.0
+        """Over the whole time, waiting included."""
+        return self.num_bytes / self.total_seconds if self.total_seconds else 0.0
 
     @property
-    def waiting_share(self) -> float:
-        """The part of its time that the loop waited for batches."""
-        return self.waiting_for_data / self.seconds if self.seconds else 0.0
+    def wait_share(self) -> float:
+        """The part of its time that the loop waited for batches, 0 to 1."""
+        return self.wait_seconds / self.total_seconds if self.total_seconds else 0.0
 
     def since(self, before: LoaderStats) -> LoaderStats:
         """What has been done since an earlier snapshot."""
-        return LoaderStats(
-            self.batches - before.batches,
-            self.records - before.records,
-            self.num_bytes - before.num_bytes,
-            self.num_threads,
-            self.waiting_for_data - before.waiting_for_data,
-            self.waiting_for_consumer - before.waiting_for_consumer,
-            {name: max(s - before.threads.get(name, 0), 0.0) for name, s in self.threads.items()},
-            self.passed_over - before.passed_over,
-            self.busy_while_waiting - before.busy_while_waiting,
-        )
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in found.items():
+            if name == "stage_seconds":
+                earlier = before.stage_seconds
+                found[name] = {s: max(value[s] - earlier.get(s, 0), 0.0) for s in value}
+            elif name != "num_threads":
+                found[name] = value - getattr(before, name)
+        return LoaderStats(**found)
 
     @property
     def bottleneck(self) -> str:
         """One sentence: what holds the loop up, and what to change."""
-        if not self.batches:
+        if not self.num_batches:
             return "Nothing has been loaded yet."
-        share = self.waiting_share
-        if share < 0.1:
+        if self.wait_share < 0.1:
             return (
-                f"The loader keeps up: the loop waited for data {share:.0%} of its time,"
+                f"The loader keeps up: the loop waited for data {self.wait_share:.0%} of its time,"
                 " so a faster model is the only way to go faster."
             )
-        slowest = max(self.threads, key=lambda stage: self.threads[stage])
-        spent = sum(self.threads.values()) or 1.0
-        part = self.threads[slowest] / spent
-        is_unpacking = (
-            slowest == "read" and self.busy_while_waiting > _BUSY_SHARE * self.waiting_for_data
+        slowest = max(self.stage_seconds, key=self.stage_seconds.__getitem__)
+        part = self.stage_seconds[slowest] / (sum(self.stage_seconds.values()) or 1.0)
+        is_decompressing = (
+            slowest == "read" and self.wait_cpu_seconds > _BUSY_SHARE * self.wait_seconds
         )
-        advice = _UNPACKING if is_unpacking else _ADVICE[slowest]
-        work = f"{part:.0%} of the threads' work was {advice}"
-        return f"The loop waited for data {share:.0%} of its time, and {work}"
+        advice = _DECOMPRESSING if is_decompressing else _ADVICE[slowest]
+        return (
+            f"The loop waited for data {self.wait_share:.0%} of its time, and {part:.0%} of the"
+            f" threads' work was {advice}"
+        )
 
     def __str__(self) -> str:
-        rows = [f"{self.batches} batches, {self.records} records, {self.records_per_second:,.0f}/s"]
-        spent = sum(self.threads.values()) or 1.0
-        for stage, seconds in self.threads.items():
+        rate = f"{self.records_per_second:,.0f}/s"
+        rows = [f"{self.num_batches} batches, {self.num_records} records, {rate}"]
+        work = sum(self.stage_seconds.values()) or 1.0
+        for stage, seconds in self.stage_seconds.items():
             rows.append(
-                f"  {stage:<10} {seconds:9.3f} s {seconds / spent:6.1%} of the threads' work"
+                f"  {stage:<10} {seconds:9.3f} s {seconds / work:6.1%} of the threads' work"
             )
-        rows.append(f"  loop waited for data {self.waiting_for_data:.3f} s")
-        rows.append(f"  loop kept batches    {self.waiting_for_consumer:.3f} s")
-        if self.passed_over:
-            rows.append(f"  {self.passed_over} damaged records passed over")
+        rows.append(f"  loop waited for data {self.wait_seconds:.3f} s")
+        rows.append(f"  loop kept batches    {self.loop_seconds:.3f} s")
+        if self.num_skipped:
+            rows.append(f"  {self.num_skipped} damaged records skipped")
         return "\n".join([*rows, self.bottleneck])
 
 
@@ -115,20 +119,17 @@ _ADVICE = {
     " order=penstock.Blocked(seed).",
     "verify": "comparing records with their checksums: give more threads=, or leave payloads"
     ' unverified with open(..., checksums="headers").',
-    "records": "making columns of records: ask for fewer columns=, or give more threads=.",
+    "columns": "making columns of records: ask for fewer columns=, or give more threads=.",
     "decode": "decoding: give more threads=, keep images smaller, or raw (penstock bench images"
     " measures it).",
     "map": "the function given as map: make it work on whole batches in NumPy, or give processes=.",
 }
-
-
-_BUSY_SHARE = 0.25
-"""A thread that waits for a disk uses no CPU; one that decompresses does, but other
-programs may take part of the CPU time."""
-_UNPACKING = (
-    "reading, in which the processor was busy, so it is not the disk: files that are compressed have to be"
-    " decompressed. Give more threads= or cache=, or penstock convert them to files that are not."
+_DECOMPRESSING = (
+    "reading while the processor was busy: compressed files are decompressed. Give more threads= or cache=,"
+    " or penstock convert them to uncompressed ones."
 )
+_BUSY_SHARE = 0.25
+"""A thread that waits for a disk uses no CPU; one that decompresses does, but other programs may take part of it."""
 
 
 class Clock:
@@ -146,7 +147,7 @@ class Clock:
         """Add the time of the block to a stage."""
         begun = time.perf_counter()
         try:
-            if stage == "records" and self._is_sample:
+            if stage == "columns" and self._is_sample:
                 with proving_timed() as proved:
                     yield
                     self.spent["verify"] += proved()
@@ -157,14 +158,14 @@ class Clock:
             self.spent[stage] += time.perf_counter() - begun
 
     def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
-        """The same chunks; time spent waiting for them counts as reading, not as work on records."""
+        """The same chunks; time spent waiting for them counts as reading, not as parsing."""
         rest = iter(chunks)
         while True:
             begun = time.perf_counter()
             chunk = next(rest, None)
             seconds = time.perf_counter() - begun
             self.spent["read"] += seconds
-            self.spent["records"] -= seconds
+            self.spent["columns"] -= seconds
             if chunk is None:
                 return
             yield chunk
@@ -175,48 +176,44 @@ class Meter:
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset all counts."""
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._busy = self._kept = 0.0
-        self._verified = self._verified_of = 0.0
+        self._verified = self._sampled = 0.0
 
     def delivered(
         self, records: int, num_bytes: int, spent: dict[str, float], waited: float, busy: float
     ) -> None:
         """Count a batch given to the loop, which waited for it while the CPU was `busy` seconds."""
-        self._busy += busy
         self._batches += 1
         self._records += records
         self._bytes += num_bytes
         self._waited += waited
+        self._busy += busy
         for stage, seconds in spent.items():
             self._spent[stage] += seconds
         if "verify" in spent:
             self._verified += spent["verify"]
-            self._verified_of += spent["verify"] + spent["records"]
+            self._sampled += spent["verify"] + spent["columns"]
 
     def kept(self, seconds: float) -> None:
         """Count the seconds for which the loop kept a batch."""
         self._kept += seconds
 
-    def stats(self, passed_over: int) -> LoaderStats:
+    def stats(self, num_skipped: int) -> LoaderStats:
         """The totals so far."""
-        threads = dict(self._spent)
-        both = threads["verify"] + threads["records"]
-        share = self._verified / self._verified_of if self._verified_of else 0.0
-        threads |= {"verify": share * both, "records": (1 - share) * both}
+        stages = dict(self._spent)
+        both = stages["verify"] + stages["columns"]
+        share = self._verified / self._sampled if self._sampled else 0.0
+        stages |= {"verify": share * both, "columns": (1 - share) * both}
         return LoaderStats(
-            batches=self._batches,
-            records=self._records,
+            num_batches=self._batches,
+            num_records=self._records,
             num_bytes=self._bytes,
+            num_skipped=num_skipped,
             num_threads=self._num_threads,
-            waiting_for_data=self._waited,
-            waiting_for_consumer=self._kept,
-            threads=threads,
-            passed_over=passed_over,
-            busy_while_waiting=self._busy,
+            wait_seconds=self._waited,
+            wait_cpu_seconds=self._busy,
+            loop_seconds=self._kept,
+            stage_seconds=stages,
         )

@@ -1,0 +1,60 @@
+"""Checks of the arguments of `ps.Loader` that would otherwise fail only in the middle of the first epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SchemaError
+from penstock.loader._columns import RAGGED
+from penstock.loader.images import Image
+from penstock.orders import Order
+
+
+def check_order(order: Any) -> None:
+    """Refuse what is not an order, such as the class itself."""
+    if isinstance(order, type) or not isinstance(order, Order):
+        name = getattr(order, "__name__", repr(order))
+        raise TypeError(f"order={name} is not an order; try penstock.Shuffled(seed=0)")
+
+
+def check_columns(columns: Any, record_numbers: Any) -> None:
+    """Refuse `columns=` that is not a list of different names, and `record_numbers=` that is not a name."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise ValueError(f"columns names one twice: {', '.join(columns)}")
+    if record_numbers is not None and not isinstance(record_numbers, str):
+        raise TypeError(f"record_numbers is the name of a column, not {record_numbers!r}")
+
+
+def check_functions(decode: Any, map: Any, map_records: Any) -> None:
+    """Refuse what is not a function or an Image."""
+    if decode is not None and not isinstance(decode, Mapping):
+        raise TypeError(f"decode is a dict, {{column: penstock.Image(...)}}, not {decode!r}")
+    for name, how in (decode or {}).items():
+        if not isinstance(how, Image) and not callable(how):
+            raise TypeError(f"{name!r} is decoded by a penstock.Image or a function, not {how!r}")
+    for word, function in (("map", map), ("map_records", map_records)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{word} is a function, not {function!r}")
+
+
+def check_lists(ragged: Any, pad_to: Any, truncate: bool) -> None:
+    """Refuse unknown values of `ragged=`, and `truncate=` without a length."""
+    for way in ragged.values() if isinstance(ragged, Mapping) else [ragged]:
+        if way not in RAGGED:
+            raise ValueError(f"ragged={way!r} is not one of {', '.join(RAGGED)}")
+    if truncate and not pad_to:
+        raise ValueError("truncate=True cuts lists to the lengths of pad_to=, which is missing")
+
+
+def check_known(schema: pa.Schema, **by_column: Any) -> None:
+    """Refuse arguments, given as dicts by column, that name a column that there is not."""
+    for word, names in by_column.items():
+        unknown = [name for name in names or () if name not in schema.names]
+        if unknown:
+            known = ", ".join(schema.names)
+            raise SchemaError(f"no such column for {word}=; there are: {known}", field=unknown[0])

@@ -1,0 +1,135 @@
+"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single one at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from itertools import count, islice
+
+import numpy as np
+
+from penstock import _core
+from penstock.engine.pipeline import Tasks, in_order
+from penstock.loader._plan import Part, Plan
+from penstock.loader._recipe import Made, Recipe, Shared
+from penstock.loader._sequence import Reading, RecordSequence, Source, WindowReading
+from penstock.loader._sources import Taken
+from penstock.loader.stats import SAMPLED, Clock
+
+SPARED_BYTES = 256 << 20
+"""Headroom for freed buffers and allocator caches: this much, or half of memory_bytes if that is
+less."""
+_BRIEF_SECONDS = 0.0006
+"""Batches quicker than this are made sooner by one thread than by two that wait for each other."""
+_MOST_BATCHES = 16
+"""The most small batches that a thread makes per task."""
+
+
+class BatchMaker:
+    """Makes the batches that a plan gives to a rank."""
+
+    def __init__(
+        self,
+        sequence: RecordSequence,
+        source: Source,
+        plan: Plan,
+        rank: int,
+        recipe: Recipe,
+        threads: int,
+        memory_bytes: int,
+    ) -> None:
+        self._sequence = sequence
+        self._source = source
+        self._plan = plan
+        self._rank = rank
+        self._recipe = recipe
+        self._threads = threads
+        self._processes = 0 if recipe.workers is None else recipe.workers.count
+        self._room = memory_bytes - min(memory_bytes // 2, SPARED_BYTES)
+        self.pool = _core.BufferPool(memory_bytes // 4)
+        """Image memory that is reused, also in the next epoch."""
+        self._making_bytes: int | None = None
+        """The memory to make a batch, known once one has been made."""
+
+    def one(self, epoch: int, position: int, step: int) -> Made:
+        """The batch of one step, counted from a position of an epoch; made immediately."""
+        part = self._plan.part(position, step, self._rank)
+        reading = Reading(self._source)  # even if the order has windows: one batch fills none
+        numbers, clock = self._sequence.numbers(self._plan, part, epoch), Clock()
+        taken = reading.take(self._plan, part, numbers, clock)
+        return self._make(part, epoch, numbers, taken, Shared(self.pool), clock)
+
+    def epoch(
+        self, epoch: int, position: int, first: int, every: int
+    ) -> Generator[tuple[Made, Part]]:
+        """The batches of an epoch from a position on: every `every`-th, starting with number `first`."""
+        parts = iter(islice(self._plan.parts(position, self._rank), first, None, every))
+        shared = Shared(self.pool)
+        # Up to half of the memory may be the windows of an order that shuffles within windows.
+        reading = self._reading(epoch, position, self._room // 2, shared.go_on)
+        batches = count()
+        tasks: Tasks[Part] = Tasks(self._most_batches)
+
+        def make(task: list[Part]) -> Iterator[tuple[Made, Part]]:
+            begun = time.perf_counter()
+            clock = Clock(is_sample=next(batches) % SAMPLED == 0)
+            numbers = [self._sequence.numbers(self._plan, part, epoch) for part in task]
+            several = reading.take_several(self._plan, task, numbers, clock)
+            for part, asked, taken in zip(task, numbers, several, strict=True):
+                made = self._make(part, epoch, asked, taken, shared, clock)
+                clock = Clock()
+                self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
+                yield made, part
+            tasks.lasted(time.perf_counter() - begun, len(task))
+
+        def need() -> int | None:
+            return None if self._making_bytes is None else self._making_bytes * tasks.size
+
+        results = in_order(
+            [lambda: tasks.of(parts)],
+            make,
+            lambda result: result[0].num_bytes,
+            # A thread that waits for a worker process uses no CPU.
+            max(self._threads, 1) + self._processes,
+            lambda: self._room - reading.num_bytes,
+            ahead=self._threads + self._processes > 0,
+            need=need,
+            counts_taken=True,
+            # Brief batches consist of Python steps, of which the GIL allows only one at a time.
+            at_once=lambda: 1 if tasks.job_seconds < _BRIEF_SECONDS else 1 << 30,
+        )
+        try:
+            for result in results:
+                yield result
+                del result
+        finally:
+            shared.end()
+            results.close()
+
+    def _reading(
+        self, epoch: int, position: int, most_bytes: int, go_on: Callable[[], None]
+    ) -> Reading:
+        windows = self._sequence.windows(epoch)
+        if windows is None:
+            return Reading(self._source, views=self._recipe.takes_views)
+        return WindowReading(
+            self._source, windows, self._plan, self._rank, position, most_bytes, go_on
+        )
+
+    def _most_batches(self) -> int:
+        """The most batches of a task. Batches handed over together must not make the loop wait long for the first."""
+        if self._threads == 0 or self._processes:
+            return 1
+        return min(self._room // 32 // max(self._making_bytes or 0, 1), _MOST_BATCHES)
+
+    def _make(
+        self,
+        part: Part,
+        epoch: int,
+        numbers: np.ndarray,
+        taken: Taken,
+        shared: Shared,
+        clock: Clock,
+    ) -> Made:
+        mask = self._plan.mask(part) if self._plan.uneven == "pad" else None
+        return self._recipe.make(numbers, taken, mask, epoch, shared, clock)

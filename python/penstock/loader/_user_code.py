@@ -1,0 +1,106 @@
+"""The user's functions `map` and `map_records`, as one function of a batch. Worker processes import this module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import SchemaError
+
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The user's functions, combined into one function of a batch and its keys."""
+
+    map: Callable[..., Any] | None
+    map_records: Callable[..., dict[str, Any]] | None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a function at all."""
+        return self.map is not None or self.map_records is not None
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether one of them takes the records' random keys."""
+        return any(_takes_keys(f) for f in (self.map, self.map_records) if f is not None)
+
+    def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
+        """Apply the functions to a batch."""
+        if self.map_records is not None:
+            batch = _by_record(batch, self.map_records, keys)
+        if self.map is not None:
+            batch = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
+        return batch
+
+
+def _takes_keys(function: Callable[..., Any]) -> bool:
+    try:
+        return "keys" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+
+
+def _by_record(
+    batch: Batch, function: Callable[..., dict[str, Any]], keys: np.ndarray | None
+) -> Batch:
+    """Call a function for each record of a batch, and turn its results into columns again."""
+    count = _length(batch)
+    more: list[dict[str, Any]] = [{}] * count
+    if keys is not None and _takes_keys(function):
+        more = [{"keys": key} for key in keys]
+    records = ({name: _value(column, n) for name, column in batch.items()} for n in range(count))
+    done = [function(record, **given) for record, given in zip(records, more, strict=True)]
+    if not done:
+        return batch
+    for one in done:
+        if not isinstance(one, Mapping) or set(one) != set(done[0]):
+            raise SchemaError(
+                f"map_records gave {_returned(one)} for a record, and {_returned(done[0])} for the"
+                " first; it has to give a dict of the same names for each"
+            )
+    return {name: _stacked([one[name] for one in done]) for name in done[0]}
+
+
+def _returned(value: Any) -> str:
+    return str(list(value)) if isinstance(value, Mapping) else type(value).__name__
+
+
+def _length(batch: Mapping[str, Any]) -> int:
+    for column in batch.values():
+        if isinstance(column, tuple):
+            return len(column[-1]) - 1
+        return _length(column) if isinstance(column, Mapping) else len(column)
+    return 0
+
+
+def _value(column: Any, row: int) -> Any:
+    if isinstance(column, tuple):
+        values, *levels = list[np.ndarray](column)
+        if len(levels) > 1:
+            raise SchemaError('lists of lists reach map_records with ragged="list" only')
+        (offsets,) = levels
+        return values[offsets[row] : offsets[row + 1]]
+    if isinstance(column, Mapping):
+        return {name: _value(part, row) for name, part in column.items()}
+    return column[row]
+
+
+def _stacked(values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, (str, bytes)) or first is None:
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
+    if isinstance(first, Mapping):
+        return {key: _stacked([value[key] for value in values]) for key in first}
+    arrays = [np.asarray(value) for value in values]
+    if any(array.shape != arrays[0].shape for array in arrays):
+        return arrays
+    return np.stack(arrays)
