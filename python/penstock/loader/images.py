@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -30,34 +31,33 @@ _MOST_SIDE = 1 << 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """How the images of a batch are cropped, resized, mirrored and turned into numbers.
+    """How the images of a batch are cropped, resized, flipped and turned into numbers.
 
-    A random crop is torchvision's `RandomResizedCrop`: up to ten times an area (a part of the
-    image's within `scale`, evenly) and a shape (width over height within `ratio`, evenly in its
-    logarithm) are drawn, until such a rectangle fits into the image, and then its place; if none
-    fits, it is the largest one in the middle whose shape is within `ratio`. Random numbers are those
-    of splitmix64 that starts from the record's key: one for the flip, two for each try, one each
-    for top and left.
+    A random crop is torchvision's `RandomResizedCrop`: an area (within `scale`, uniform) and an aspect ratio (within
+    `ratio`, uniform in its logarithm) are drawn up to ten times, until such a rectangle fits into the image, and then
+    its position. If none fits, the crop is the largest central one with an aspect ratio within `ratio`. Random
+    numbers are those of splitmix64, seeded by the record's key: one for the flip, two for each try, one each for top
+    and left.
 
-    A crop of the middle is that of an image which was resized until its shorter side is `size /
-    center_fraction`, as torchvision's `Resize(256)` and `CenterCrop(224)` are; both happen at once.
+    A center crop is what torchvision's `Resize` to `size / center_fraction` (of the shorter side) and `CenterCrop`
+    give, such as `Resize(256)` and `CenterCrop(224)`; both happen at once.
 
     Args:
         size: pixels of a side, or (height, width); None keeps the size of each image.
-        crop: None takes the whole image (its proportions change), "center" its middle, "random" a
-            part of random area, shape and place.
-        flip: mirror every second image, by chance.
-        dtype: "uint8", or "float32" or "float16": from 0 to 1, then `(x - mean) / std`.
-        mean: what is subtracted; a number, or one for each of red, green and blue.
-        std: what is divided by; likewise.
+        crop: None takes the whole image (its aspect ratio changes), "center" its middle, "random" a
+            random part.
+        flip: mirror left and right, with probability 1/2.
+        dtype: "uint8"; or "float32" or "float16": scaled to 0..1, then `(x - mean) / std`.
+        mean: a number, or one for each of red, green and blue.
+        std: likewise.
         layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images, also where less would do.
-        scale: the least and the largest part of the area that a random crop takes.
-        ratio: the least and the largest width over height of a random crop.
-        center_fraction: the part of the shorter side that a crop of the middle takes.
+        exact: decode whole images at full resolution, also if less would do.
+        scale: the smallest and largest area of a random crop, as a part of the image's.
+        ratio: the smallest and largest width over height of a random crop.
+        center_fraction: the part of the shorter side that a center crop takes.
 
     Raises:
-        ValueError: an argument that is out of its bounds, or that another one makes void.
+        ValueError: an argument is out of range, or has no effect with the others.
 
     Example:
         >>> import penstock as ps
@@ -91,20 +91,17 @@ class Image:
         _check(self)
 
     def __repr__(self) -> str:
-        told = [
-            f"{field.name}={value!r}"
-            for field in fields(self)
-            if (value := getattr(self, field.name)) != field.default
-        ]
-        return f"Image({', '.join(told)})"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = [f.name for f in fields(self) if values[f.name] != f.default]
+        return f"Image({', '.join(f'{name}={values[name]!r}' for name in changed)})"
 
     @property
     def height_width(self) -> tuple[int, int] | None:
-        """Pixels from top to bottom and from left to right of what is made; None without a size."""
+        """Height and width of the result in pixels; None without a size."""
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def shape(self, height: int, width: int) -> tuple[int, int, int]:
-        """The shape of what an image of this size becomes."""
+        """The shape of the result for an image of this size."""
         height, width = self.height_width or (height, width)
         return (height, width, 3) if self.layout == "nhwc" else (3, height, width)
 
@@ -121,17 +118,17 @@ class Image:
 
         Args:
             array: images, as `decode_into` takes them.
-            keys: uint64[n]; None for the places in the array.
-            allow_damaged: give what can be had of JPEGs that are damaged.
+            keys: uint64[n]; None for the indices in the array.
+            allow_damaged: give the decodable part of damaged JPEGs.
             limits: `image_pixels` bounds each image.
-            threads: how many decode side by side.
+            threads: how many decode in parallel.
 
         Returns:
-            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; without a `size`,
-            where images are of several, a list of arrays.
+            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if there is no
+            `size` and the images differ in size.
 
         Raises:
-            FormatError: a record is no image, or damaged.
+            FormatError: a record is not an image, or damaged.
             LimitError: an image is too large.
 
         Example:
@@ -156,7 +153,7 @@ class ImageFault:
     """A damaged image of a batch.
 
     Attributes:
-        place: its place in the batch, from 0.
+        place: its index in the batch.
         error: what is wrong with it.
         salvaged: whether the decodable part is in the batch; otherwise the batch has zeros.
     """
@@ -181,28 +178,27 @@ def decode_into(
 
     Args:
         images: a pyarrow array (or chunked array) of images or bytes, a list of bytes, or pixels:
-            a pyarrow array of fixed-shape tensors uint8[height, width, 1 to 4], or such an array
-            of NumPy, uint8[n, height, width, channels].
+            a pyarrow array of fixed-shape tensors uint8[height, width, 1 to 4], or such a NumPy array,
+            uint8[n, height, width, channels].
         spec: how they are made.
         keys: uint64[n]; a record's random crop and flip are drawn from its key alone.
         out: where to write: an array of `spec.dtype` and the batch's shape, contiguous in memory.
             None for a new one.
-        threads: how many decode side by side.
+        threads: how many decode in parallel.
         limits: `image_pixels` bounds each image.
-        damage: "error" raises at the first damaged image; "skip" makes them zeros; "salvage" gives
-            what can be had of JPEGs. Both of these tell which they were.
-        pool: where a new array takes its memory, which goes back there when the last view of the
+        damage: "error" raises at the first damaged image; "skip" makes them zeros; "salvage" gives the
+            decodable part of JPEGs. The last two return the faults.
+        pool: where a new array gets its memory, which returns there when the last view of the
             array is gone.
 
     Returns:
-        The batch, [n, height, width, 3] or [n, 3, height, width], and the damaged ones. Without a
-        `size`, where images are of several, the batch is a list of arrays; one whose size cannot be
-        told is None there.
+        The batch, [n, height, width, 3] or [n, 3, height, width], and the damaged ones. If there is no
+        `size` and the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
 
     Raises:
-        FormatError: an image is damaged, and `damage` is "error"; its place is the error's `record`.
+        FormatError: an image is damaged, and `damage` is "error"; `record` is its index.
         LimitError: an image is too large, and `damage` is "error".
-        ValueError: `out` or `keys` are of another shape or dtype.
+        ValueError: `out` or `keys` have another shape or dtype.
 
     Example:
         >>> import numpy as np, penstock as ps
@@ -216,20 +212,13 @@ def decode_into(
     if keys.dtype != np.uint64 or keys.shape != (len(array),):
         raise ValueError(f"keys are uint64[{len(array)}], not {keys.dtype}{list(keys.shape)}")
     bounds = limits_from(limits)
-    same = spec.height_width or (shape and shape[:2])
-    sizes = [same] if same else _sizes(array, bounds)
-    uniform = len(set(sizes)) <= 1 and None not in sizes
-    shapes = [(0,) if size is None else spec.shape(*size) for size in sizes]
-    full = (len(array), *(shapes[0] if shapes else spec.shape(0, 0)))
-    if not uniform:
-        full = (sum(int(np.prod(one)) for one in shapes),)
-    dtype = np.dtype(spec.dtype)
-    if out is None:
-        out = _room(full, dtype, pool)
-    elif not uniform:
-        raise ValueError("out cannot hold images of several sizes; give Image a size")
-    elif out.shape != full or out.dtype != dtype:
-        raise ValueError(f"out is {dtype}{list(full)}, not {out.dtype}{list(out.shape)}")
+    shapes = _shapes(array, spec, shape, bounds)
+    is_uniform = len(set(shapes)) <= 1 and (0,) not in shapes
+    if is_uniform:
+        full = (len(array), *(shapes[0] if shapes else spec.shape(0, 0)))
+    else:
+        full = (sum(map(prod, shapes)),)
+    out = _room(full, np.dtype(spec.dtype), is_uniform, out, pool)
     try:
         found = _core.make_images(
             array,
@@ -244,32 +233,50 @@ def decode_into(
     except _core.KernelError as error:
         raise fault_error(error.args[0]) from None
     faults = [ImageFault(place, fault_error(fault, place), had) for place, fault, had in found]
-    return (out if uniform else _apart(out, shapes)), faults
+    return (out if is_uniform else _split(out, shapes)), faults
 
 
 def _room(
-    shape: tuple[int, ...], dtype: np.dtype[Any], pool: _core.BufferPool | None
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    is_uniform: bool,
+    out: np.ndarray | None,
+    pool: _core.BufferPool | None,
 ) -> np.ndarray:
-    num_bytes = int(np.prod(shape)) * dtype.itemsize
+    """`out`, checked, or a new array."""
+    if out is not None:
+        if not is_uniform:
+            raise ValueError("out cannot hold images of several sizes; give Image a size")
+        if out.shape != shape or out.dtype != dtype:
+            raise ValueError(f"out is {dtype}{list(shape)}, not {out.dtype}{list(out.shape)}")
+        return out
+    num_bytes = prod(shape) * dtype.itemsize
     if pool is None or not num_bytes:
         return np.empty(shape, dtype)
     return np.asarray(pool.take(num_bytes)).view(dtype).reshape(shape)
 
 
-def _apart(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray | None]:
-    edges = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    parts = np.split(flat, edges)
+def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray | None]:
+    parts = np.split(flat, np.cumsum([prod(shape) for shape in shapes])[:-1])
     return [
         None if shape == (0,) else part.reshape(shape)
         for part, shape in zip(parts, shapes, strict=True)
     ]
 
 
-def _sizes(array: pa.Array, limits: Limits) -> list[tuple[int, int] | None]:
-    """Height and width of each image, None if they cannot be determined."""
-    told = pa.array(_core.image_view_sizes(array, limits.image_pixels))
-    sides = (told.field(name).to_pylist() for name in ("height", "width"))
-    return [None if high is None else (high, wide) for high, wide in zip(*sides, strict=True)]
+def _shapes(
+    array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
+) -> list[tuple[int, ...]]:
+    """The shape of each result, (0,) for an image of unknown size; one shape if it is that of all."""
+    same = spec.height_width or (pixels and pixels[:2])
+    if same:
+        return [spec.shape(*same)]
+    sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
+    sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
+    return [
+        (0,) if height is None else spec.shape(height, width)
+        for height, width in zip(*sides, strict=True)
+    ]
 
 
 def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
@@ -277,7 +284,7 @@ def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
     if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
         shape = images.shape[1:]
         flat = pa.array(np.ascontiguousarray(images).reshape(-1))
-        lists = pa.FixedSizeListArray.from_arrays(flat, max(int(np.prod(shape)), 1))
+        lists = pa.FixedSizeListArray.from_arrays(flat, max(prod(shape), 1))
         return lists, _pixel_shape(shape)
     array: Any = images
     if isinstance(array, pa.ChunkedArray):
@@ -314,10 +321,10 @@ def _recipe(spec: Image) -> _core.ImageRecipe:
 
 
 def value_table(spec: Image) -> np.ndarray:
-    """What each byte of red, green and blue becomes: `spec.dtype`[3, 256].
+    """The value of each byte of red, green and blue: `spec.dtype`[3, 256].
 
-    There are only 256 bytes, so they are computed here, once, in float32, and looked up for each
-    pixel: what is written is exactly what NumPy makes of `(byte / 255 - mean) / std`.
+    There are only 256 bytes, so their values are computed once, by NumPy in float32, as `(byte / 255 - mean) / std`,
+    and looked up for each pixel.
 
     Example:
         >>> import penstock as ps
@@ -345,24 +352,31 @@ def _channels(name: str, value: Any) -> Any:
 
 
 def _check(spec: Image) -> None:
-    sides = spec.height_width
-    if sides is not None and (len(sides) != 2 or not all(0 < side <= _MOST_SIDE for side in sides)):
-        raise ValueError(f"size is pixels, or (height, width), not {spec.size!r}")
-    if spec.crop not in (None, "center", "random"):
-        raise ValueError(f"unknown crop={spec.crop!r}; known: None, 'center', 'random'")
-    if spec.crop is not None and sides is None:
+    _check_size(spec.size, spec.height_width)
+    _check_word("crop", spec.crop, (None, "center", "random"))
+    _check_word("dtype", spec.dtype, ("uint8", "float32", "float16"))
+    _check_word("layout", spec.layout, ("nhwc", "nchw"))
+    if spec.crop is not None and spec.size is None:
         raise ValueError(f"crop={spec.crop!r} needs a size")
-    if spec.dtype not in ("uint8", "float32", "float16"):
-        raise ValueError(f"unknown dtype={spec.dtype!r}; known: uint8, float32, float16")
     if spec.dtype == "uint8" and (spec.mean is not None or spec.std is not None):
         raise ValueError("mean and std need dtype='float32' or 'float16'")
     if spec.std is not None and not np.all(np.asarray(spec.std) > 0):
-        raise ValueError(f"std is above 0, not {spec.std}")
-    if spec.layout not in ("nhwc", "nchw"):
-        raise ValueError(f"unknown layout={spec.layout!r}; known: nhwc, nchw")
+        raise ValueError(f"std must be above 0, not {spec.std}")
     for name, most in (("scale", 1.0), ("ratio", 1e6)):
         edges = getattr(spec, name)
         if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:
             raise ValueError(f"{name} is (least, largest), each above 0 and at most {most}")
     if not 0 < spec.center_fraction <= 1:
-        raise ValueError(f"center_fraction is above 0 and at most 1, not {spec.center_fraction}")
+        raise ValueError(
+            f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"
+        )
+
+
+def _check_word(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"unknown {name}={value!r}; known: {', '.join(map(str, known))}")
+
+
+def _check_size(size: Any, sides: tuple[int, ...] | None) -> None:
+    if sides is not None and (len(sides) != 2 or not all(0 < side <= _MOST_SIDE for side in sides)):
+        raise ValueError(f"size is pixels, or (height, width), not {size!r}")
