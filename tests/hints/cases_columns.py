@@ -316,7 +316,7 @@ CASES: Cases = {
     "'a larger pad_to=, or truncate=True to cut longer lists'": long_list,
     "'leave the column out: columns=[...]'": no_value,
     "'columns= without it, or other names'": two_of_one_name,
-    "'class_names= of Loader, with the names in the order of the other loader' if told else 'leave class_names= out, as the other loader did'": (
+    "'class_names= of Loader, with the names in the order of the other loader' if stored else 'leave class_names= out, as the other loader did'": (
         classes_in_another_order,
         classes_of_one_alone,
     ),

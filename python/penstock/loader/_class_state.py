@@ -3,7 +3,7 @@
 | key | what |
 |---|---|
 | `digest` | 8 bytes of all lists, as hex; decides whether they match |
-| `of` | used for the message, present if it takes less than 256 bytes: the names of each column, or their `count`, the `digest` of the list and the digest of its names in sorted order (`sorted`) |
+| `of` | for the error message, present if it takes less than 256 bytes: the names of each column, or their `count`, the `digest` of the list and the digest of its names in sorted order (`sorted`) |
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def in_state(known: Known) -> dict[str, Any]:
     return {"digest": _digest_of_all(known)}
 
 
-def check_state(known: Known, told: Any) -> None:
+def check_state(known: Known, stored: Any) -> None:
     """Compare the class names in a state with those of the loader that loads it.
 
     Raises:
-        StateError: the numbers in its batches stood for other classes.
+        StateError: the numbers in the other loader's batches stand for other classes.
     """
-    digest = told.get("digest") if isinstance(told, Mapping) else None
+    digest = stored.get("digest") if isinstance(stored, Mapping) else None
     wanted = _digest_of_all(known) if known else None
     if digest != wanted:
         raise StateError(
-            f"the state is of a loader with other class names: {_difference(known, told)}",
+            f"the state is from a loader with other class names: {_difference(known, stored)}",
             expected=wanted,
             found=reprlib.repr(digest),
             hint="class_names= of Loader, with the names in the order of the other loader"
-            if told
+            if stored
             else "leave class_names= out, as the other loader did",
         )
 
@@ -62,16 +62,16 @@ def _summary(names: Sequence[str]) -> dict[str, Any]:
     return {"count": len(names), "digest": _digest(list(names)), "sorted": _digest(sorted(names))}
 
 
-def _difference(known: Known, told: Any) -> str:
+def _difference(known: Known, stored: Any) -> str:
     """The first difference in words, as far as the state records it."""
-    of = told.get("of") if isinstance(told, Mapping) else {}
-    if not isinstance(of, Mapping):
+    lists = stored.get("of") if isinstance(stored, Mapping) else {}
+    if not isinstance(lists, Mapping):
         return "the state does not say which"
-    for path in sorted({*known, *map(str, of)}):
-        if path not in known or path not in of:
-            place = "the state" if path in of else "this loader"
+    for path in sorted({*known, *map(str, lists)}):
+        if path not in known or path not in lists:
+            place = "the state" if path in lists else "this loader"
             return f"only {place} has class names of {reprlib.repr(path)}"
-        found = _between(known[path], of[path])
+        found = _between(known[path], lists[path])
         if found:
             return f"of {path!r}, {found}"
     return "the state does not say which"

@@ -36,7 +36,7 @@ class Line:
             f"epoch {epoch}", total=num_steps, completed=step, figures=""
         )
         self._step = step
-        self._looked = 0.0
+        self._updated = 0.0
         self._before = stats
         self._shown.start()
 
@@ -44,9 +44,9 @@ class Line:
         """Count a batch that is about to be delivered."""
         self._step += 1
         now = time.monotonic()
-        if now - self._looked < SECONDS:
+        if now - self._updated < SECONDS:
             return
-        self._looked = now
+        self._updated = now
         since = stats.since(self._before)
         figures = (
             f"{describe.count(round(since.records_per_second))} records/s,"

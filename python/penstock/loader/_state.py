@@ -9,7 +9,7 @@
 | `seed` | the seed of augmentations |
 | `num_records` | records in the dataset |
 | `fingerprint` | of the dataset: names, sizes, numbers and checksums of records of its files |
-| `class_names` | a digest of the class names, if there are any: see `class_state.py` |
+| `class_names` | a digest of the class names, if there are any: see `_class_state.py` |
 
 The order is arithmetic, so nothing else needs to be kept, and resuming costs the same at any position.
 """
@@ -44,20 +44,20 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
         raise StateError(f"a state is a dict, as state_dict gives it, not {type(state).__name__}")
     if state.get("version") != VERSION:
         raise StateError(
-            "no state of this version of penstock",
+            "the state is from another version of penstock",
             expected=f"version {VERSION}",
             found=f"version {_SHORT.repr(state.get('version'))}",
         )
     reasons = {
-        "fingerprint": "the state is of other data, or its files have changed since",
-        "num_records": "the state is of a dataset of another size",
-        "order": "the state is of another order, in which its position means nothing",
-        "seed": "the state is of another seed of augmentations",
+        "num_records": "the state is from a dataset of another size",
+        "fingerprint": "the state is from other data, or its files have changed since",
+        "order": "the state is from another order, in which its position means nothing",
+        "seed": "the state is from another seed of augmentations",
     }
-    for key in ("num_records", "fingerprint", "order", "seed"):
+    for key, reason in reasons.items():
         if state.get(key) != guard[key]:
             raise StateError(
-                reasons[key],
+                reason,
                 expected=guard[key],
                 found=_SHORT.repr(state.get(key)),
                 hint="make the loader as it was when the state was taken, or begin without a state",
@@ -65,7 +65,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
     if position > length:
         raise StateError(
-            "the position is behind the end of the epoch", expected=length, found=position
+            "the position is beyond the end of the epoch", expected=length, found=position
         )
     return epoch, position
 
@@ -73,5 +73,5 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
 def _count(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _END:
-        raise StateError(f"{key} is a count, from 0", found=_SHORT.repr(value))
+        raise StateError(f"{key} must be a whole number from 0 on", found=_SHORT.repr(value))
     return value
