@@ -29,6 +29,9 @@ BAD_HEADERS = {
     "order as a number": GOOD.replace("False", "0"),
     "an unknown kind": GOOD.replace("<i2", "<q2"),
     "an unknown size": GOOD.replace("<i2", "<i3"),
+    "a time divided by nothing": GOOD.replace("<i2", "<M8[s/0]"),
+    "half of a surrogate pair": GOOD.replace("'<i2'", "[('a\\ud83d', '<i2')]"),
+    "a sum": GOOD.replace("(2,)", "(1+1j,)"),
     "a size too wide": GOOD.replace("<i2", "|S9999999999"),
     "something behind": GOOD + " 1",
     "not closed": GOOD[:-1],
@@ -60,7 +63,8 @@ from penstock.formats.numpy.npy_header import parse_header, MAGIC
 import struct
 texts = ["(" * (1 << 20), "{'a':" * 200000, "[" * 10 + "(1," * 300000, "'" * (1 << 20), "1" * (1 << 20),
     "{'descr': [" + ",".join(f"('f{n}','<i2')" for n in range(50000)) + "], 'fortran_order': False, 'shape': (0,)}",
-    "'" + "\\\\x41" * 250000 + "'", " " * (1 << 20)]
+    "'" + "\\\\x41" * 250000 + "'", " " * (1 << 20), "1," * (1 << 19), "()" * (1 << 19), "1<" * (1 << 19) + "1",
+    "'\\\\q'," * (1 << 18)]
 for text in texts:
     data = MAGIC + b"\\2\\0" + struct.pack("<I", len(text)) + text.encode()
     start = time.monotonic()
