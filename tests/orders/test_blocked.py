@@ -102,7 +102,7 @@ def test_chunks_that_are_not_those_of_the_dataset_are_refused() -> None:
         with pytest.raises(ValueError, match="and the dataset has 10"):
             ps.Blocked(0).take(10, 0, 0, 10, lengths)
     for bad in ({"window_chunks": 0}, {"window_records": -1}, {"chunk_records": 0}):
-        with pytest.raises(ValueError, match="should be 1 or more"):
+        with pytest.raises(ValueError, match="must be at least 1"):
             ps.Blocked(0, **bad)
     with pytest.raises(IndexError):
         ps.Blocked(0).windows(10, 0)[5]

@@ -122,7 +122,7 @@ def test_far_epochs_of_large_sets_cost_nothing() -> None:
 
 def test_what_makes_no_mixture_is_refused() -> None:
     for weights in ({"a": -1}, {"a": 0, "b": 0}, {}, {"a": float("nan")}, {"a": float("inf")}):
-        with pytest.raises(ValueError, match="weights are 0 or more"):
+        with pytest.raises(ValueError, match="weights must be 0 or more"):
             ps.Mixture(weights, 0)
     order = ps.Mixture({"a": 1, "b": 1}, 0)
     with pytest.raises(ValueError, match="mixes 2 sets, not 3"):

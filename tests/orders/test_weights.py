@@ -80,7 +80,7 @@ def test_classes_come_in_random_order_and_their_records_too() -> None:
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
     for weights in ([], [0, 0], [1, -1], [np.nan], [np.inf]):
-        with pytest.raises(ValueError, match="weights are 0 or more"):
+        with pytest.raises(ValueError, match="weights must be 0 or more"):
             ps.Weighted(weights, 0)
     with pytest.raises(ValueError, match="shape"):
         ps.Weighted([[1, 2]], 0)

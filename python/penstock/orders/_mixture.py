@@ -1,29 +1,36 @@
-"""Several sets mixed by shares.
+"""Several datasets mixed by weights.
 
-Epochs are stretches of one endless order, so a set goes on in the next epoch where it stood: none
-of its records comes again before all have come.
+Epochs are stretches of one endless order, so a dataset continues in the next epoch where it stopped: none
+of its records is repeated before all have come.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.orders._order import checked_records, checked_span, endless_span
+from penstock.orders._order import (
+    EqualBySpec,
+    checked_records,
+    checked_span,
+    endless_span,
+    settle,
+)
 from penstock.orders.keys import Draw, checked_seed, permuted
 
 _SHARES = 1 << 39
 
 
 def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np.ndarray:
-    """Positions start to stop of one shuffle of a set behind the other."""
+    """Positions start to stop of the shuffles of a dataset, one after another."""
     parts: list[np.ndarray] = []
     while start < stop:
         turn, first = divmod(start, num_records)
@@ -35,7 +42,7 @@ def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np
 
 def _whole_weights(weights: Sequence[float]) -> list[int]:
     """Weights as whole numbers in the same proportions, as far as 39 bits hold them."""
-    # The shortest decimal: 0.7 is meant as seven tenths, and not as the nearest binary fraction.
+    # By their shortest decimals: 0.7 means seven tenths, and not the nearest binary fraction.
     exact = [Fraction(repr(weight)) for weight in weights]
     scale = math.lcm(*(share.denominator for share in exact))
     whole = [int(share * scale) for share in exact]
@@ -47,19 +54,19 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
     return [max(1, round(Fraction(w * _SHARES, total))) if w else 0 for w in whole]
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Records of several sets in given proportions, which hold everywhere and not only on average.
+@dataclass(frozen=True, eq=False)
+class Mixture(EqualBySpec):
+    """Records of several datasets in given proportions, which hold everywhere and not only on average.
 
-    In every prefix each set has its share within one record (with more than four sets: within two),
-    and at the end of an epoch it has its share itself, where that is a whole number.
-    Each set comes in an exact shuffle of its own; when it has ended it begins again in another one,
-    and the next epoch goes on where the last one stood.
+    In every prefix each dataset has its share to within one record (with more than four datasets: two),
+    and at the end of an epoch exactly, if its share is a whole number.
+    Each dataset comes in an exact shuffle of its own; at its end it starts again in a new one,
+    and the next epoch continues where the last one stopped.
 
     Args:
-        weights: By the names of the sets; scaled to a sum of 1. Zero: no record of this set.
+        weights: by the names of the datasets; scaled to a sum of 1. Zero: no record of this dataset.
         seed: 0 to 2^64 - 1.
-        num_records: Positions of an epoch; None: the sum over the sets with a weight.
+        num_records: positions of an epoch; None: the records of all datasets with a weight.
 
     Example:
         >>> import penstock as ps
@@ -71,26 +78,21 @@ class Mixture:
     weights: Mapping[str, float]
     seed: int
     num_records: int | None = None
-    _whole: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     layout = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", checked_seed(self.seed))
         weights = {str(name): float(weight) for name, weight in self.weights.items()}
         bad = {n: w for n, w in weights.items() if not (0 <= w < math.inf)}
         if bad or not any(weights.values()):
-            raise ValueError(f"weights are 0 or more, and one is above 0: {bad or weights}")
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_whole", _whole_weights(list(weights.values())))
+            raise ValueError(f"weights must be 0 or more, and one above 0: {bad or weights}")
+        settle(self, weights=weights, seed=checked_seed(self.seed))
         if self.num_records is not None:
-            object.__setattr__(self, "num_records", checked_records(self.num_records))
+            settle(self, num_records=checked_records(self.num_records))
 
-    def __hash__(self) -> int:
-        return hash((tuple(self.weights.items()), self.seed, self.num_records))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mixture) and self.spec() == other.spec()
+    @cached_property
+    def _whole(self) -> list[int]:
+        return _whole_weights(list(self.weights.values()))
 
     def _sizes(self, num_records: Any) -> list[int]:
         names = list(self.weights)
@@ -107,7 +109,7 @@ class Mixture:
         return sizes
 
     def length(self, num_records: Any) -> int:
-        """How many positions an epoch has, for the numbers of records of the sets."""
+        """How many positions an epoch has, for the number of records of each dataset."""
         sizes = self._sizes(num_records)
         if self.num_records is not None:
             return self.num_records
@@ -117,11 +119,11 @@ class Mixture:
         """The records at positions start to stop of the epoch.
 
         Args:
-            num_records: Of each set, in the order of the weights or by name.
-            epoch, start, stop: Positions of the epoch.
+            num_records: of each dataset, in the order of the weights or by name.
+            epoch, start, stop: positions of the epoch.
 
         Returns:
-            int64[stop - start], numbers in the sets laid end to end in the order of the weights.
+            int64[stop - start], numbers in the datasets concatenated in the order of the weights.
         """
         sizes = self._sizes(num_records)
         length = self.length(num_records)
@@ -141,7 +143,7 @@ class Mixture:
         return found
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; the weights as a list, because their order counts."""
+        """All parameters; the weights as a list, because their order matters."""
         return {
             "name": "mixture",
             "weights": [[name, weight] for name, weight in self.weights.items()],

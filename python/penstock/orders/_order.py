@@ -1,40 +1,44 @@
-"""What an order is, and the two simplest: as the records lie, and shuffled exactly.
+"""What an order is, and the two simplest: sequential, and shuffled exactly.
 
-An order is a pure function: (number of records, epoch, positions) to record numbers. It keeps no
-list, so that any position can be asked for first, on any machine, and costs the same.
+An order is a pure function: (number of records, epoch, positions) to record numbers. It stores no
+list, so any position costs the same, on any machine.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from penstock.engine.locks import Lock
 from penstock.errors import RecordIndexError
 from penstock.orders.keys import Draw, checked_epoch, checked_seed, permuted
 
+Value = TypeVar("Value")
 _END = 1 << 63
 _FAR = 1 << 62
+_RECENT = 2
 
 
 @runtime_checkable
 class Order(Protocol):
     """Which record comes when.
 
-    `num_records` is the number of records of the dataset; of several sets (`Mixture`), their
-    numbers. The same arguments give the same numbers for ever.
+    `num_records` is the number of records of the dataset; for a `Mixture`, the number for each of its
+    datasets. The same arguments always give the same numbers.
     """
 
     @property
     def seed(self) -> int | None:
-        """What all chance comes from; None where there is none."""
+        """The seed of all randomness; None if there is none."""
         ...
 
     @property
     def layout(self) -> str | None:
-        """What `take` has to be told of the data besides, as a keyword: "chunk_lengths" (Blocked),
+        """What else `take` needs to know about the data, as the name of a keyword: "chunk_lengths" (Blocked),
         "shard_lengths" (Interleaved), or None."""
         ...
 
@@ -47,24 +51,86 @@ class Order(Protocol):
         ...
 
     def spec(self) -> dict[str, Any]:
-        """All that decides the order, in terms of JSON: equal specs are equal orders."""
+        """Everything that determines the order, as JSON values: equal specs are equal orders."""
         ...
 
 
+class EachOnce:
+    """What orders share in which every record comes once an epoch."""
+
+    def length(self, num_records: int) -> int:
+        """As many positions as records."""
+        return checked_records(num_records)
+
+
+class EqualBySpec:
+    """Orders that hold arrays or dicts are equal if their specs are."""
+
+    def spec(self) -> dict[str, Any]:
+        """See Order.spec."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.spec() == other.spec()
+
+    def __hash__(self) -> int:
+        return hash(repr(self.spec()))
+
+
+class Recent(Generic[Value]):
+    """The latest tables of an order that computes one for an epoch and a division of the data. Pickling drops them."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[int, np.ndarray, Value]] = []
+        self._lock = Lock()
+
+    def get(self, epoch: int, lengths: np.ndarray, make: Callable[[], Value]) -> Value:
+        """The table for an epoch and lengths, made if it is not kept."""
+        with self._lock:
+            for kept_epoch, kept_lengths, value in self._kept:
+                if kept_epoch == epoch and np.array_equal(kept_lengths, lengths):
+                    return value
+            value = make()
+            self._kept.insert(0, (epoch, lengths.copy(), value))
+            del self._kept[_RECENT:]
+        return value
+
+    def __reduce__(self) -> tuple[type[Recent[Value]], tuple[()]]:
+        return Recent, ()
+
+
+def settle(order: object, **values: Any) -> None:
+    """Set attributes of a frozen dataclass that is being initialised."""
+    for name, value in values.items():
+        object.__setattr__(order, name, value)
+
+
 def checked_records(num_records: Any) -> int:
-    """A number of records as a Python number."""
+    """A number of records as a Python int."""
     number = operator.index(num_records)
     if not 0 <= number < _END:
-        raise ValueError(f"{number} is no number of records: 0 to 2**63 - 1 have an order")
+        raise ValueError(f"a number of records is 0 to 2**63 - 1, not {number}")
     return number
 
 
+def checked_lengths(lengths: Any, num_records: int, what: str) -> np.ndarray:
+    """The lengths of chunks or shards, int64[n], whose sum must be the number of records."""
+    found = np.asarray(lengths, np.int64)
+    total = int(found.sum())
+    if found.ndim != 1 or total != num_records or (found < 0).any():
+        raise ValueError(
+            f"the {what} have {total} records in shape {found.shape}, and the dataset has"
+            f" {num_records}"
+        )
+    return found
+
+
 def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, int, int]:
-    """Epoch, start and stop as Python numbers.
+    """Epoch, start and stop as Python ints.
 
     Raises:
-        RecordIndexError: The epoch, which has `length` positions, does not have these.
-        ValueError: The epoch is negative.
+        RecordIndexError: the epoch has `length` positions, and not these.
+        ValueError: the epoch is negative.
     """
     epoch = checked_epoch(epoch)
     start, stop = operator.index(start), operator.index(stop)
@@ -77,7 +143,7 @@ def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, i
 
 
 def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, int]:
-    """Positions of an epoch as positions of an order that goes on through all epochs."""
+    """Positions of an epoch as positions of an order that continues through all epochs."""
     epoch, start, stop = checked_span(length, epoch, start, stop)
     if epoch * length + stop > _FAR:
         raise ValueError(f"epoch {epoch} of {length} positions is too far away")
@@ -85,8 +151,8 @@ def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, i
 
 
 @dataclass(frozen=True)
-class Sequential:
-    """The records as they lie, in every epoch.
+class Sequential(EachOnce):
+    """The records in the order of the files, in every epoch.
 
     Example:
         >>> import penstock as ps
@@ -95,10 +161,6 @@ class Sequential:
     """
 
     seed = layout = None
-
-    def length(self, num_records: int) -> int:
-        """As many positions as records."""
-        return checked_records(num_records)
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
         """The numbers start to stop."""
@@ -111,11 +173,11 @@ class Sequential:
 
 
 @dataclass(frozen=True)
-class Shuffled:
-    """Every record once an epoch, in an order that any of all permutations may be.
+class Shuffled(EachOnce):
+    """Every record once an epoch, in a random permutation; every permutation is possible.
 
     The permutation is computed, not stored: constant memory for any number of records, any position
-    at the same cost (about 10 to 20 ns a record), another one in each epoch.
+    at the same cost (about 10 to 20 ns a record). Each epoch has its own.
 
     Args:
         seed: 0 to 2^64 - 1.
@@ -136,11 +198,7 @@ class Shuffled:
     layout = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", checked_seed(self.seed))
-
-    def length(self, num_records: int) -> int:
-        """As many positions as records."""
-        return checked_records(num_records)
+        settle(self, seed=checked_seed(self.seed))
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of the epoch, as int64[stop - start]."""

@@ -1,11 +1,12 @@
-"""What pipelines without an index do: shards read in turns, and a shuffle buffer behind them.
+"""The orders of pipelines without an index: interleaved shards, and a shuffle buffer over them.
 
-The same as tf.data's `interleave` and `shuffle`, and WebDataset's shuffles, but as functions of the
-position: to go on in the middle of an epoch nothing before it is read or simulated.
+They match tf.data's `interleave` and `shuffle`, and WebDataset's shuffles, but are functions of the
+position: to resume in the middle of an epoch, nothing before it is read or simulated.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,53 +15,62 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.engine.locks import Lock
-from penstock.orders._order import checked_records, checked_span
+from penstock.limits import checked_count
+from penstock.orders._order import (
+    EachOnce,
+    Recent,
+    checked_lengths,
+    checked_records,
+    checked_span,
+    settle,
+)
 from penstock.orders.keys import Draw, checked_seed, digest, permuted
 
 
 class _Turns:
     """The turns of one epoch: stretches in which the same shards give records round by round.
 
-    A stretch is its first position, the records each of its shards gives a turn, and for each shard
-    the record it goes on with. Shards end seldom, so stretches are few: some for each shard.
+    A stretch has its first position, the records that each of its shards gives in a turn, and the next record of each
+    shard. Shards end seldom, so stretches are few: some for each shard.
     """
 
     def __init__(self, shards: list[tuple[int, int]], cycle: int, block: int) -> None:
+        self._block = block
         self._stretches: list[tuple[int, int, int, int]] = []
         self._records: list[int] = []
         self._position = 0
-        waiting = iter(shards)
-        # (next record, records left) of the shards that are open; None: a place to open one in.
-        open_: list[list[int] | None] = [None] * cycle
-        more = True
-        while more or any(place is not None for place in open_):
-            full = [place for place in open_ if place is not None]
-            rounds = min((left for _, left in full), default=0) // block
-            if rounds and (len(full) == cycle or not more):
-                self._add([first for first, _ in full], block, rounds)
-                for place in full:
-                    place[0] += rounds * block
-                    place[1] -= rounds * block
-                continue
-            for number, place in enumerate(open_):
-                if place is None and more:
-                    found = next(waiting, None)
-                    more = found is not None
-                    place = None if found is None else list(found)
-                if place is None:
-                    continue
-                given = min(block, place[1])
-                if given:
-                    self._add([place[0]], given, 1)
-                place[0] += given
-                place[1] -= given
-                # A shard whose last turn was a full one is found empty at its next turn, which is
-                # then lost; so it is in tf.data.
-                open_[number] = place if given == block else None
+        waiting = deque(shards)
+        # [next record, records left] of each open shard; None: a slot in which to open one.
+        slots: list[list[int] | None] = [None] * cycle
+        while waiting or any(slots):
+            shards_open = [slot for slot in slots if slot is not None]
+            rounds = min((left for _, left in shards_open), default=0) // block
+            if rounds and (len(shards_open) == cycle or not waiting):
+                self._add([first for first, _ in shards_open], block, rounds)
+                for shard in shards_open:
+                    shard[0] += rounds * block
+                    shard[1] -= rounds * block
+            else:
+                self._one_round(slots, waiting)
         self._stretches.append((self._position, 1, 1, 0))
         self._table = np.array(self._stretches, np.int64)
         self._firsts = np.array(self._records, np.int64)
+
+    def _one_round(self, slots: list[list[int] | None], waiting: deque[tuple[int, int]]) -> None:
+        """One turn of each slot, in which shards may end and others begin."""
+        for number, slot in enumerate(slots):
+            if slot is None and waiting:
+                slot = list(waiting.popleft())
+            if slot is None:
+                continue
+            given = min(self._block, slot[1])
+            if given:
+                self._add([slot[0]], given, 1)
+            slot[0] += given
+            slot[1] -= given
+            # A shard whose last turn was a full one is found empty at its next turn, which is
+            # then lost, as in tf.data.
+            slots[number] = slot if given == self._block else None
 
     def _add(self, firsts: list[int], block: int, rounds: int) -> None:
         self._stretches.append((self._position, block, len(firsts), len(self._records)))
@@ -76,33 +86,21 @@ class _Turns:
         return self._firsts[firsts + shard] + round_ * block + within
 
 
-@dataclass
-class _Kept:
-    """The turns used last, which pickling forgets."""
-
-    key: object = None
-    turns: _Turns | None = None
-    lock: Lock = field(default_factory=Lock)
-
-    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
-        return _Kept, ()
-
-
 @dataclass(frozen=True)
-class Interleaved:
-    """Shards read side by side: `block_length` records of each of `cycle_length` shards in turn.
+class Interleaved(EachOnce):
+    """Shards read in turns: `block_length` records of each of `cycle_length` open shards.
 
-    The order of tf.data's `interleave(cycle_length, block_length)`, record by record. Where a shard
-    ends, the next one takes its place. Not shuffled but for the order of shards: `Buffered` over it
+    The order of tf.data's `interleave(cycle_length, block_length)`, record by record. When a shard
+    ends, the next one takes its place. Only the order of shards is shuffled; `Buffered` over it
     is what pipelines of tf.data and WebDataset do.
 
     Args:
-        cycle_length: How many shards are open.
-        block_length: How many records a shard gives in a turn.
-        seed: Shuffles the order of shards, anew in each epoch; None: as they lie.
-        shard_lengths: The numbers of records of the shards, where `take` is not told them.
+        cycle_length: how many shards are open.
+        block_length: how many records a shard gives in a turn.
+        seed: shuffles the order of shards, anew in each epoch; None: as they are.
+        shard_lengths: the number of records of each shard, if `take` does not get them.
 
-    Memory and time to begin an epoch: about 5 microseconds for each shard and place of the cycle.
+    Memory and time to begin an epoch: about 5 microseconds for each shard and slot of the cycle.
 
     Example:
         >>> import penstock as ps
@@ -114,50 +112,36 @@ class Interleaved:
     block_length: int = 1
     seed: int | None = None
     shard_lengths: Sequence[int] | None = None
-    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
+    _recent: Recent[_Turns] = field(default_factory=Recent, init=False, repr=False, compare=False)
 
     layout = "shard_lengths"
-    """What `take` needs to know of the data besides: the keyword's name."""
 
     def __post_init__(self) -> None:
         for name in ("cycle_length", "block_length"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} is {size!r}, and should be 1 or more")
+            checked_count(name, getattr(self, name), 1)
         if self.seed is not None:
-            object.__setattr__(self, "seed", checked_seed(self.seed))
+            settle(self, seed=checked_seed(self.seed))
         if self.shard_lengths is not None:
-            lengths = tuple(checked_records(length) for length in self.shard_lengths)
-            object.__setattr__(self, "shard_lengths", lengths)
-
-    def length(self, num_records: int) -> int:
-        """As many positions as records."""
-        return checked_records(num_records)
+            settle(self, shard_lengths=tuple(map(checked_records, self.shard_lengths)))
 
     def at(
         self, num_records: int, epoch: int, positions: np.ndarray, shard_lengths: Any = None
     ) -> np.ndarray:
         """The records at any positions of an epoch, as int64."""
-        lengths = self.shard_lengths if shard_lengths is None else shard_lengths
-        if lengths is None:
+        given = self.shard_lengths if shard_lengths is None else shard_lengths
+        if given is None:
             raise ValueError("shards are interleaved by their lengths: give shard_lengths=")
-        lengths = tuple(checked_records(length) for length in lengths)
-        if sum(lengths) != num_records:
-            raise ValueError(f"the shards have {sum(lengths)} records, the dataset {num_records}")
-        key = (epoch if self.seed is not None else 0, lengths)
-        with self._kept.lock:
-            if self._kept.lock.was_cut_short() or self._kept.key != key:
-                firsts = (np.cumsum(lengths, dtype=np.int64) - lengths).tolist()
-                shards = list(zip(firsts, lengths, strict=True))
-                if self.seed is not None:
-                    count = len(shards)
-                    order = permuted(count, self.seed, epoch, Draw.SHARDS, 0, count)
-                    shards = [shards[number] for number in order.tolist()]
-                self._kept.turns = _Turns(shards, self.cycle_length, self.block_length)
-                self._kept.key = key
-            turns = self._kept.turns
-        assert turns is not None
+        lengths = checked_lengths(given, num_records, "shards")
+        epoch = epoch if self.seed is not None else 0
+        turns = self._recent.get(epoch, lengths, lambda: self._turns(epoch, lengths))
         return turns.at(positions)
+
+    def _turns(self, epoch: int, lengths: np.ndarray) -> _Turns:
+        shards = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1)
+        if self.seed is not None:
+            count = len(lengths)
+            shards = shards[permuted(count, self.seed, epoch, Draw.SHARDS, 0, count)]
+        return _Turns(shards.tolist(), self.cycle_length, self.block_length)
 
     def take(
         self, num_records: int, epoch: int, start: int, stop: int, shard_lengths: Any = None
@@ -181,20 +165,20 @@ class Interleaved:
 
 
 @dataclass(frozen=True)
-class Buffered:
-    """What a shuffle buffer of `size` records makes of the records as they lie, or interleaved.
+class Buffered(EachOnce):
+    """What a shuffle buffer of `size` records makes of the sequential or interleaved records.
 
-    The law of tf.data's `shuffle(size)`: each record that comes out is any of those in the buffer.
+    The distribution of tf.data's `shuffle(size)`: each record that comes out is any of those in the buffer.
     A record comes at most `size` - 1 positions early, and late by about `size` on average: a buffer
-    much smaller than the data hardly shuffles it. Use it to compare with, or for data that can
+    much smaller than the data hardly shuffles it. Use it for comparisons, or for data that can
     only be read from front to back.
 
     Args:
         seed: 0 to 2^64 - 1.
-        size: Of the buffer, in records.
-        over: The order of the stream that runs through it: Sequential (None) or Interleaved.
+        size: of the buffer, in records.
+        over: the order of the stream that runs through it: Sequential (None) or Interleaved.
 
-    Any position costs about size * ln(size) steps of a nanosecond and 8 * size bytes, not more
+    Any position costs about size * ln(size) steps of a nanosecond and 8 * size bytes, also
     towards the end of the epoch, so take thousands of positions at once.
 
     Example:
@@ -208,20 +192,15 @@ class Buffered:
     over: Interleaved | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", checked_seed(self.seed))
-        if not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"size is {self.size!r}, and should be 1 or more")
+        settle(self, seed=checked_seed(self.seed))
+        checked_count("size", self.size, 1)
         if self.over is not None and not isinstance(self.over, Interleaved):
             raise TypeError(f"over is Interleaved or None, not {type(self.over).__name__}")
 
     @property
     def layout(self) -> str | None:
-        """What `take` needs to know of the data besides: the keyword's name."""
+        """See Order.layout."""
         return None if self.over is None else self.over.layout
-
-    def length(self, num_records: int) -> int:
-        """As many positions as records."""
-        return checked_records(num_records)
 
     def take(
         self, num_records: int, epoch: int, start: int, stop: int, shard_lengths: Any = None
@@ -230,8 +209,7 @@ class Buffered:
         num_records = self.length(num_records)
         epoch, start, stop = checked_span(num_records, epoch, start, stop)
         key = _core.key_of([self.seed, epoch, Draw.BUFFERS])
-        found = _core.buffered(num_records, self.size, key, start, stop)
-        positions = as_numpy(found)
+        positions = as_numpy(_core.buffered(num_records, self.size, key, start, stop))
         if self.over is None:
             return positions
         return self.over.at(num_records, epoch, positions, shard_lengths)

@@ -1,4 +1,4 @@
-"""Records that come more or less often than others: by weights, or so that classes are even."""
+"""Records that come more or less often than others: by weights, or every class equally often."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.orders._order import checked_records, checked_span, endless_span
+from penstock.orders._order import (
+    EqualBySpec,
+    checked_records,
+    checked_span,
+    endless_span,
+    settle,
+)
 from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_keys
 
 
 def _array(values: Any) -> np.ndarray:
-    """One column as a NumPy array that nobody else writes to."""
+    """One column as a read-only NumPy array."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         if values.null_count:
             raise ValueError(f"{values.null_count} of {len(values)} records have no value")
@@ -25,24 +31,23 @@ def _array(values: Any) -> np.ndarray:
     if missing:
         raise ValueError(f"{missing} of {len(array)} records have no value")
     if array.ndim != 1:
-        raise ValueError(f"expected one value a record, found an array of shape {array.shape}")
+        raise ValueError(f"there must be one value a record, not an array of shape {array.shape}")
     array.flags.writeable = False
     return array
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(EqualBySpec):
     """Each record as often as its weight says: in every epoch its share, rounded up or down.
 
-    Records of weight above the mean come several times an epoch, others not in every epoch. Draws
-    are spread evenly over the weights (systematic sampling), so shares are exact where independent
-    draws would scatter; which epoch a rare record comes in is chance, and the order is an exact
-    shuffle.
+    Records with a weight above the mean come several times an epoch, others not in every epoch. Draws
+    are spread evenly over the weights (systematic sampling), so shares are exact, unlike with independent
+    draws. In which epochs a rare record comes is random, and so is the order.
 
     Args:
-        weights: One for each record, 0 or more: a NumPy or Arrow array, or a list.
+        weights: one for each record, 0 or more: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
-        num_records: Positions of an epoch; None: as many as records.
+        num_records: positions of an epoch; None: as many as records.
 
     Memory: 16 bytes a record.
 
@@ -62,23 +67,20 @@ class Weighted:
     layout = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", checked_seed(self.seed))
         weights = _array(self.weights).astype(np.float64)
         if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-            raise ValueError("weights are 0 or more, and one is above 0")
-        object.__setattr__(self, "weights", weights)
-        # By a power of two, so that sums of the smallest and the largest numbers are exact as well.
+            raise ValueError("weights must be 0 or more, and one above 0")
+        # Scaled by a power of two, so that sums of the smallest and the largest numbers are exact as well.
         scaled = np.ldexp(weights, -np.frexp(weights.max())[1])
-        object.__setattr__(self, "_sums", np.cumsum(scaled))
-        object.__setattr__(self, "_digest", digest(weights))
+        settle(
+            self,
+            weights=weights,
+            seed=checked_seed(self.seed),
+            _sums=np.cumsum(scaled),
+            _digest=digest(weights),
+        )
         if self.num_records is not None:
-            object.__setattr__(self, "num_records", checked_records(self.num_records))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Weighted) and self.spec() == other.spec()
-
-    def __hash__(self) -> int:
-        return hash((self._digest, self.seed, self.num_records))
+            settle(self, num_records=checked_records(self.num_records))
 
     def length(self, num_records: int) -> int:
         """How many positions an epoch has."""
@@ -90,7 +92,7 @@ class Weighted:
         """The records at positions start to stop of the epoch, as int64[stop - start]."""
         length = self.length(num_records)
         epoch, start, stop = checked_span(length, epoch, start, stop)
-        # As many points as positions, at equal distances over the sum of weights, shuffled.
+        # One point for each position, at equal distances over the sum of weights, shuffled.
         points = permuted(length, self.seed, epoch, Draw.WEIGHTS, start, stop)
         offset = (_core.key_of([self.seed, epoch, Draw.WEIGHTS]) >> 11) * 2.0**-53
         total = self._sums[-1]
@@ -110,18 +112,18 @@ class Weighted:
 
 
 @dataclass(frozen=True, eq=False)
-class Balanced:
+class Balanced(EqualBySpec):
     """Every class equally often, whatever its size.
 
-    Each run of as many positions as classes has every class once, in random order, so in any prefix
-    of the order their numbers differ by one at most. A class comes in an exact shuffle of its own;
-    when it has ended it begins again in another one, and the next epoch goes on where the last
-    one stood.
+    With n classes, each run of n positions has every class once, in random order, so in any prefix
+    of the order their counts differ by one at most. The records of a class come in an exact shuffle of their own;
+    at its end the class starts again in a new one, and the next epoch continues where the last
+    one stopped.
 
     Args:
-        labels: The class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
+        labels: the class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
-        num_records: Positions of an epoch; None: as many as records.
+        num_records: positions of an epoch; None: as many as records.
 
     Memory: the labels, and 8 bytes a record.
 
@@ -142,22 +144,19 @@ class Balanced:
     layout = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", checked_seed(self.seed))
         labels = _array(self.labels)
         _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-        object.__setattr__(self, "labels", labels)
-        # The records class by class, and where classes begin among them.
-        object.__setattr__(self, "_records", np.argsort(classes, kind="stable"))
-        object.__setattr__(self, "_firsts", np.concatenate(([0], np.cumsum(sizes))))
-        object.__setattr__(self, "_digest", digest(classes.astype(np.int64)))
+        settle(
+            self,
+            labels=labels,
+            seed=checked_seed(self.seed),
+            # The records class by class, and where classes begin among them.
+            _records=np.argsort(classes, kind="stable"),
+            _firsts=np.concatenate(([0], np.cumsum(sizes))),
+            _digest=digest(classes.astype(np.int64)),
+        )
         if self.num_records is not None:
-            object.__setattr__(self, "num_records", checked_records(self.num_records))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Balanced) and self.spec() == other.spec()
-
-    def __hash__(self) -> int:
-        return hash((self._digest, self.seed, self.num_records))
+            settle(self, num_records=checked_records(self.num_records))
 
     def length(self, num_records: int) -> int:
         """How many positions an epoch has."""
@@ -172,7 +171,7 @@ class Balanced:
             return np.empty(0, np.int64)
         num_classes = len(self._firsts) - 1
         first, last = start // num_classes, -(-stop // num_classes)
-        # One row for each run of all classes: sorted by keys, they come in random order.
+        # One row for each run of all classes, in random order: sorted by keys.
         rows = np.arange(first * num_classes, last * num_classes)
         key = _core.key_of([self.seed, Draw.CLASSES])
         keys = record_keys(key, 0, rows)

@@ -1,6 +1,6 @@
-"""Where all chance comes from: keys of 64 bits made of numbers, and permutations that keys choose.
+"""The source of all randomness: keys of 64 bits made of numbers, and permutations chosen by keys.
 
-Nothing here has a state. The key of (seed, epoch, …) is the same on every machine and for ever.
+Nothing here has a state. The key of (seed, epoch, …) is the same on every machine, in every version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _END = 1 << 64
 
 
 class Draw(IntEnum):
-    """What is drawn. Each has numbers of its own, so that no two orders of one seed are alike."""
+    """What is drawn. Each has its own numbers, so that two orders of one seed have nothing in common."""
 
     RECORDS = 0
     CHUNKS = 1
@@ -32,11 +32,11 @@ class Draw(IntEnum):
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as a Python number, 0 to 2^64 - 1; others are refused, so that no two mean the same.
+    """A seed as a Python int, 0 to 2^64 - 1.
 
     Raises:
-        TypeError: It is not an integer.
-        ValueError: It is negative or has more than 64 bits.
+        TypeError: it is not an integer.
+        ValueError: it is negative or has more than 64 bits.
     """
     try:
         number = operator.index(seed)
@@ -48,10 +48,10 @@ def checked_seed(seed: Any) -> int:
 
 
 def checked_epoch(epoch: Any) -> int:
-    """An epoch as a Python number, 0 to 2^64 - 1."""
+    """An epoch as a Python int, 0 to 2^64 - 1."""
     number = operator.index(epoch)
     if not 0 <= number < _END:
-        raise ValueError(f"epochs count from 0, and {number} is none")
+        raise ValueError(f"epochs count from 0, and {number} is not an epoch")
     return number
 
 
@@ -61,12 +61,12 @@ def permuted(
     """The numbers at positions start to stop of a permutation of 0 to num_records - 1.
 
     Args:
-        num_records: At most 2^63 - 1.
-        seed, epoch, what: Choose the permutation.
-        start, stop: Positions, 0 <= start <= stop <= num_records.
+        num_records: at most 2^63 - 1.
+        seed, epoch, what: choose the permutation.
+        start, stop: positions, 0 <= start <= stop <= num_records.
 
     Returns:
-        int64[stop - start], computed in constant memory besides.
+        int64[stop - start]; nothing else is stored.
 
     Example:
         >>> permuted(10, 0, 0, Draw.RECORDS, 4, 7)
@@ -80,7 +80,7 @@ def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
     """A key of 64 bits for each record: all that its augmentation may depend on.
 
     Args:
-        seed, epoch: Numbers from 0 to 2^64 - 1.
+        seed, epoch: 0 to 2^64 - 1.
         records: int64 or uint64, of any length.
 
     Returns:
@@ -94,7 +94,7 @@ def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
 
 
 def digest(array: np.ndarray) -> str:
-    """What stands in a spec for an array: a hash of its type, length and values."""
+    """A hash of an array's type, shape and values, for a spec."""
     data = np.ascontiguousarray(array)
     data = data.astype(data.dtype.newbyteorder("<"), copy=False)
     head = f"{data.dtype.str} {data.shape} ".encode()
