@@ -41,6 +41,14 @@ HOSTILE = {
     "a directory of no size": changed(zipped(), b"PK\5\6", 12, b"\0\0\0\0"),
     "more members than there are": changed(zipped(), b"PK\5\6", 8, b"\xff\0\xff\0"),
     "several disks": changed(zipped(), b"PK\5\6", 4, b"\1"),
+    "a version to come": changed(zipped(), b"PK\1\2", 6, b"\xff\0"),
+    "a NUL in a name": zipped(members={"xyz.npy": member()}).replace(b"xyz.npy", b"x\0z.npy"),
+    "a name that is not UTF-8": zipped(members={"é.npy": member()}).replace(
+        "é".encode(), b"\xff\xff"
+    ),
+    "64 bits that are not there": changed(zipped(), b"PK\1\2", 20, b"\xff" * 8),
+    "a comment that is cut": changed(zipped(), b"PK\5\6", 20, b"\3\0") + b"ab",
+    "bytes behind the comment": zipped() + b"ab",
     "a member of no npy": zipped(members={"x.npy": b"not an array"}),
     "an empty member": zipped(members={"x.npy": b""}),
 }

@@ -19,7 +19,7 @@ from penstock.columns.types import is_bytes, is_text, refuse_ragged
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.npy.writer import check_text_length, descr_of
-from penstock.formats.npz._archive import Archive
+from penstock.formats.npz._archive import write_archive
 from penstock.formats.npz._columns import ENDINGS
 from penstock.formats.npz._comment import schema_comment
 from penstock.formats.numpy.dtypes import dtype_of, field_of
@@ -279,7 +279,8 @@ class NpzWriter(Writer):
         self._schema: Any = schema
         self._records = 0
         self._spool = _Spool(sink.path)
-        self._archive = Archive(sink, options.level if codec == "deflate" else None)
+        self._level = options.level if codec == "deflate" else None
+        self._file_bytes: int | None = None
         try:
             self._parts = self._plan(options)
             self._comment = self._kept_schema()
@@ -323,7 +324,7 @@ class NpzWriter(Writer):
     @property
     def num_bytes(self) -> int:
         """Bytes of the arrays so far; of the file once it is closed."""
-        return self._archive.num_bytes or self._spool.num_bytes
+        return self._spool.num_bytes if self._file_bytes is None else self._file_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
@@ -340,13 +341,11 @@ class NpzWriter(Writer):
 
     def close(self) -> None:
         """Put the archive together. The sink stays open."""
-        if self._archive.num_bytes:
-            return
-        for part in self._parts:
-            for array in part.arrays():
-                self._archive.add(f"{array.name}.npy", array.parts())
-        self._archive.finish(self._comment)
-        self._spool.close()
+        if self._file_bytes is None:
+            arrays = (array for part in self._parts for array in part.arrays())
+            members = ((f"{array.name}.npy", array.parts()) for array in arrays)
+            self._file_bytes = write_archive(self._sink, members, self._comment, self._level)
+            self._spool.close()
 
     def abort(self) -> None:
         """Forget what waits."""

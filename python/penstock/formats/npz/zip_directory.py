@@ -1,42 +1,37 @@
-r"""The directory of a zip archive: which members there are, and where their bytes lie.
+"""The directory of a zip archive, read with `zipfile`: which members there are, and where their bytes are.
 
 Specification: PKWARE's APPNOTE.TXT 6.3.10.
 
-    bytes            what
-    per member       "PK\3\4", 26 bytes, name, extra fields; then the member's bytes
-    per member       "PK\1\2", 42 bytes, name, extra fields, comment: the central directory
-    56, 20           "PK\6\6" and "PK\6\7" where a number needs 64 bits (zip64)
-    22 + comment     "PK\5\6": how many members, and where the directory is
-
-All of it is claims. A member must lie before the directory, no two may share bytes (so an archive
-cannot unfold into more than its bytes can), and each is called the same in both places. Names are
-names of fields here; none ever touches the file system.
+All of it is claims, and `zipfile` believes more of them than penstock does. Here a member is before
+the directory, no two share bytes (so an archive cannot unfold into more than its bytes can), each has
+one name, the same in both places, and the directory holds all of them. Names are names of fields;
+none ever touches the file system.
 """
 
 from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable
+import zipfile
 from dataclasses import dataclass
+from typing import Any
 
-from penstock.errors import FormatError, TruncatedError, UnsupportedError
+from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
 from penstock.limits import Limits
 from penstock.storage.base import Source
+from penstock.storage.pyarrow_files import PositionedFile
 
-STORED, DEFLATED = 0, 8
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 LOCAL = struct.Struct("<4sHHHHHIIIHH")
-"""Magic, version, flags, method, time, date, CRC-32, sizes packed and plain, lengths of name and
-extra fields."""
-CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
-END = struct.Struct("<4sHHHHIIH")
-LOCATOR = struct.Struct("<4sIQI")
-END_64 = struct.Struct("<4sQHHIIQQQQ")
-ZIP64 = 1
-UTF8_NAME = 0x800
+"""Before a member: magic, version, flags, method, time, date, CRC-32, sizes packed and plain, lengths of
+name and extra fields; then those two."""
+_END = struct.Struct("<4sHHHHIIH")
+"""Of the archive: magic, this disk, disk of the directory, members on this disk, members, size and place of
+the directory, length of the comment; then that."""
+_UTF8_NAME = 0x800
 _ENCRYPTED = 0x41
-_ALL_32, _ALL_16 = 0xFFFFFFFF, 0xFFFF
-_MOST_COMMENT = 0xFFFF
+_TAIL_BYTES = (1 << 16) + _END.size
+"""What `zipfile` searches for the end of an archive with a comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +55,25 @@ class Directory:
     comment: bytes
 
 
+class _File(PositionedFile):
+    """An archive for `zipfile`. Its end, which holds all of a small directory, is read at once."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        super().__init__(source)
+        self._limits = limits
+        self._tail_start = max(source.size - _TAIL_BYTES, 0)
+        self.tail = source.read(self._tail_start, _TAIL_BYTES).to_bytes()
+
+    def read(self, length: int = -1) -> bytes:
+        at = self._at - self._tail_start
+        if at < 0:
+            self._limits.check("footer_bytes", length)
+            return super().read(length)
+        data = self.tail[at:] if length < 0 else self.tail[at : at + length]
+        self._at += len(data)
+        return data
+
+
 def read_directory(source: Source, limits: Limits) -> Directory:
     """Read and check the directory of an archive.
 
@@ -67,148 +81,77 @@ def read_directory(source: Source, limits: Limits) -> Directory:
         FormatError, TruncatedError, LimitError: it is not sound.
         UnsupportedError: the archive is in several parts, or encrypted.
     """
-    end, start, size, count, comment = _end(source)
-    limits.check("footer_bytes", size)
-    # Other bytes may stand in front of the archive, such as another one: all its places count from its own start.
-    shift = end - size - start
-    if shift < 0 or count * CENTRAL.size > size:
-        raise FormatError(
-            "the archive's directory lies beyond its place",
-            byte=end,
-            found=f"{size} bytes at {start}",
-        )
-    start += shift
-    data = source.read(start, size).to_bytes()
-    members: list[Member] = []
-    names: set[str] = set()
-    at = 0
-    for _ in range(count):
-        member, at = _member(
-            data, at, start, shift, lambda place: source.read(place, 1 << 10).to_bytes()
-        )
-        if member.name in names:
-            raise FormatError(
-                f"two members are called {member.name!r}", byte=start + at, hint="write it again"
-            )
-        names.add(member.name)
-        members.append(member)
-    if at != size:
-        raise FormatError("the directory has bytes that belong to no member", byte=start + at)
-    _check_places(members)
-    return Directory(tuple(members), comment)
-
-
-def _end(source: Source) -> tuple[int, int, int, int, bytes]:
-    """Where the directory must have ended, where it starts, its size, its members, the comment."""
-    size = source.size
-    tail_bytes = min(size, END.size + _MOST_COMMENT)
-    tail = source.read(size - tail_bytes, tail_bytes).to_bytes()
-    at = len(tail)
-    while True:
-        at = tail.rfind(b"PK\5\6", 0, at)
-        if at < 0:
-            raise TruncatedError(
-                "there is no zip directory at the end; the file was cut", byte=size
-            )
-        if at + END.size <= len(tail):
-            fields = END.unpack_from(tail, at)
-            if at + END.size + fields[7] == len(tail):
-                break
-    place = size - len(tail) + at
-    _, disk, directory_disk, here, count, length, start, _ = fields
-    comment = tail[at + END.size :]
-    if _ALL_16 in (disk, directory_disk, here, count) or _ALL_32 in (length, start):
-        locator = source.read(max(place - LOCATOR.size, 0), LOCATOR.size).to_bytes()
-        if len(locator) == LOCATOR.size and locator[:4] == b"PK\6\7":
-            _, disk, told, disks = LOCATOR.unpack(locator)
-            # Right before its locator, unless it is longer than it need be.
-            end_64 = max(place - LOCATOR.size - END_64.size, 0)
-            if source.read(end_64, 4).to_bytes() != b"PK\6\6":
-                end_64 = told
-            head = source.read(end_64, END_64.size).to_bytes()
-            if len(head) < END_64.size or head[:4] != b"PK\6\6" or disk or disks > 1:
-                raise FormatError("no zip64 end of the directory where one should be", byte=end_64)
-            _, _, _, _, disk, directory_disk, here, count, length, start = END_64.unpack(head)
-            place = end_64
-    if disk or directory_disk or here != count:
-        raise UnsupportedError("a zip archive in several parts", byte=place)
-    return place, start, length, count, comment
-
-
-def _member(
-    data: bytes, at: int, base: int, shift: int, read: Callable[[int], bytes]
-) -> tuple[Member, int]:
-    """The member whose entry stands at `at`, and where the next entry stands."""
-    if at + CENTRAL.size > len(data) or data[at : at + 4] != b"PK\1\2":
-        raise FormatError("no entry of a zip directory", byte=base + at, found=data[at : at + 4])
-    fields = CENTRAL.unpack_from(data, at)
-    flags, method, crc, packed, plain = fields[3], fields[4], fields[7], fields[8], fields[9]
-    lengths, disk, header = fields[10:13], fields[13], fields[16]
-    end = at + CENTRAL.size + sum(lengths)
-    if end > len(data):
-        raise FormatError("an entry of the zip directory is cut", byte=base + at)
-    raw_name = data[at + CENTRAL.size :][: lengths[0]]
-    extra = data[at + CENTRAL.size + lengths[0] :][: lengths[1]]
-    plain, packed, header = _wide(extra, (plain, packed, header), base + at)
+    file: Any = _File(source, limits)
+    if b"PK\5\6" not in file.tail:
+        message = "there is no zip directory at the end; the file was cut"
+        raise TruncatedError(message, byte=source.size)
     try:
-        name = raw_name.decode("utf-8" if flags & UTF8_NAME else "cp437")
-    except UnicodeDecodeError:
-        raise FormatError("a member's name is no UTF-8", byte=base + at) from None
+        archive = zipfile.ZipFile(file)
+    except PenstockError:
+        raise
+    except NotImplementedError as error:
+        raise UnsupportedError(f"a zip archive of another kind: {error}") from None
+    except (zipfile.BadZipFile, struct.error, ValueError, OverflowError) as error:
+        raise FormatError(f"the zip directory is damaged: {error}", byte=source.size) from None
+    _check_end(file.tail, archive, source.size)
+    members = [_member(info, archive.start_dir, source) for info in archive.infolist()]
+    _check_places(members)
+    return Directory(tuple(members), archive.comment)
+
+
+def _check_end(tail: bytes, archive: zipfile.ZipFile, size: int) -> None:
+    """The end of an archive says how many members there are, which `zipfile` does not look at."""
+    start = len(tail) - len(archive.comment) - _END.size
+    magic, disk, directory_disk, here, count, _, _, length = _END.unpack_from(tail, start)
+    if magic != b"PK\5\6" or length != len(archive.comment):
+        raise TruncatedError("the end of the zip directory is not that of the file", byte=size)
+    found = len(archive.infolist())
+    wide = 0xFFFF  # the number is in 64 bits elsewhere
+    if {disk, directory_disk} - {0, wide} or here != count:
+        raise UnsupportedError("a zip archive in several parts", byte=size - len(tail) + start)
+    if count not in (found, wide):
+        message = "the zip directory does not hold the members that it counts"
+        raise FormatError(message, byte=size, expected=f"{count} members", found=f"{found} members")
+
+
+def _member(info: zipfile.ZipInfo, directory_start: int, source: Source) -> Member:
+    name, place = info.orig_filename, info.header_offset
     if not name or "\0" in name:
-        raise FormatError("a member without a name, or with a NUL in it", byte=base + at)
-    if flags & _ENCRYPTED:
-        raise UnsupportedError(f"the member {name!r} is encrypted", byte=base + at)
-    if disk:
-        raise UnsupportedError("a zip archive in several parts", byte=base + at)
-    header += shift
-    start = _data_start(read(header), header, raw_name, flags)
-    if start + packed > base:
-        raise FormatError(f"the member {name!r} reaches into the directory", byte=header)
-    if method == STORED and packed != plain:
-        raise FormatError(f"the member {name!r} is stored, but in another size", byte=base + at)
-    return Member(name, method, crc, packed, plain, start, header), end
-
-
-def _wide(extra: bytes, numbers: tuple[int, int, int], place: int) -> tuple[int, int, int]:
-    """The sizes and the place, those that need 64 bits from the zip64 extra field."""
-    if _ALL_32 not in numbers:
-        return numbers
-    at = 0
-    while at + 4 <= len(extra):
-        kind, length = struct.unpack_from("<HH", extra, at)
-        field = extra[at + 4 : at + 4 + length]
-        at += 4 + length
-        if kind != ZIP64:
-            continue
-        found = list(numbers)
-        used = 0
-        for n, number in enumerate(numbers):
-            if number == _ALL_32 and used + 8 <= len(field):
-                found[n] = int.from_bytes(field[used : used + 8], "little")
-                used += 8
-        return found[0], found[1], found[2]
-    if all(number < _ALL_32 for number in numbers[:2]):
-        raise FormatError("a member's place needs 64 bits and has none", byte=place)
-    return numbers
-
-
-def _data_start(head: bytes, place: int, name: bytes, flags: int) -> int:
-    """Where a member's bytes start: behind the header that stands before them."""
+        raise FormatError("a member without a name, or with a NUL in it", byte=place)
+    if info.flag_bits & _ENCRYPTED:
+        raise UnsupportedError(f"the member {name!r} is encrypted", byte=place)
+    if info.volume:
+        raise UnsupportedError("a zip archive in several parts", byte=place)
+    raw = name.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
+    head = source.read(place, LOCAL.size + len(raw)).to_bytes() if place >= 0 else b""
     if len(head) < LOCAL.size or head[:4] != b"PK\3\4":
         raise FormatError("no member where the zip directory says", byte=place, found=head[:4])
     fields = LOCAL.unpack_from(head)
-    if head[LOCAL.size :][: fields[9]] != name[: len(head) - LOCAL.size] or fields[9] != len(name):
-        raise FormatError("a member has two names", byte=place, expected=name[:80])
-    if (fields[2] ^ flags) & UTF8_NAME and not name.isascii():
-        raise FormatError("a member's name is in two encodings", byte=place, expected=name[:80])
-    return place + LOCAL.size + fields[9] + fields[10]
+    flags, name_bytes, extra_bytes = fields[2], fields[9], fields[10]
+    if head[LOCAL.size :] != raw or name_bytes != len(raw):
+        raise FormatError("a member has two names", byte=place, expected=raw[:80])
+    if (flags ^ info.flag_bits) & _UTF8_NAME and not raw.isascii():
+        raise FormatError("a member's name is in two encodings", byte=place, expected=raw[:80])
+    start = place + LOCAL.size + name_bytes + extra_bytes
+    if start + info.compress_size > directory_start:
+        raise FormatError(f"the member {name!r} reaches into the directory", byte=place)
+    if info.compress_type == STORED and info.compress_size != info.file_size:
+        raise FormatError(f"the member {name!r} is stored, but in another size", byte=place)
+    return Member(
+        name, info.compress_type, info.CRC, info.compress_size, info.file_size, start, place
+    )
 
 
 def _check_places(members: list[Member]) -> None:
-    ordered = sorted(members, key=lambda member: member.header_start)
-    for member, following in itertools.pairwise(ordered):
+    names: set[str] = set()
+    for member, following in itertools.pairwise(sorted(members, key=lambda m: m.header_start)):
         if member.start + member.packed_bytes > following.header_start:
             raise FormatError(
                 f"the members {member.name!r} and {following.name!r} share bytes",
                 byte=following.header_start,
             )
+    for member in members:
+        if member.name in names:
+            message = f"two members are called {member.name!r}"
+            raise FormatError(message, byte=member.header_start, hint="write it again")
+        names.add(member.name)
