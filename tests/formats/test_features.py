@@ -238,7 +238,7 @@ def test_a_misfit_of_several_columns_names_file_and_record(tmp_path: Path) -> No
     path.write_bytes(tfe.framed([good, good, good, bad, good]))
     ds = ps.open(path, schema={"x": f.Ragged("int64", "v", [f.RowLengths("p")])})
     for read in (lambda: list(ds.scan()), lambda: ds.take([4, 3]), lambda: ds[2:5]):
-        with pytest.raises(SchemaError, match="do not fit") as caught:
+        with pytest.raises(SchemaError, match="do not match") as caught:
             read()
         error = caught.value
         assert (error.file, error.record, error.field) == (str(path), 3, "x")

@@ -1,14 +1,13 @@
-"""Schemas in TensorFlow's terms: what each feature of an Example is to become.
+"""Schemas in TensorFlow's terms: how each feature of an Example becomes a column.
 
     schema = {"label": FixedLen([], "int64"), "tokens": VarLen("int64")}
 
-A key of the mapping is the name of the column and, unless the feature says otherwise, the key on
-the wire. In a schema for SequenceExamples, features of the context are given as they are and
+A key of the mapping is the name of the column and, unless the feature has a key of its own, the key in the
+Example. In a schema for SequenceExamples, features of the context are given directly and
 feature lists are wrapped: `{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`.
-Where one key is in both, the columns are named `context/key` and `feature_lists/key`, as they are
-when a schema is inferred.
+If a key is in both, the columns are named `context/key` and `feature_lists/key`, as in an inferred schema.
 
-What becomes of a feature, and of a record that lacks it:
+The type of each column, and its value for a record without the feature:
 
 | feature | Arrow type | missing, protobuf | missing, TensorFlow |
 |---|---|---|---|
@@ -22,13 +21,13 @@ What becomes of a feature, and of a record that lacks it:
 | Sequence(FixedLenSequence) | as FixedLenSequence | the same | empty list |
 | Sequence(VarLen or Ragged) | list<list<T>> | null | empty list |
 
-The dialect also decides what misfits do: protobuf's checks partitions and the range of sparse
-indices, TensorFlow's passes them on, as TensorFlow does. Lists are never padded here.
+The protobuf dialect checks partitions and the range of sparse indices; TensorFlow's does not, as TensorFlow
+itself. Lists are never padded here.
 
-Features keep what they were given in one form: `shape` and `size` as tuples of ints, `dtype` as
-an Arrow type, `default` as a tuple of values.
+Features normalise their arguments: `shape` and `size` are tuples of ints, `dtype` is an Arrow type, `default` is a
+tuple of values.
 
-T is int64, float32, binary, or string if that was asked for: the wire knows no other types.
+T is int64, float32, binary, or string if that was asked for: an Example has no other types.
 """
 
 from __future__ import annotations

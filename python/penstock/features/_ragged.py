@@ -1,4 +1,4 @@
-"""Lists of lists from flat values and the columns that say where rows begin and end.
+"""Lists of lists, from flat values and the columns that divide them into rows.
 
 TensorFlow's Ragged and Sparse features spread one field over several keys of an Example. Here
 their columns become one Arrow array, for a whole batch at once.
@@ -19,7 +19,7 @@ from penstock.errors import LimitError, SchemaError
 Offsets = npt.NDArray[np.int64]
 
 MAX_EMPTY_ROWS = 1 << 24
-"""ValueRowIds name rows by number, so a few bytes could ask for any number of empty ones."""
+"""ValueRowIds are row numbers, so a few bytes could request any number of empty rows."""
 
 
 def split(array: pa.Array) -> tuple[Offsets, pa.Array]:
@@ -63,15 +63,16 @@ def partitioned(
     Args:
         name: the field, for errors.
         values: list array, one list of flat values a record.
-        partitions: what the numbers mean ("lengths", "splits", "starts", "limits", "row_ids", and
-            "starts_or_none" where no row may leave values over) with a list array of int64, or
+        partitions: the meaning of the numbers ("lengths", "splits", "starts", "limits", "row_ids", or
+            "starts_or_none", by which values may have no row at all) with a list array of int64, or
             "uniform" with the length of all rows.
         validate: whether rows that do not cover the values exactly are an error. Otherwise they are
             cut short, and values outside all rows are lost, as in TensorFlow.
-        record_of: from a place in the arrays to the record that an error names.
+        record_of: turns an index of the arrays into the record number of an error.
 
     Raises:
-        SchemaError: rows that do not fit the values. LimitError: too many empty rows.
+        SchemaError: the rows do not match the values.
+        LimitError: there are too many empty rows.
     """
     items, inner = split(values)
     for place, (form, numbers) in reversed(list(enumerate(partitions, 1))):
@@ -79,11 +80,11 @@ def partitioned(
             starts, ends, rows, bad = _uniform(numbers, items)
         else:
             starts, ends, rows, bad = _FORMS[form](items, *_flat(numbers))
-        # Of values, rows of one length make a tensor, which TensorFlow does not cut either.
+        # Rows of equal length make a tensor of the values, which TensorFlow does not cut either.
         is_tensor = all(isinstance(inside, int) for _, inside in partitions[place - 1 :])
         if (validate or is_tensor or form == "row_ids") and bad.any():
             what = "rows of one length" if isinstance(numbers, int) else form.replace("_", " ")
-            message = f"its {what} do not fit its values"
+            message = f"its {what} do not match its values"
             raise SchemaError(message, field=name, record=record_of(int(bad.argmax())))
         inner, items = _cut(inner, starts, ends), rows
     return join(items, inner, values)
@@ -99,7 +100,7 @@ def partitioned_frames(
     """The same within the frames of feature lists: all arrays have one list more around them.
 
     Raises:
-        SchemaError: also where a partition has other frames than the values.
+        SchemaError: also if a partition has other frames than the values.
     """
     outer, values = split(frames)
     inside: list[tuple[str, pa.Array | int]] = []
@@ -124,7 +125,7 @@ def _flat(numbers: pa.Array) -> tuple[Offsets, Offsets]:
 
 
 def _cut(values: pa.Array, starts: Offsets, ends: Offsets) -> pa.Array:
-    """Lists of `values[start:end]`, copied only where something lies between or outside them."""
+    """Lists of `values[start:end]`, copied only if they do not cover the values in order."""
     lengths = ends - starts
     offsets = _sums(lengths)
     if offsets[-1] != len(values) or not np.array_equal(starts, offsets[:-1]):
@@ -138,7 +139,7 @@ def _sums(lengths: npt.NDArray[Any]) -> Offsets:
 
 
 _Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
-"""Starts and ends of rows among all items, offsets of records among rows, records that misfit."""
+"""Starts and ends of rows among all items, offsets of records among rows, and which records are wrong."""
 
 
 def _uniform(length: int, items: Offsets) -> _Rows:
@@ -152,7 +153,7 @@ def _uniform(length: int, items: Offsets) -> _Rows:
 def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
-    # Clipped before they are added to, since they may be any numbers; limits that go back stay.
+    # Clipped before the addition, since they may be any numbers; decreasing limits give empty rows.
     ends = np.maximum.accumulate(low + np.clip(limits, 0, high - low))
     starts = np.maximum(np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low)
     bad = np.zeros(len(items) - 1, np.bool_)
@@ -172,7 +173,7 @@ def _lengths(items: Offsets, rows: Offsets, lengths: Offsets) -> _Rows:
 
 
 def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
-    """The first split of each record is 0 by definition; what follows are limits."""
+    """The first split of each record is 0 by definition; the others are limits."""
     given = np.diff(offsets) > 0
     firsts = offsets[:-1][given]
     rest = np.delete(splits, firsts)
@@ -182,7 +183,7 @@ def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
 
 
 def _starts(items: Offsets, rows: Offsets, given: Offsets, *, covers: bool = True) -> _Rows:
-    """`covers`: values are an error where there is no row at all, which TensorFlow takes for none."""
+    """`covers`: values without any row are an error; TensorFlow drops them."""
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
     starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
@@ -209,11 +210,11 @@ def _row_ids(items: Offsets, offsets: Offsets, ids: Offsets) -> _Rows:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, np.zeros(num_records + 1, np.int64), bad
     counts = np.zeros(num_records, np.int64)
-    # Clipped, so that neither the sum nor the number of rows can overflow before it is refused.
+    # Clipped, so that neither the sum nor the number of rows overflows before the check.
     np.maximum.at(counts, record, np.minimum(ids, MAX_EMPTY_ROWS + len(ids)) + 1)
     rows = _sums(counts)
     if rows[-1] > MAX_EMPTY_ROWS + len(ids):
-        raise LimitError(f"row ids ask for {rows[-1]} rows for {len(ids)} values")
+        raise LimitError(f"row ids request {rows[-1]} rows for {len(ids)} values")
     lengths = np.bincount(ids + rows[record], minlength=int(rows[-1]))
     ends = np.cumsum(lengths, dtype=np.int64)
     return ends - lengths, ends, rows, bad
@@ -242,7 +243,7 @@ def sparse(
     Args:
         name: the field, for errors.
         indices: list arrays of int64, one a dimension.
-        values: list array of as many values.
+        values: list array of the values.
         size: dimensions that indices are checked against, or None for no check.
         already_sorted: keep the order; otherwise rows are sorted by index, stably.
 
@@ -251,7 +252,7 @@ def sparse(
         fixed_size_list of int64. Null where `values` is.
 
     Raises:
-        SchemaError: counts that differ, or an index outside `size`.
+        SchemaError: the counts differ, or an index is outside `size`.
     """
     offsets, flat = split(values)
     counts = np.diff(offsets)
@@ -261,7 +262,7 @@ def sparse(
         found, numbers = _flat(array)
         if (differ := np.diff(found) != counts).any():
             at = int(differ.argmax())
-            message = "as many indices as values are needed"
+            message = "there must be one index for each value"
             raise SchemaError(
                 message,
                 field=name,
@@ -273,7 +274,7 @@ def sparse(
             outside = (numbers < 0) | (numbers >= size[dimension])
             if outside.any():
                 at = int(outside.argmax())
-                message = f"an index lies outside the size {list(size)}"
+                message = f"an index is outside the size {list(size)}"
                 raise SchemaError(
                     message, field=name, record=int(record[at]), found=int(numbers[at])
                 )

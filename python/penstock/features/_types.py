@@ -1,4 +1,4 @@
-"""The features of a schema in TensorFlow's terms, as values; `penstock.features` has the overview."""
+"""The features of a schema in TensorFlow's terms; `penstock.features` has the overview."""
 
 from __future__ import annotations
 
@@ -25,46 +25,49 @@ _PYTHON_TYPES: dict[Any, pa.DataType] = {
     bytes: pa.binary(),
     str: pa.string(),
 }
+_NUMPY_TYPES = {"bytes": pa.binary(), "str": pa.string()}
+"""Such as bytes24, a dtype's name without its size."""
 KINDS = {
     pa.int64(): "int64",
     pa.float32(): "float",
     pa.binary(): "bytes",
     pa.string(): "bytes",
 }
-"""The kind on the wire of each type that a feature may have."""
+"""The kind in an Example of each type that a feature may have."""
 
 
 def value_type(dtype: Any) -> pa.DataType:
     """The Arrow type of a dtype given by name or as NumPy's, pyarrow's, Python's or TensorFlow's.
 
-    "string" is TensorFlow's word for bytes, so it gives binary; ask for text with `pa.string()` or
+    "string" is TensorFlow's name for bytes, so it gives binary; ask for text with `pa.string()` or
     `str`.
 
     Raises:
-        TypeError: any type but int64, float32 and bytes: the wire has no other.
+        TypeError: any type but int64, float32 and bytes: an Example has no other.
 
     Example:
         >>> from penstock.features import value_type
         >>> value_type("float32"), value_type("string"), value_type(str)
         (DataType(float), DataType(binary), DataType(string))
     """
+    found: pa.DataType | None
     if isinstance(dtype, pa.DataType):
         found = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}.get(dtype, dtype)
-        if found in KINDS:
-            return found
     elif isinstance(dtype, type) and dtype in _PYTHON_TYPES:
-        return _PYTHON_TYPES[dtype]
+        found = _PYTHON_TYPES[dtype]
     else:
-        name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-        if not isinstance(name, str) and isinstance(dtype, type) and issubclass(dtype, np.generic):
-            name = np.dtype(dtype).name
-        if isinstance(name, str) and name in _TYPES:
-            return _TYPES[name]
-        if isinstance(name, str) and name.rstrip("0123456789") == "bytes":
-            return pa.binary()
-        if isinstance(name, str) and name.rstrip("0123456789") == "str":
-            return pa.string()
-    raise TypeError(f"an Example holds int64, float32 and bytes, not {dtype}")
+        name = _name_of(dtype)
+        found = _TYPES.get(name) or _NUMPY_TYPES.get(name.rstrip("0123456789"))
+    if found not in KINDS:
+        raise TypeError(f"an Example holds int64, float32 and bytes, not {dtype}")
+    return found
+
+
+def _name_of(dtype: Any) -> str:
+    if isinstance(dtype, type) and issubclass(dtype, np.generic):
+        return np.dtype(dtype).name
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 def _shape(shape: int | Iterable[int | None]) -> tuple[int, ...]:
@@ -84,7 +87,7 @@ def _flatten(value: Any) -> list[Any]:
 
 
 def _default(value: Any, dtype: pa.DataType, count: int) -> tuple[Any, ...]:
-    """A default as flat values of the wire's type: exactly as many as the shape has elements."""
+    """A default as flat values of the feature's type, one for each element of the shape."""
     leaves = _flatten(value)
     if len(leaves) != count:
         raise ValueError(f"the default has {len(leaves)} values, the shape {count}")
@@ -101,11 +104,11 @@ def _leaf(leaf: Any, dtype: pa.DataType) -> Any:
         return float(leaf)
     if KINDS[dtype] == "bytes" and isinstance(leaf, (bytes, str)):
         return leaf.encode() if isinstance(leaf, str) else leaf
-    raise TypeError(f"the default {leaf!r} is no {dtype}")
+    raise TypeError(f"the default {leaf!r} is not of type {dtype}")
 
 
 def _settle(feature: Any, **values: Any) -> None:
-    """Put the settled forms of what the caller gave into a frozen dataclass."""
+    """Set attributes of a frozen dataclass that is being initialised."""
     for name, value in values.items():
         object.__setattr__(feature, name, value)
 
@@ -115,14 +118,14 @@ class FixedLen:
     """A tensor of the same shape in every record.
 
     Args:
-        shape: dimensions, or one int; [] for a scalar. Values lie in C order.
+        shape: dimensions, or one int; [] for a scalar. Values are in C order.
         dtype: see `value_type`.
-        default: what stands for a missing feature: as many values as the shape has elements, flat
-            or nested. Not used where the feature is there and empty: that is an error.
+        default: replaces a missing feature: one value for each element of the shape, flat
+            or nested. A feature that is present and empty is an error.
 
     Raises:
-        TypeError: a dtype that no Example holds, or a default of another type.
-        ValueError: a shape that is not fixed, or a default of another size.
+        TypeError: an Example cannot hold the dtype, or the default is of another type.
+        ValueError: the shape is not fixed, or the default has another size.
 
     Example:
         >>> import penstock as ps
@@ -165,7 +168,7 @@ class FixedLenSequence:
         shape: dimensions of one element, none of them 0.
         dtype: see `value_type`.
         allow_missing: whether a record may lack the feature.
-        default: one value with which a loader pads rows to the longest; columns are not padded.
+        default: the value that TensorFlow pads rows with; penstock's columns are not padded.
 
     Raises:
         TypeError, ValueError: as FixedLen.
@@ -179,44 +182,48 @@ class FixedLenSequence:
     def __post_init__(self) -> None:
         _settle(self, shape=_shape(self.shape), dtype=value_type(self.dtype))
         if 0 in self.shape:
-            raise ValueError("elements without values cannot be counted")
+            raise ValueError(
+                "a dimension of 0 leaves elements without values, which cannot be counted"
+            )
         if self.default is not None:
             _settle(self, default=_default(self.default, self.dtype, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class RowLengths:
-    """Rows by the number of their elements. `key` is that of an int64 list."""
+class KeyedPartition:
+    """Rows described by an int64 list of the record, under `key`."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class RowSplits:
-    """Rows by where each starts, and the end of the last. `key` is that of an int64 list."""
+class RowLengths(KeyedPartition):
+    """Rows by the number of their elements."""
 
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowStarts:
-    """Rows by where each starts. `key` is that of an int64 list."""
-
-    key: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RowLimits:
-    """Rows by where each ends. `key` is that of an int64 list."""
+class RowSplits(KeyedPartition):
+    """Rows by where each starts, and the end of the last."""
 
-    key: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ValueRowIds:
-    """Rows by the number of the row of each element. `key` is that of an int64 list."""
+class RowStarts(KeyedPartition):
+    """Rows by where each starts."""
 
-    key: str
+    __slots__ = ()
+
+
+class RowLimits(KeyedPartition):
+    """Rows by where each ends."""
+
+    __slots__ = ()
+
+
+class ValueRowIds(KeyedPartition):
+    """Rows by the row number of each element."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,23 +234,15 @@ class UniformRowLength:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            raise ValueError("rows without elements cannot be counted")
+            raise ValueError("length must be at least 1: rows without elements cannot be counted")
 
 
-_PARTITIONS = (
-    RowLengths,
-    RowSplits,
-    RowStarts,
-    RowLimits,
-    ValueRowIds,
-    UniformRowLength,
-)
 Partition = RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | UniformRowLength
 
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of lists: flat values under one key, and how they fall into rows under others.
+    """Lists of lists: flat values under one key, and their division into rows under others.
 
     Args:
         dtype: see `value_type`.
@@ -251,8 +250,8 @@ class Ragged:
         partitions: RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds or UniformRowLength,
             outermost first. Without any, a record is one list.
         row_splits_dtype: "int32" or "int64", for TensorFlow; Arrow's offsets are int32 in any case.
-        validate: whether rows that do not fit the values are an error; else they are cut short or
-            lost. None leaves it to the dialect: an error, but not for TensorFlow.
+        validate: whether rows that do not match the values are an error; otherwise they are cut short or
+            lost. None: as the dialect does, an error in protobuf's and not in TensorFlow's.
 
     Example:
         >>> import penstock as ps
@@ -274,8 +273,8 @@ class Ragged:
         partitions = tuple(self.partitions)
         for partition in partitions:
             # Callers need not use a type checker.
-            if not isinstance(partition, _PARTITIONS):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"{partition!r} is no partition")
+            if not isinstance(partition, Partition):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"{partition!r} is not a partition")
         _settle(
             self,
             dtype=value_type(self.dtype),
@@ -293,10 +292,10 @@ class Sparse:
         value_key: the key of the values.
         dtype: see `value_type`.
         size: the dense size, one int for each dimension.
-        already_sorted: whether the order of the record is kept; else values are sorted by index.
+        already_sorted: keep the order of the record; otherwise values are sorted by index.
 
     Raises:
-        ValueError: another number of sizes than of index keys.
+        ValueError: the number of sizes is not that of index keys.
     """
 
     index_key: Any
@@ -315,7 +314,7 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A feature list of a SequenceExample: what its frames are.
+    """A feature list of a SequenceExample, described by its frames.
 
     Example:
         >>> import penstock as ps

@@ -1,9 +1,11 @@
-"""From a schema in TensorFlow's terms to what is decoded, and from an Arrow schema back to one."""
+"""Plans the decoding of a schema in TensorFlow's terms, and describes an Arrow schema in them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from penstock.payloads.example.plans import (
 from penstock.payloads.example.sequence_parts import part_and_key
 
 FEATURE_KEY = b"penstock.feature"
-"""Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
+"""Metadata of a field that was given as a feature: the feature in TensorFlow's notation."""
 
 _FORMS: dict[Any, str] = {
     f.RowLengths: "lengths",
@@ -37,7 +39,7 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect to decode records of a whole schema with, whichever columns are chosen of it.
+    """The dialect to decode records of a schema with, whichever of its columns are read.
 
     TensorFlow has one parser for Examples and another for SequenceExamples; a schema with feature
     lists is for the latter.
@@ -54,15 +56,14 @@ def plan_fields(
 
     Args:
         schema: features by column name; see `penstock.features`.
-        dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for SequenceExamples of which
-            only the context is wanted.
-        parts: names that call a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
+        dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples.
+        parts: names of a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
 
     Returns:
         Plans whose `finish` may raise SchemaError with `record` counted within the batch.
 
     Raises:
-        ValueError: under TensorFlow's dialect, a schema that TensorFlow refuses.
+        ValueError: TensorFlow refuses the schema, in its dialect.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):
@@ -80,7 +81,7 @@ def plan_fields(
 
 
 def _key(name: str, schema: Mapping[str, f.Feature], parts: Container[str]) -> str:
-    """The key on the wire: without the prefix that tells a context feature and a list apart."""
+    """The key in the record: the name without the prefix of a part that it may have."""
     part = part_and_key(name)
     if part is None:
         return name
@@ -92,7 +93,7 @@ def _key(name: str, schema: Mapping[str, f.Feature], parts: Container[str]) -> s
     if in_lists != isinstance(schema[name], f.Sequence):
         is_or_not = "is a feature list" if in_lists else "is a feature of the context"
         other = "penstock.features.Sequence(...)" if in_lists else "the feature within the Sequence"
-        raise SchemaError(f"what is called so {is_or_not}", field=name, hint=other)
+        raise SchemaError(f"the record's field {is_or_not}", field=name, hint=other)
     return key
 
 
@@ -100,18 +101,18 @@ def _check_as_tensorflow(
     schema: Mapping[str, f.Feature], dialect: str, parts: Container[str]
 ) -> None:
     if not schema:
-        raise ValueError("TensorFlow parses no empty schema")
+        raise ValueError("TensorFlow does not parse an empty schema")
     keys: dict[tuple[bool, str], str] = {}
     for name, given in schema.items():
         in_lists = isinstance(given, f.Sequence)
         feature = given.feature if isinstance(given, f.Sequence) else given
         if not in_lists and isinstance(feature, f.FixedLenSequence):
             if dialect == "tensorflow_sequence":
-                raise ValueError(f"{name}: a context has no FixedLenSequence in TensorFlow")
+                raise ValueError(f"{name}: TensorFlow has no FixedLenSequence in a context")
             if not feature.allow_missing:
                 raise ValueError(f"{name}: FixedLenSequence needs allow_missing in TensorFlow")
         if isinstance(feature, f.Sparse) and dialect == "tensorflow_sequence":
-            raise ValueError(f"{name}: a context has no Sparse in TensorFlow")
+            raise ValueError(f"{name}: TensorFlow has no Sparse in a context")
         group = _group(feature)
         for wire in _wires(_key(name, schema, parts), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
@@ -129,7 +130,7 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     feature = given.feature if isinstance(given, f.Sequence) else given
     wires = _wires(key, feature, in_lists=in_lists, strict=strict)
     kind, finish = _finish(name, feature, in_lists=in_lists, strict=strict)
-    metadata = {FEATURE_KEY: _spelled(feature).encode()}
+    metadata = {FEATURE_KEY: _as_tensorflow(feature).encode()}
     if in_lists:
         metadata[IN_LISTS_KEY] = b"1"
     if name != key or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
@@ -138,43 +139,39 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
 
 
+# Complexity: one branch for each kind of feature.
 def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
     """The columns that the kernel decodes for a feature; of lists, the values come first.
 
-    What is missing is null by protobuf's rules (`strict`) and an empty list by TensorFlow's.
+    A missing feature is null in protobuf's dialect (`strict`) and an empty list in TensorFlow's.
     """
-    missing = None if strict else ()
     if isinstance(feature, f.Sequence):
         raise TypeError("a feature list within a feature list")
-    kind = f.KINDS[feature.dtype]
-    strings = "text" if feature.dtype == pa.string() else "bytes"
-
-    def values(key: str, layout: str, size: int = 0) -> Wire:
-        return Wire(key, kind, layout, size, in_lists=in_lists, strings=strings, default=missing)
-
-    def numbers(key: str) -> Wire:
-        layout = "frame_lists" if in_lists else "list"
-        return Wire(key, "int64", layout, in_lists=in_lists, default=())
-
+    wire = partial(
+        Wire,
+        kind=f.KINDS[feature.dtype],
+        in_lists=in_lists,
+        strings="text" if feature.dtype == pa.string() else "bytes",
+        default=None if strict else (),
+    )
+    lists = "frame_lists" if in_lists else "list"
+    keys: Sequence[str] = ()
     if isinstance(feature, f.FixedLen):
         size = math.prod(feature.shape)
-        # TensorFlow takes a default without values for none.
+        # TensorFlow ignores a default without values.
         default = feature.default if size or strict else None
         layout = "fixed" if feature.shape else "scalar"
-        return (Wire(key, kind, layout, size, False, strings, default is None, default),)
+        return (wire(key, layout=layout, size=size, required=default is None, default=default),)
     if isinstance(feature, f.FixedLenSequence):
-        size = math.prod(feature.shape)
-        wire = values(key, "frame_rows" if in_lists else "rows", size)
-        if feature.allow_missing:
-            return (wire,)
-        return (Wire(key, kind, wire.layout, size, in_lists, strings, required=True),)
-    if isinstance(feature, f.VarLen):
-        return (values(key, "frame_lists" if in_lists else "list"),)
+        rows = wire(key, layout="frame_rows" if in_lists else "rows", size=math.prod(feature.shape))
+        return (rows if feature.allow_missing else replace(rows, required=True, default=None),)
     if isinstance(feature, f.Ragged):
-        wire = values(feature.value_key or key, "frame_lists" if in_lists else "list")
-        keyed = [p for p in feature.partitions if not isinstance(p, f.UniformRowLength)]
-        return (wire, *(numbers(p.key) for p in keyed))
-    return (values(feature.value_key, "list"), *(numbers(k) for k in feature.index_key))
+        key = feature.value_key or key
+        keys = [p.key for p in feature.partitions if isinstance(p, f.KeyedPartition)]
+    if isinstance(feature, f.Sparse):
+        key, keys = feature.value_key, feature.index_key
+    numbers = [Wire(k, "int64", lists, in_lists=in_lists, default=()) for k in keys]
+    return (wire(key, layout=lists), *numbers)
 
 
 _Finish = Callable[[Sequence[Any]], Any]
@@ -260,11 +257,11 @@ def describe(schema: pa.Schema) -> str:
         One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of
         `context_features` and `sequence_features`. A scalar or tensor that may be missing becomes
         a VarLenFeature, since a FixedLenFeature would refuse the records without it; a scalar of an
-        inferred schema becomes a FixedLenFeature where every record looked at has it. A column in
-        which no value was seen becomes a comment.
+        inferred schema becomes a FixedLenFeature if every record examined has it. A column
+        without any value becomes a comment.
 
     Raises:
-        UnsupportedError: a column of a type that no feature has.
+        UnsupportedError: no feature has the type of a column.
 
     Example:
         >>> import pyarrow as pa
@@ -299,7 +296,7 @@ def _line(field: pa.Field) -> str:
     if innermost(field.type) == pa.null():
         return f"# {key!r}: no value was seen"
     given = metadata.get(FEATURE_KEY)
-    return f"{key!r}: {given.decode() if given else _spelled(_feature_of(field))},"
+    return f"{key!r}: {given.decode() if given else _as_tensorflow(_feature_of(field))},"
 
 
 def _is_feature_list(field: pa.Field) -> bool:
@@ -309,26 +306,27 @@ def _is_feature_list(field: pa.Field) -> bool:
     return pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
 
 
+# Complexity: one branch for each kind of type.
 def _feature_of(field: pa.Field) -> Any:
-    """The feature that a column's type tells of."""
-    kind = field.type
-    if isinstance(kind, pa.FixedShapeTensorType):
-        shape, kind = list(kind.shape), kind.value_type
-        return f.VarLen(kind) if field.nullable else f.FixedLen(shape, kind)
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    """The feature that a column's type stands for."""
+    type_ = field.type
+    if isinstance(type_, pa.FixedShapeTensorType):
+        dtype = type_.value_type
+        return f.VarLen(dtype) if field.nullable else f.FixedLen(list(type_.shape), dtype)
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    has_frames = _is_feature_list(field)
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
     if is_list:
-        kind = kind.value_type
-    if is_list and _is_feature_list(field) and pa.types.is_list(kind):
-        is_list, kind = False, kind.value_type
-        return f.VarLen(_value_type(field, kind))
+        type_ = type_.value_type
+        if has_frames and pa.types.is_list(type_):
+            return f.VarLen(_value_type(field, type_.value_type))
     shape: list[int] = []
-    while pa.types.is_fixed_size_list(kind):
-        shape.append(kind.list_size)
-        kind = kind.value_type
-    dtype = _value_type(field, kind)
-    if is_list and (shape or _is_feature_list(field)):
+    while pa.types.is_fixed_size_list(type_):
+        shape.append(type_.list_size)
+        type_ = type_.value_type
+    dtype = _value_type(field, type_)
+    if is_list and (shape or has_frames):
         return f.FixedLenSequence(shape, dtype, allow_missing=field.nullable)
     if is_list or field.nullable:
         return f.VarLen(dtype)
@@ -347,8 +345,8 @@ def _value_type(field: pa.Field, kind: pa.DataType) -> pa.DataType:
 _TF_TYPES = {pa.int64(): "tf.int64", pa.float32(): "tf.float32"}
 
 
-def _spelled(feature: Any) -> str:
-    """A feature as Python source in TensorFlow's words."""
+def _as_tensorflow(feature: Any) -> str:
+    """A feature as Python source for TensorFlow."""
     dtype = _TF_TYPES.get(feature.dtype, "tf.string")
     if isinstance(feature, f.VarLen):
         return f"tf.io.VarLenFeature({dtype})"
