@@ -148,12 +148,12 @@ def test_a_class_whose_name_is_no_text_is_one_error_everywhere(tmp_path: Path) -
         lambda: ps.diff(folder, folder),
     ]
     for verb in verbs:
-        with pytest.raises(ps.FormatError, match="name of a class is no UTF-8") as caught:
+        with pytest.raises(ps.FormatError, match="name of a class is not UTF-8") as caught:
             verb()
         assert caught.value.file == os.path.join(folder, "d\udcffg")
     for report in (ps.verify(folder), ps.repair(folder, into=tmp_path / "whole")):
         (finding,) = report.findings
-        assert not report.ok and "name of a class is no UTF-8" in finding.message
+        assert not report.ok and "name of a class is not UTF-8" in finding.message
     assert not target.exists() and not (tmp_path / "whole").exists()
 
 

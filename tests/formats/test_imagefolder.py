@@ -199,7 +199,7 @@ def test_a_class_that_is_a_link_is_told_as_that(tmp_path: Path) -> None:
 
 def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.doc": b"hello", "dog/.hidden": b""})
-    with pytest.raises(ps.FormatError, match=r"notes\.doc: is no image"):
+    with pytest.raises(ps.FormatError, match=r"notes\.doc: is not an image"):
         ps.open(folder)
     assert len(ps.open(folder, other_files="ignore")) == 6
     with pytest.raises(ValueError, match="other_files"):
@@ -219,7 +219,7 @@ def test_text_beside_images_is_skipped_and_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["labels2.csv", "notes.jsonl", "x.parquet", "1.jpg.txt"])
 def test_what_may_be_data_beside_images_is_not_skipped(tmp_path: Path, name: str) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, f"cat/{name}": b"\0\1" * 50})
-    with pytest.raises(ps.FormatError, match="is no image"):
+    with pytest.raises(ps.FormatError, match="is not an image"):
         ps.open(folder)
 
 

@@ -137,6 +137,44 @@ def test_json_beyond_the_limits_is_refused(tmp_path: Path, quote: str) -> None:
         ps.open(folder, limits={"member_bytes": 100})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(json.dumps({"file_name": "0.png", f"k{n}": 1}) for n in range(4000)),
+        "\n".join(json.dumps({"x": {f"k{n}": 1}}) for n in range(4000)),
+        json.dumps({"x": [{f"k{n}": 1} for n in range(4000)]}),
+        json.dumps({"x": [None] * 20_000}) + json.dumps({"x": [{f"k{n}": 1 for n in range(1000)}]}),
+    ],
+    ids=["rows", "objects", "lists", "nulls"],
+)
+def test_a_small_json_with_very_many_columns_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ps.LimitError, match="batch_bytes"):
+        ps.open(laid(tmp_path, 1, metadata__jsonl=text), limits={"batch_bytes": 1 << 26})
+
+
+@pytest.mark.parametrize("other", ['"x"', "true", "[1]", '[1, "x"]'])
+@pytest.mark.parametrize("row", [1, 3000])
+def test_a_value_of_another_type_is_an_error_that_names_the_row(
+    tmp_path: Path, other: str, row: int
+) -> None:
+    lines = ['{"file_name": "0.png", "v": 1}'] * row
+    lines.append(f'{{"file_name": "0.png", "v": {other}}}')
+    with pytest.raises(ps.FormatError, match="cannot be read") as caught:
+        ps.open(laid(tmp_path, 1, metadata__jsonl="\n".join(lines)))
+    assert caught.value.record == row
+    assert caught.value.file == str(tmp_path / "metadata.jsonl")
+
+
+def test_json_rows_may_differ_in_names_and_in_kinds_of_number(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"v": 1, "x": None, "t": []} for _ in range(3000)]
+    rows += [{"v": 2.5, "x": {"y": 1}}, {"t": [7], "w": "late", "v": 1 << 63}]
+    text = json.dumps([{"file_name": "0.png", **row} for row in rows])
+    ds = ps.open(laid(tmp_path, 1, metadata__json=text))
+    last = {"v": 2.0**63, "x": None, "t": [7], "w": "late"}
+    assert {**ds[3001], "image": None} == {"image": None, **last}
+    assert [ds[0]["v"], ds[3000]["x"], ds[0]["w"]] == [1.0, {"y": 1}, None]
+
+
 def test_strings_without_an_end_take_no_longer_than_others(tmp_path: Path) -> None:
     # Each quote was once looked at as the beginning of a string that goes to the end of the file.
     with pytest.raises(ps.FormatError):

@@ -18,7 +18,7 @@ quoted empty cell is missing too, and so are `NA`, `N/A`, `null` and `NULL`; spa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -32,8 +32,9 @@ MISSING = ("", "NA", "N/A", "null", "NULL")
 NOT_FINITE = ("nan", "NaN", "inf", "-inf")
 BOOLEANS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"))
 _WHOLE = r"^(0|-?[1-9][0-9]*)\z"
-_DECIMAL = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]{2,3}|E[+-][0-9]{2,3})?\z"
-_SHORT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?|-?[1-9](\.[0-9]*[1-9])?[eE][+-][0-9]{2,3}")
+_SHORT = re.compile(
+    r"-?(0|[1-9][0-9]*)(\.0|\.[0-9]*[1-9])?|-?[1-9](\.[0-9]*[1-9])?[eE][+-][0-9]{2,3}"
+)
 _HEAD_BYTES = 1 << 16
 _MOST_BLOCK_BYTES = (1 << 31) - 1
 _MOST_DECIMALS = 100
@@ -65,16 +66,12 @@ def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
 
 def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
     """Raise FormatError if the header names the image column only when it is split at another separator."""
-
-    def names_images(separator: str) -> bool:
-        return any(one.strip(' "') in name_columns for one in header.split(separator))
-
-    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").lstrip("\r\n")
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
-    if names_images(","):
-        return
-    for separator in ";\t|":
-        if names_images(separator):
+    lines = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").lstrip().splitlines()
+    header = lines[0] if lines else ""
+    for separator in ",;\t|":
+        if any(name.strip(' "') in name_columns for name in header.split(separator)):
+            if separator == ",":
+                return
             raise FormatError(
                 f"the columns of the table are separated by {separator!r}, and ',' is read",
                 found=header[:200],
@@ -96,13 +93,14 @@ def _column(data: Any) -> Any:
         return texts
     if any(_all(pc.is_in(given, pa.array([*pair, None]))) for pair in BOOLEANS):
         return pc.equal(pc.utf8_lower(given), "true")
-    if _all(pc.match_substring_regex(given, _WHOLE)):
-        return _whole(given, texts)
-    is_finite = pc.match_substring_regex(given, _DECIMAL)
-    if _all(pc.or_(is_finite, pc.is_in(given, pa.array(NOT_FINITE)))):
-        different = [one for one in given.unique().to_pylist() if one not in (None, *NOT_FINITE)]
-        if are_floats(different):
-            return given.cast(pa.float64())
+    are_whole = _all(pc.match_substring_regex(given, _WHOLE))
+    for type_ in (pa.int64(), pa.uint64()) if are_whole else (pa.float64(),):
+        try:
+            values = given.cast(type_)
+        except pa.ArrowInvalid:
+            continue
+        if are_whole or _are_floats(given.drop_null().unique().to_pylist()):
+            return values
     return texts
 
 
@@ -110,17 +108,9 @@ def _all(flags: Any) -> bool:
     return bool(pc.all(flags).as_py())
 
 
-def _whole(given: Any, texts: Any) -> Any:
-    for type_ in (pa.int64(), pa.uint64()):
-        try:
-            return given.cast(type_)
-        except pa.ArrowInvalid:
-            continue
-    return texts
-
-
-def are_floats(texts: Sequence[str]) -> bool:
-    """Whether decimal numbers are all written in one of the ways in which floats are written."""
+def _are_floats(texts: Sequence[str]) -> bool:
+    """Whether numbers are all written in one of the ways in which floats are written."""
+    texts = [text for text in texts if text not in NOT_FINITE]
     if all(map(_is_short, texts)):
         return True
     mantissa, has_exponent, _ = texts[0].partition("e")
@@ -132,34 +122,22 @@ def are_floats(texts: Sequence[str]) -> bool:
 
 def _is_short(text: str) -> bool:
     """Whether a number has exactly the digits that its float value needs: none superfluous, and none lost."""
-    shortest = repr(float(text))
-    if shortest in (text, f"{text}.0"):
-        return True
-    is_exact = shortest not in ("inf", "-inf") and Decimal(text) == Decimal(shortest)
-    return is_exact and _SHORT.fullmatch(text) is not None
+    is_plain = _SHORT.fullmatch(text) is not None
+    return is_plain and Decimal(text) == Decimal(repr(float(text)))
 
 
 def csv_bytes(table: pa.Table) -> bytes:
     """A table of numbers, booleans and texts as CSV: texts in quotes, missing values empty."""
-    lines = [",".join(map(_quoted, table.column_names))]
+    lines = [",".join(map(_cell, table.column_names))]
     for batch in table.to_batches(max_chunksize=4096):
-        cells = [_cells(column) for column in batch.columns]
-        lines += map(",".join, zip(*cells, strict=True))
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        lines += [",".join(map(_cell, row)) for row in rows]
     return "\n".join([*lines, ""]).encode()
 
 
-def _cells(column: Any) -> list[str]:
-    write: Callable[[Any], str] = repr
-    if pa.types.is_string(column.type):
-        write = _quoted
-    elif pa.types.is_boolean(column.type):
-        write = _lower
-    return ["" if one is None else write(one) for one in column.to_pylist()]
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
-
-
-def _lower(value: bool) -> str:
-    return "true" if value else "false"
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"'
+    return repr(value).lower()  # true, not True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from penstock.errors import FormatError
 from penstock.limits import Limits
@@ -19,61 +19,77 @@ FORMS = (
     'open(..., table="", other_files="ignore") reads no table'
 )
 
-# An unterminated string matches up to the end of the text, so that the work stays linear in the
-# text.
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-_OPENING = np.frombuffer(b"[{", np.uint8)
-_BRACKETS = np.frombuffer(b"[{]}", np.uint8)
+_BLOCK_ROWS = 1024
+_CELL_BYTES = 8
 _SPACE = re.compile(r"[ \t\r\n]*")
-_MOST_BLOCK_BYTES = (1 << 31) - 1
-_BOM = b"\xef\xbb\xbf"
 
 
 def read_json(text: bytes, limits: Limits) -> pa.Table:
-    """The rows of a JSON table."""
-    _check_depth(text, limits)
-    text = text.removeprefix(_BOM)
-    if text.lstrip(b" \t\r\n").startswith(b"["):
-        text = "\n".join(_objects(text.decode(), limits)).encode()
-        if not text:
-            return pa.table({"file_name": pa.array([], pa.string())})
-    # A single block, so that no row is too long for it and the types are inferred from all rows.
-    block = arrow_json.ReadOptions(block_size=min(max(len(text), 1), _MOST_BLOCK_BYTES))
-    table = arrow_json.read_json(pa.BufferReader(text), block)
-    schema = pa.schema([field.with_type(_without_times(field.type)) for field in table.schema])
-    if schema == table.schema:
-        return table
-    # pyarrow reads texts that look like times as times, but JSON has only texts.
-    as_texts = arrow_json.ParseOptions(explicit_schema=schema)
-    return arrow_json.read_json(pa.BufferReader(text), block, as_texts)
+    """The rows of a JSON table. The column types are inferred from all rows."""
+    schema = pa.schema([])
+    parts: list[pa.Table] = []
+    num_rows, num_elements = 0, 0
+    rows = _objects(text.decode("utf-8-sig"), limits)
+    while some := list(islice(rows, _BLOCK_ROWS)):
+        num_elements += sum(_num_elements(row, limits, 1) for row in some)
+        try:
+            merged = _merged(schema, pa.infer_type(some))
+            # If each object had names of its own, the columns would be almost nothing but nulls.
+            num_cells = (num_rows + len(some) + num_elements) * _num_columns(pa.struct(merged))
+            limits.check("batch_bytes", _CELL_BYTES * num_cells)
+            parts.append(pa.Table.from_struct_array(pa.array(some, pa.struct(merged))))
+        except pa.ArrowException:
+            _raise_at_row(some, num_rows, schema)
+            raise
+        num_rows += len(some)
+        schema = merged
+    if not parts:
+        return pa.table({"file_name": pa.array([], pa.string())})
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _objects(text: str, limits: Limits) -> Iterator[str]:
-    """The objects of an array, each on one line."""
-    decoder = json.JSONDecoder()
-    names: set[str] = set()
-    place = _after_space(text, _after_space(text, 0) + 1)
+def _merged(schema: pa.Schema, type_: Any) -> pa.Schema:
+    return pa.unify_schemas([schema, pa.schema(list(type_))], promote_options="permissive")
+
+
+def _raise_at_row(rows: list[dict[str, Any]], first: int, schema: pa.Schema) -> None:
+    """Raise FormatError for the first row that does not fit the rows before it."""
+    for number, row in enumerate(rows, first):
+        try:
+            schema = _merged(schema, pa.array([row]).type)
+        except pa.ArrowException as error:
+            message = f"the table of labels cannot be read: {error}"
+            raise FormatError(message, record=number, hint=FORMS) from None
+
+
+def _objects(text: str, limits: Limits) -> Iterator[dict[str, Any]]:
+    """The objects of an array, or objects one after another."""
+    decode = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number).raw_decode
+    place = _after_space(text, 0)
+    is_array = text.startswith("[", place)
+    end = "]" if is_array else ""
+    place = _after_space(text, place + is_array)
     number = 0
-    while text[place : place + 1] != "]":
-        if number:
+    # A file without any text is not a table.
+    while text[place : place + 1] != end or not (is_array or number):
+        if is_array and number:
             if text[place : place + 1] != ",":
                 raise json.JSONDecodeError("',' or ']' is missing", text, place)
             place = _after_space(text, place + 1)
-        value, end = decoder.raw_decode(text, place)
+        try:
+            value, place = decode(text, place)
+        except RecursionError:
+            limits.check("nesting", sys.getrecursionlimit())
+            raise
         if not isinstance(value, dict):
             message = f"the table of labels has a {_kind(value)} where an object is wanted"
             raise FormatError(message, record=number, hint=FORMS)
-        names.update(value)
+        yield value
         number += 1
-        # If each row had names of its own, the columns would be almost nothing but nulls.
-        limits.check("batch_bytes", number * len(names))
-        # A line break inside an object is whitespace between its parts: strings cannot contain
-        # one.
-        yield text[place:end].replace("\n", " ").replace("\r", " ")
-        place = _after_space(text, end)
-    rest = _after_space(text, place + 1)
+        place = _after_space(text, place)
+    rest = _after_space(text, place + is_array)
     if rest != len(text):
-        raise json.JSONDecodeError("something stands behind the array", text, rest)
+        raise json.JSONDecodeError("there is text after the array", text, rest)
 
 
 def _after_space(text: str, place: int) -> int:
@@ -81,28 +97,38 @@ def _after_space(text: str, place: int) -> int:
     return place if space is None else space.end()
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("an object has two values of one name")
+    return values
+
+
+def _number(text: str) -> int | float:
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else float(number)
+
+
 def _kind(value: object) -> str:
     kinds: dict[type, str] = {list: "list", str: "text", bool: "boolean", type(None): "null"}
     return kinds.get(type(value), "number")
 
 
-def _check_depth(text: bytes, limits: Limits) -> None:
-    """Check the nesting depth. Parsers recurse for each level, and pyarrow's would crash the process."""
-    marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
-    marks = marks[np.isin(marks, _BRACKETS)]
-    depths = np.cumsum(np.where(np.isin(marks, _OPENING), 1, -1))
-    limits.check("nesting", int(depths.max(initial=0)))
+def _num_elements(value: Any, limits: Limits, depth: int) -> int:
+    """The elements of all lists in a value, not counting numbers, texts and booleans: these have no columns."""
+    limits.check("nesting", depth)
+    is_list = isinstance(value, list)
+    found = 0
+    for one in value if is_list else value.values():
+        if isinstance(one, (dict, list)):
+            found += is_list + _num_elements(one, limits, depth + 1)
+        elif one is None:
+            found += is_list
+    return found
 
 
-def _without_times(type_: Any) -> Any:
-    """A pyarrow type with its times replaced by texts."""
-    if pa.types.is_temporal(type_):
-        return pa.string()
-    if pa.types.is_list(type_):
-        return pa.list_(_without_times(type_.value_type))
-    if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in type_])
-    return type_
+def _num_columns(type_: Any) -> int:
+    return 1 + sum(_num_columns(type_.field(n).type) for n in range(type_.num_fields))
 
 
 def json_bytes(table: pa.Table) -> bytes:

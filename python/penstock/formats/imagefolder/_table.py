@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ _KINDS = {
 def read_table(path: str, limits: Limits) -> pa.Table:
     """All rows of a table, validated. The file ending determines its kind."""
     kind = _kind(path)
+    if kind is None:
+        raise FormatError(f"tables of labels are called {', '.join(_KINDS)}", file=path)
     source = LocalSource(path)
     try:
         limits.check("member_bytes", source.size)
@@ -62,18 +65,16 @@ def _kind(path: str) -> str | None:
     return _KINDS.get(os.path.splitext(path.lower())[1])
 
 
-def _text(source: LocalSource, kind: str | None, limits: Limits) -> pa.Table:
-    if kind is None:
-        raise FormatError(f"tables of labels are called {', '.join(_KINDS)}")
+def _text(source: LocalSource, kind: str, limits: Limits) -> pa.Table:
     data = source.read(0, source.size)
     try:
         if kind == "csv":
             table = read_csv(pa.array(data).buffers()[1], NAME_COLUMNS)
         else:
             table = read_json(data.to_bytes(), limits)
+    except PenstockError:
+        raise
     except (pa.ArrowException, ValueError, OSError, RecursionError) as error:
-        if isinstance(error, PenstockError):
-            raise
         hint = FORMS if kind == "json" else None
         raise FormatError(f"the table of labels cannot be read: {error}", hint=hint) from error
     for batch in table.to_batches():
@@ -127,37 +128,34 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
             hint=hint,
         )
     for name, column, other in zip(table.column_names, table.columns, back.columns, strict=True):
-        for first in range(0, table.num_rows, _COMPARED_RECORDS):
-            given = column.slice(first, _COMPARED_RECORDS).to_pylist()
-            found = other.slice(first, _COMPARED_RECORDS).to_pylist()
-            # Values with the same repr have the same type and value, NaN included.
-            if repr(given) == repr(found):
-                continue
-            pairs = zip(map(repr, given), map(repr, found), strict=True)
-            place, (one, two) = next(
-                (n, pair) for n, pair in enumerate(pairs) if len(set(pair)) > 1
-            )
-            raise SchemaError(
-                f"a {kind} table of labels would be read with another value here",
-                record=first + place,
-                field=name,
-                expected=one,
-                found=two,
-                hint=hint,
-            )
+        pairs = zip(_reprs(column), _reprs(other), strict=True)
+        for record, (given, found) in enumerate(pairs):
+            if given != found:
+                raise SchemaError(
+                    f"a {kind} table of labels would be read with another value here",
+                    record=record,
+                    field=name,
+                    expected=given,
+                    found=found,
+                    hint=hint,
+                )
+
+
+def _reprs(column: Any) -> Iterator[str]:
+    """The values as text; those with the same text have the same type and value, NaN included."""
+    for first in range(0, len(column), _COMPARED_RECORDS):
+        yield from map(repr, column.slice(first, _COMPARED_RECORDS).to_pylist())
 
 
 def check_kind(schema: pa.Schema, kind: str) -> None:
     """Raise SchemaError for the first column that a table of this kind cannot hold."""
     if kind == "parquet":
         return
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_boolean)
     for field in schema:
         type_: Any = field.type
-        is_flat = not pa.types.is_nested(type_) or (kind == "jsonl" and pa.types.is_list(type_))
-        inner = type_.value_type if pa.types.is_list(type_) else type_
-        is_flat = is_flat and not isinstance(type_, pa.BaseExtensionType)
-        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_boolean)
-        if not (is_flat and any(is_kind(inner) for is_kind in plain)):
+        inner = type_.value_type if kind == "jsonl" and pa.types.is_list(type_) else type_
+        if not any(is_kind(inner) for is_kind in plain):
             raise SchemaError(
                 f"a {kind} table of labels cannot hold {type_}",
                 field=field.name,

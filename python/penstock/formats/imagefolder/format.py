@@ -61,11 +61,10 @@ class ReadOptions:
     """The file name of the table of labels in the folder. None finds a table called `metadata` or `labels`; ""
     reads no table."""
     file_names: bool | None = None
+    """True adds the column `file_name`, False leaves it out. None adds it if there are neither classes nor a table."""
+    other_files: str = "error"
     """"error" refuses files that are not images (except accompanying text such as a README) and images that the
     table does not name; "ignore" skips all of them."""
-    other_files: str = "error"
-    """"error" refuses files that are no images (but for text that goes with them, such as a README), and images
-    that the table does not name; "ignore" passes over all of them."""
 
 
 class ImageFolderFormat(Format):
@@ -114,33 +113,34 @@ class ImageFolderReader(Reader):
 
     def __init__(self, source: Source, options: Options) -> None:
         if not isinstance(source, Folder):
-            raise UnsupportedError("is no folder of this machine", file=source.path)
-        asked = options.schema
+            raise UnsupportedError("is not a folder of this machine", file=source.path)
         self._folder = source
         self._path = source.path
         self._limits = options.limits
         self._how = options_from(ReadOptions, options.format_options, "imagefolder")
         if self._how.other_files not in ("error", "ignore"):
             raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
-        table = self._table_name()
-        images = [n for n, entry in enumerate(source.entries) if folders.is_image_name(entry.name)]
-        known = {*images, table}
-        others = [n for n in range(len(source.entries)) if n not in known]
-        if self._how.other_files == "error":
-            for other in others:
-                if not folders.goes_with_images(f"{self._path}/{source.entries[other].name}"):
-                    raise self._refused(other, "is no image that penstock decodes")
+        table_file = self._table_file()
+        images: list[int] = []
+        others: list[int] = []
+        for number, entry in enumerate(source.entries):
+            if folders.is_image_name(entry.name):
+                images.append(number)
+            elif number != table_file:
+                others.append(number)
         self._skipped_files = [*source.skipped, *self._beside(others, images)]
-        beside = None if table is None else self._read_table(table, images)
-        self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
-        self._columns = self._columns_beside(None if beside is None else beside[1])
+        table = None
+        self._files: np.ndarray = np.array(images, np.int64)
+        if table_file is not None:
+            self._files, table = self._read_table(table_file, images)
+        self._columns = self._columns_beside(table)
         fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
         # A schema inferred from zero records must not be applied to other shards.
         is_empty = not len(self._files)
-        self._stored = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
-        if asked is not None:
-            check_columns(asked, self._stored, self._path, options.settled)
-        self.schema: pa.Schema = self._stored if asked is None else asked
+        self.schema: pa.Schema = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
+        if options.schema is not None:
+            check_columns(options.schema, self.schema, self._path, options.settled)
+            self.schema = options.schema
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
         self._ends: np.ndarray = np.cumsum(sizes)
 
@@ -150,12 +150,15 @@ class ImageFolderReader(Reader):
             return
         names = [entry.name for entry in self._folder.entries]
         stems = {os.path.splitext(names[number])[0] for number in images}
-        for name in map(names.__getitem__, others):
+        for number in others:
+            name = names[number]
             path = f"{self._path}/{name}"
-            reason = NO_IMAGE
             if folders.goes_with_images(path):
-                reason = CAPTION if os.path.splitext(name)[0] in stems else TEXT
-            yield SkippedFile(path, reason)
+                yield SkippedFile(path, CAPTION if os.path.splitext(name)[0] in stems else TEXT)
+            elif self._how.other_files == "error":
+                raise self._refused(number, "is not an image that penstock decodes")
+            else:
+                yield SkippedFile(path, NO_IMAGE)
 
     def _refused(self, number: int, message: str) -> FormatError:
         path = f"{self._path}/{self._folder.entries[number].name}"
@@ -163,7 +166,7 @@ class ImageFolderReader(Reader):
 
     # -- the columns beside the images ------------------------------------------------------------
 
-    def _table_name(self) -> int | None:
+    def _table_file(self) -> int | None:
         """The number of the table's file among the entries, or None if there is no table."""
         names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
         if self._how.table:
@@ -230,26 +233,30 @@ class ImageFolderReader(Reader):
 
     def _columns_beside(self, table: pa.Table | None) -> pa.RecordBatch:
         names = [self._folder.entries[number].name for number in self._files.tolist()]
-        columns: dict[str, pa.Array] = {}
-        classes = sorted(self._folder.folders)
-        in_folders = bool(classes) and all("/" in name for name in names)
-        if in_folders and (table is None or LABEL not in table.column_names):
-            numbers = {name: number for number, name in enumerate(classes)}
-            codes = [numbers[name.split("/", 1)[0]] for name in names]
-            message = "the name of a class is no UTF-8, which labels are"
-            labels = self._texts(classes, message)
-            columns[LABEL] = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
+        columns: dict[str, Any] = {}
         if table is not None:
-            whole = table.combine_chunks()
-            for name in table.column_names:
-                columns[name] = _one_chunk(whole.column(name))
-        wanted = self._how.file_names
-        if wanted or (wanted is None and table is None and not in_folders):
-            message = f"the name is no UTF-8, which the column {FILE_NAME} is; file_names=False leaves that out"
+            pairs = zip(table.column_names, table.columns, strict=True)
+            columns = {name: column.combine_chunks() for name, column in pairs}
+        in_folders = bool(self._folder.folders) and all("/" in name for name in names)
+        if in_folders and LABEL not in columns:
+            columns = {LABEL: self._classes(names), **columns}
+        has_names = self._how.file_names
+        if has_names is None:
+            has_names = table is None and not in_folders
+        if has_names:
+            message = f"the name is not UTF-8, which the column {FILE_NAME} is; file_names=False leaves that out"
             columns[FILE_NAME] = self._texts(names, message)
         if not columns:
             return empty_columns(len(names))
         return pa.record_batch(list(columns.values()), list(columns))
+
+    def _classes(self, names: list[str]) -> pa.Array:
+        """The class of each file: the name of the folder that it is in."""
+        classes = sorted(self._folder.folders)
+        numbers = {name: number for number, name in enumerate(classes)}
+        codes = [numbers[name.split("/", 1)[0]] for name in names]
+        labels = self._texts(classes, "the name of a class is not UTF-8, which labels are")
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
 
     def _texts(self, names: list[str], message: str) -> pa.Array:
         """A column of file or folder names."""
@@ -335,7 +342,7 @@ class ImageFolderReader(Reader):
             record = int(numbers[np.flatnonzero(wrong)[0]])
             name = self._folder.entries[int(self._files[record])].name
             raise FormatError(
-                "is no image, whatever its name says",
+                "is not an image, whatever its name says",
                 file=f"{self._path}/{name}",
                 record=record,
                 byte=0,
@@ -353,9 +360,3 @@ def _is_table_name(name: str) -> bool:
 def _is_unicode(name: str) -> bool:
     """Whether a file name is valid UTF-8, as the names in a table are."""
     return name.encode("utf-8", "replace").decode() == name
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.array([], column.type) if not column.num_chunks else pa.concat_arrays(column.chunks)

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 IMAGE = "image"
-
-
 LABEL = "label"
-
-
 FILE_NAME = "file_name"
 
 

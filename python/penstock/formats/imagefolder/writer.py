@@ -57,7 +57,7 @@ class ImageFolderWriter(Writer):
             raise SchemaError(message, file=self._sink.path, hint=hint)
         type_ = schema.field(IMAGE).type
         if not (is_image(type_) or str(type_) in ("binary", "large_binary", "binary_view")):
-            message = f"images are encoded, bytes, not {type_}"
+            message = f"images are encoded files in bytes, not {type_}"
             raise SchemaError(message, file=self._sink.path, field=IMAGE, hint=hint)
         if FILE_NAME in schema.names and not pa.types.is_string(schema.field(FILE_NAME).type):
             raise SchemaError("names of files are strings", file=self._sink.path, field=FILE_NAME)
@@ -90,27 +90,30 @@ class ImageFolderWriter(Writer):
         endings = self._endings(batch.column(IMAGE), first)
         if self._is_named:
             names = batch.column(FILE_NAME).to_pylist()
-            for place, name in enumerate(names):
-                reason = _wrong_name(name or "")
-                if reason is None and not is_image_name(name or ""):
-                    reason = "has no ending of an image"
-                if reason is not None:
-                    message = f"the name {name!r} cannot be given to an image: {reason}"
-                    raise self._refused(message, first + place, FILE_NAME)
+            for record, name in enumerate(names, first):
+                self._check_name(name or "", record)
         else:
-            names = [f"{first + place:08d}.{end}" for place, end in enumerate(endings)]
+            names = [f"{record:08d}.{end}" for record, end in enumerate(endings, first)]
         if not self._has_classes:
             return names
         labels = batch.column(LABEL)
         for name in labels.dictionary.to_pylist():
             self._make_class(name, first)
-        given = labels.to_pylist()
-        if None in given:
+        classes = labels.to_pylist()
+        if None in classes:
             message = "a record without a class has no folder to be in"
-            raise self._refused(message, first + given.index(None), LABEL)
+            raise self._refused(message, first + classes.index(None), LABEL)
         # A name that was read from a folder of classes already starts with its class.
-        pairs = zip(given, names, strict=True)
+        pairs = zip(classes, names, strict=True)
         return [name if name.startswith(f"{c}/") else f"{c}/{name}" for c, name in pairs]
+
+    def _check_name(self, name: str, record: int) -> None:
+        reason = _wrong_name(name)
+        if reason is None and not is_image_name(name):
+            reason = "does not end like the name of an image"
+        if reason is not None:
+            message = f"the name {name!r} cannot be given to an image: {reason}"
+            raise self._refused(message, record, FILE_NAME)
 
     def _make_class(self, name: str | None, record: int) -> None:
         if name is None or name in self._classes:
