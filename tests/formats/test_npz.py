@@ -17,7 +17,7 @@ from npz_files import lists_file, member, npz, opened, table
 
 import penstock as ps
 from penstock.columns.types import DTYPE_KEY
-from penstock.formats.npz import members as npz_members
+from penstock.formats.npz import format as npz_format
 from penstock.storage import MemoryStorage
 from reading import SHARED, run_python
 
@@ -167,7 +167,7 @@ def test_zip64_archives_are_read() -> None:
 def test_inflated_members_go_to_a_file_where_they_are_many(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(npz_members, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(npz_format, "MEMORY_BYTES", 1000)
     array = np.random.default_rng(1).standard_normal((5000, 3))
     found = table(npz(True, x=array, y=np.arange(5000)))
     assert found.column("x").combine_chunks().to_numpy_ndarray().tolist() == array.tolist()

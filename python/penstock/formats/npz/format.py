@@ -1,17 +1,17 @@
 """npz: a zip archive of npy files, as a table whose fields are its arrays.
 
-Specification: numpy.savez, and for the archive `zip_directory.py`.
+Specification: numpy.savez; `zip_directory.py` for the archive.
 
     bytes        what
     per array    a zip member "name.npy", stored or deflated, that is an npy file
     end          the zip directory
 
-The table is made of all arrays with a first axis, which must be equally long; `arrays=` chooses
-some where they are not. Values without axes go to the schema's metadata, and members that are no
-".npy" are passed over. What an array cannot hold alone is kept in several, by the endings of their
-names (`#offsets` and so on, see `npz_columns.py`).
+The table has all arrays with a first axis, which must be of one length; `arrays=` chooses some if they are
+not. Values without axes become metadata of the schema, and members that are not ".npy" are skipped. A
+column that no single array can hold is in several, told apart by the endings of their names
+(`#offsets` and so on, see `_columns.py`).
 
-Stored arrays are read where they lie, or mapped; deflated ones are inflated once (`npz_members.py`).
+Stored arrays are read in place, or mapped; deflated ones are inflated once (`members.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.errors import ChecksumError, PenstockError, SchemaError, Unsupport
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
 from penstock.formats.npz._comment import SCHEMA_COMMENT
-from penstock.formats.npz.members import InflatedPlace, Room, inflated
+from penstock.formats.npz.members import MEMORY_BYTES, InflatedPlace, inflated
 from penstock.formats.npz.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
 from penstock.formats.numpy.arrays import ArraysReader, FilePlace, Place, StoredArray, check_size
 from penstock.formats.numpy.npy_header import Header, parse_header
@@ -53,7 +53,7 @@ class NpzReadOptions:
     """
 
     arrays: Sequence[str] | None = None
-    """The arrays that make the table; None takes all that have a first axis."""
+    """The arrays in the table; None for all that have a first axis."""
 
 
 class NpzFormat(Format):
@@ -79,9 +79,9 @@ class NpzFormat(Format):
         """Read the archive's directory and the header of each array.
 
         Raises:
-            FormatError, TruncatedError, LimitError: the bytes are no npz file, or ask for too much.
+            FormatError, TruncatedError, LimitError: the bytes are not an npz file, or ask for too much.
             UnsupportedError: an array holds objects, a member is encrypted, or raw=True.
-            SchemaError: the arrays are not equally long, or a field of schema= is not in the file.
+            SchemaError: the arrays differ in length, or a field of schema= is not in the file.
         """
         chosen = options_from(NpzReadOptions, options.format_options, "npz").arrays
         try:
@@ -91,7 +91,7 @@ class NpzFormat(Format):
             raise error.at(file=source.path) from None
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a file. Raises SchemaError where no arrays hold records of `schema`."""
+        """Begin a file. Raises SchemaError if arrays cannot hold records of `schema`."""
         from penstock.formats.npz.writer import NpzWriter
 
         return NpzWriter(sink, schema, options)
@@ -103,32 +103,25 @@ def _open(
     members = {m.name[:-4]: m for m in directory.members if m.name.endswith(".npy")}
     if chosen is not None:
         members = _chosen(members, chosen)
-    room = Room()
+    in_memory = _in_memory(members)
     checks: list[MemberCheck] = []
     arrays: dict[str, StoredArray] = {}
     metadata: dict[bytes, bytes] = {}
-    methods: set[int] = set()
     for name, member in members.items():
         try:
-            header, place = _array(source, member, options.limits, room)
+            header, place = _array(source, member, options.limits, in_memory=name in in_memory)
             check = None
             if isinstance(place, FilePlace):
-                check = MemberCheck(source, member, header.start, place.size)
-                checks.append(check)
-            is_value = header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM"
-            if check is not None and options.verifies and not header.shape and is_value:
-                check.verify()
+                checks.append(MemberCheck(source, member, header.start, place.size))
+                check = checks[-1] if options.verifies else None
+            if header.shape:
+                arrays[name] = StoredArray(header, place, source.path, check)
+            elif header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM":
+                if check is not None:
+                    check.verify()
+                metadata[name.encode("utf-8", "replace")] = _value(header, place)
         except PenstockError as error:
             raise error.at(field=name) from None
-        methods.add(member.method)
-        if header.shape:
-            used = check if options.verifies else None
-            arrays[name] = StoredArray(header, place, source.path, used)
-        elif is_value:
-            size = header.dtype.itemsize
-            value = place.read(0, size).view(header.dtype)[0] if size else b""
-            text = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
-            metadata[name.encode("utf-8", "replace")] = bytes(text)
     columns, num_records = table_of(arrays, options.limits)
     comment, lost = _checked_comment(directory.comment, source, options)
     return ArraysReader(
@@ -138,7 +131,7 @@ def _open(
         options,
         metadata or None,
         span=(0, source.size),
-        compression="deflate" if DEFLATED in methods else "",
+        compression="deflate" if DEFLATED in {m.method for m in members.values()} else "",
         restore=partial(_restored, comment=comment),
         lost=lost,
         checks=checks,
@@ -146,7 +139,7 @@ def _open(
 
 
 def _chosen(members: dict[str, Member], chosen: Sequence[str]) -> dict[str, Member]:
-    """The members of some columns: those of their names, and those that keep parts of them."""
+    """The members of these names, and those that hold parts of such columns."""
     if isinstance(chosen, str):
         raise TypeError("arrays is a list of names")
     found: dict[str, Member] = {}
@@ -159,7 +152,27 @@ def _chosen(members: dict[str, Member], chosen: Sequence[str]) -> dict[str, Memb
     return found
 
 
-def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[Header, Place]:
+def _in_memory(members: dict[str, Member]) -> set[str]:
+    """The deflated members that are inflated into memory: the first ones that have room in it."""
+    found: set[str] = set()
+    left = MEMORY_BYTES
+    for name, member in members.items():
+        if member.method == DEFLATED and member.plain_bytes <= left:
+            left -= member.plain_bytes
+            found.add(name)
+    return found
+
+
+def _value(header: Header, place: Place) -> bytes:
+    """An array without axes, as text."""
+    size = header.dtype.itemsize
+    value = place.read(0, size).view(header.dtype)[0] if size else b""
+    return bytes(value) if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+def _array(
+    source: Source, member: Member, limits: Limits, *, in_memory: bool
+) -> tuple[Header, Place]:
     """The header of a member, and where its values are."""
     if member.method == STORED:
 
@@ -187,14 +200,13 @@ def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[
     header = parse_header(read_front)
     parts.close()
     check_size(header, member.plain_bytes, member.start, limits)
-    return header, InflatedPlace(source, member, header.start, room)
+    return header, InflatedPlace(source, member, header.start, in_memory=in_memory)
 
 
 def _checked_comment(
     comment: bytes, source: Source, options: Options
 ) -> tuple[bytes, tuple[SkippedRegion, ...]]:
-    """The schema that the archive's comment keeps, in Base64, nothing if it keeps none; and the comment, if it is damaged
-    and skipped.
+    """The schema in the archive's comment, in Base64; empty if there is none, or it is damaged and skipped.
 
     Raises:
         ChecksumError: it is damaged, and damage is not skipped.
@@ -206,14 +218,14 @@ def _checked_comment(
     start = source.size - len(comment)
     message = "the types that the archive's comment keeps are damaged"
     if options.schema is not None and not options.settled:
-        return b"", ()  # the caller says the types
+        return b"", ()  # the caller gives the types
     if options.damage == "error":
         raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
     return b"", (SkippedRegion(source.path, start, source.size, 0, message),)
 
 
 def _restored(stored: Any, comment: bytes) -> Any:
-    """The schema that was written, where the archive's comment keeps it and the arrays fit it."""
+    """The schema in the archive's comment, if there is one and the arrays fit it."""
     if not comment:
         return stored
     try:
@@ -227,4 +239,4 @@ def _restored(stored: Any, comment: bytes) -> Any:
             fields.append(kept.with_nullable(True))
         return pa.schema(fields, schema.metadata or stored.metadata)
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored  # somebody else's comment, or other arrays by now
+        return stored  # the comment of another program, or of other arrays

@@ -122,17 +122,7 @@ def _member(info: zipfile.ZipInfo, directory_start: int, source: Source) -> Memb
         raise UnsupportedError(f"the member {name!r} is encrypted", byte=place)
     if info.volume:
         raise UnsupportedError("a zip archive in several parts", byte=place)
-    raw = name.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
-    head = source.read(place, LOCAL.size + len(raw)).to_bytes() if place >= 0 else b""
-    if len(head) < LOCAL.size or head[:4] != b"PK\3\4":
-        raise FormatError("no member where the zip directory says", byte=place, found=head[:4])
-    fields = LOCAL.unpack_from(head)
-    flags, name_bytes, extra_bytes = fields[2], fields[9], fields[10]
-    if head[LOCAL.size :] != raw or name_bytes != len(raw):
-        raise FormatError("a member has two names", byte=place, expected=raw[:80])
-    if (flags ^ info.flag_bits) & _UTF8_NAME and not raw.isascii():
-        raise FormatError("a member's name is in two encodings", byte=place, expected=raw[:80])
-    start = place + LOCAL.size + name_bytes + extra_bytes
+    start = _data_start(info, source)
     if start + info.compress_size > directory_start:
         raise FormatError(f"the member {name!r} reaches into the directory", byte=place)
     if info.compress_type == STORED and info.compress_size != info.file_size:
@@ -140,6 +130,21 @@ def _member(info: zipfile.ZipInfo, directory_start: int, source: Source) -> Memb
     return Member(
         name, info.compress_type, info.CRC, info.compress_size, info.file_size, start, place
     )
+
+
+def _data_start(info: zipfile.ZipInfo, source: Source) -> int:
+    """Where the bytes of a member start: behind the header before them, which has the same name."""
+    name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_NAME else "cp437")
+    place = info.header_offset
+    head = source.read(place, LOCAL.size + len(name)).to_bytes() if place >= 0 else b""
+    if len(head) < LOCAL.size or head[:4] != b"PK\3\4":
+        raise FormatError("no member where the zip directory says", byte=place, found=head[:4])
+    _, _, flags, _, _, _, _, _, _, name_bytes, extra_bytes = LOCAL.unpack_from(head)
+    if head[LOCAL.size :] != name or name_bytes != len(name):
+        raise FormatError("a member has two names", byte=place, expected=name[:80])
+    if (flags ^ info.flag_bits) & _UTF8_NAME and not name.isascii():
+        raise FormatError("a member's name is in two encodings", byte=place, expected=name[:80])
+    return place + LOCAL.size + name_bytes + extra_bytes
 
 
 def _check_places(members: list[Member]) -> None:
