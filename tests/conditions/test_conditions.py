@@ -93,21 +93,21 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("x -1 > 2", "`-` should stand between blanks"),
-        ("1 < x < 3", "an `and` should stand"),
-        ("x > 1 x", "an `and` or an `or` should stand"),
-        ("len(x", r"`\)` should stand"),
+        ("x -1 > 2", "expected `-` between blanks"),
+        ("1 < x < 3", "expected an `and`, as in"),
+        ("x > 1 x", "expected an operator, an `and` or an `or`"),
+        ("len(x", r"expected `\)`"),
         ("x == {}", "not a single value"),
         ("in == 3", "a field of the name in is `in`"),
         ('matches(t, "(")', "not a regular expression"),
         ('cast(x, "number")', "not a type"),
-        ("x == NaN + ", "a value should stand"),
+        ("x == NaN + ", "expected a value"),
         ("(" * 1000 + "x", "nested"),
         ("not " * 1000 + "ok", "nested"),
-        ("[" * 100_000, "a value should stand"),
+        ("[" * 100_000, "expected a value"),
     ],
 )
-def test_what_is_not_a_condition_says_what_should_stand_where(where: str, message: str) -> None:
+def test_what_is_not_a_condition_says_what_was_expected_where(where: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(where)
 

@@ -108,13 +108,13 @@ def test_words_that_are_no_condition_say_what_could_stand_there(
     source: list[str], tmp_path: Path
 ) -> None:
     for words, told in {
-        "3": "a comparison should stand",
-        "label >= ": "a value should stand",
-        "label = 3": "`==` should stand",
+        "3": "expected a comparison",
+        "label >= ": "expected a value",
+        "label = 3": "expected `==`",
         "label in 3": "in takes a list",
         "label == [3]": "is not a single value",
-        "label == 3 name is null": "an `and` or an `or` should stand",
-        "__import__('os')": "a function should stand that exists",
+        "label == 3 name is null": "expected an operator, an `and` or an `or`",
+        "__import__('os')": "expected one of the functions",
     }.items():
         with pytest.raises(ValueError, match=told):
             parse(words)

@@ -1,7 +1,7 @@
 """Conditions on records, as `where=` takes them: a text such as `label >= 3 and split == "train"`, an expression
-of pyarrow.compute, or a function of a batch. One language with one meaning, wherever records are chosen.
+of pyarrow.compute, or a function of a batch. All verbs share one language.
 
-`_grammar` has the language, `_values` what it means.
+`_grammar` parses the language, `_values` evaluates it.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Where = Any
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition that can be asked of batches."""
+    """A condition that can be evaluated on batches."""
 
     holds: Callable[[pa.RecordBatch], np.ndarray]
-    """For which records of a batch it is true: bool[num_rows]."""
+    """The records of a batch for which it is true: bool[num_rows]."""
     columns: list[str] | None
     """The columns that it reads; None for all."""
 
 
 def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
-    """What decides about records, from what `where=` was given.
+    """The filter for a value of `where=`.
 
     Args:
         where: the condition.
-        names: the columns that there are.
+        names: the columns of the data.
         reads: the columns that a function or an expression reads; None for all.
 
     Raises:
-        ValueError: a text is not a condition.
-        SchemaError: it is about a column that there is not.
+        ValueError: the text is not a condition.
+        SchemaError: the text names an unknown column.
         TypeError: it is neither a text, an expression, nor a function.
     """
     if isinstance(where, str):
@@ -53,23 +53,23 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
     from pyarrow import compute  # costs 20 ms, and only filters need it
 
     columns = None if reads is None else list(reads)
-
     if isinstance(where, compute.Expression):
         return Filter(lambda batch: _by_expression(where, batch), columns)
     if not callable(where):
         kind = type(where).__name__
         raise TypeError(f"where= takes a text, an expression or a function of a batch, not {kind}")
 
-    def asked(batch: pa.RecordBatch) -> np.ndarray:
-        mask = np.asarray(where(batch))
-        if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
-            raise TypeError(
-                f"where= gave {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
-                "not a truth value for each"
-            )
-        return mask
+    return Filter(lambda batch: _by_function(where, batch), columns)
 
-    return Filter(asked, columns)
+
+def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> np.ndarray:
+    mask = np.asarray(function(batch))
+    if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
+        raise TypeError(
+            f"where= gave {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
+            "not a truth value for each"
+        )
+    return mask
 
 
 def _by_expression(expression: Any, batch: pa.RecordBatch) -> np.ndarray:

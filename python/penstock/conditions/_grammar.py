@@ -15,7 +15,7 @@ field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anythi
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
 ```
 
-`-` and `/` inside a name belong to it, so as operators they stand between blanks.
+`-` and `/` inside a name belong to it, so as operators they need blanks around them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 MOST_NESTED = 100
-"""Levels of parentheses, calls and `not`: far more than anybody writes, few enough for Python's stack."""
+"""Levels of parentheses, calls and `not`: far more than people write, few enough for Python's stack."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 _NAME = re.compile(r"[^\W\d][\w./-]*")
@@ -54,14 +54,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that stands in the text: a number, a text, a truth value, or None."""
+    """A value in the text: a number, a string, a truth value, or None."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A comparison, an arithmetic operation, `and`, `or`: two sides and what joins them."""
+    """A comparison, an arithmetic operation, `and`, `or`: an operator and its two sides."""
 
     operator: str
     left: Node
@@ -92,7 +92,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a value; `argument` is its second one."""
+    """A function of a value; `argument` is its second argument."""
 
     function: str
     operand: Node
@@ -106,7 +106,7 @@ def parse(text: str) -> Node:
     """The tree of a condition.
 
     Raises:
-        ValueError: the text is not a condition; says where and what can stand there.
+        ValueError: the text is not a condition; says where, and what was expected there.
 
     Example:
         >>> from penstock.conditions import parse
@@ -116,7 +116,7 @@ def parse(text: str) -> Node:
     parser = _Parser(text)
     found = parser.condition()
     if not parser.is_at_end():
-        raise parser.error("an operator, an `and` or an `or` should stand, or the end")
+        raise parser.error("an operator, an `and` or an `or`, or the end")
     return found
 
 
@@ -132,7 +132,7 @@ def fields_of(node: Node) -> list[str]:
 
 
 class _Parser:
-    """Recursive descent over one text; `_at` is the place up to which it is understood."""
+    """Recursive descent over one text, parsed up to `_at`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -148,8 +148,8 @@ class _Parser:
 
     def error(self, expected: str) -> ValueError:
         rest = self._text[self._at :]
-        place = f"at {rest!r}" if rest else "at its end"
-        return ValueError(f"{self._text!r}: {place} {expected}")
+        place = f"at {rest!r}" if rest else "at the end"
+        return ValueError(f"{self._text!r}: expected {expected}, {place}")
 
     # -- the rules ------------------------------------------------------------------------------
 
@@ -161,30 +161,32 @@ class _Parser:
 
     def _one(self) -> Node:
         if self._take_word("not"):
-            with_not = self._nested(self._one)
-            return Not(with_not)
+            return Not(self._nested(self._one))
         left = self._sum()
-        if comparison := _COMPARISON.match(self._text, self._at):
-            self._move_to(comparison.end())
-            found = Operation(comparison[0], left, self._sum())
+        if sign := _COMPARISON.match(self._text, self._at):
+            self._move_to(sign.end())
+            found = Operation(sign[0], left, self._sum())
             if _COMPARISON.match(self._text, self._at):
-                raise self.error("an `and` should stand, as in 1 < x and x < 5")
+                raise self.error("an `and`, as in 1 < x and x < 5")
             return found
         if self._text.startswith("=", self._at):
-            raise self.error("`==` should stand")
+            raise self.error("`==`")
         if self._take_word("is"):
             negated = self._take_word("not")
             if not self._take_word("null"):
-                raise self.error("`null` should stand, as in `score is not null`")
+                raise self.error("`null`, as in `score is not null`")
             return Not(IsNull(left)) if negated else IsNull(left)
+        return self._membership(left)
+
+    def _membership(self, left: Node) -> Node:
         negated = self._take_word("not")
         if self._take_word("in"):
             found = IsIn(left, self._list())
             return Not(found) if negated else found
         if negated:
-            raise self.error("`in` should stand, as in `label not in [1, 2]`")
+            raise self.error("`in`, as in `label not in [1, 2]`")
         if isinstance(left, Literal) and not isinstance(left.value, bool):
-            raise self.error("a comparison should stand, such as label >= 3 or score is not null")
+            raise self.error("a comparison, such as label >= 3 or score is not null")
         return left
 
     def _sum(self) -> Node:
@@ -211,7 +213,7 @@ class _Parser:
         if name is None or name[0] in ("true", "false", "null"):
             return Literal(self._literal())
         if name[0] in _WORDS:
-            raise self.error(f"a value should stand; a field of the name {name[0]} is `{name[0]}`")
+            raise self.error(f"a value; a field of the name {name[0]} is `{name[0]}`")
         after = _BLANKS.match(self._text, name.end())
         assert after is not None, "no blanks match as well"
         if self._text.startswith("(", after.end()):
@@ -221,7 +223,7 @@ class _Parser:
 
     def _call(self, name: str) -> Call:
         if name not in _CALLS:
-            raise self.error(f"a function should stand that exists: {', '.join(_CALLS)}")
+            raise self.error(f"one of the functions {', '.join(_CALLS)}")
         self._move_to(self._at + len(name))
         self._expect("(")
         operand, argument = self._nested(self._sum), None
@@ -232,7 +234,7 @@ class _Parser:
             argument = self._literal()
             if name != "contains" and not isinstance(argument, str):
                 self._at = begun
-                raise self.error(f"{takes} should stand in quotes")
+                raise self.error(f"{takes} in quotes")
             _check_argument(name, argument)
         self._expect(")")
         return Call(name, operand, argument)
@@ -241,7 +243,7 @@ class _Parser:
         value = self._json()
         if isinstance(value, (list, dict)):
             raise ValueError(
-                f"{self._text!r}: {json.dumps(value)} is not a single value; a list stands after `in`"
+                f"{self._text!r}: {json.dumps(value)} is not a single value; lists follow `in`"
             )
         return value
 
@@ -256,7 +258,7 @@ class _Parser:
             value, end = _JSON.raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
             raise self.error(
-                'a value should stand: a field, a JSON value such as 3 or "cat", or a function '
+                'a value: a field, a JSON value such as 3 or "cat", or a function '
                 "such as len(tokens)"
             ) from None
         self._move_to(end)
@@ -288,7 +290,7 @@ class _Parser:
 
     def _expect(self, sign: str) -> None:
         if not self._take(sign):
-            raise self.error(f"`{sign}` should stand")
+            raise self.error(f"`{sign}`")
 
     def _take_word(self, word: str) -> bool:
         name = _NAME.match(self._text, self._at)
@@ -303,7 +305,7 @@ class _Parser:
             return None
         before, after = self._text[self._at - 1], self._text[self._at + 1 : self._at + 2]
         if sign in "-/" and not (before.isspace() and (after.isspace() or after in "(`")):
-            raise self.error(f"`{sign}` should stand between blanks, since names may have it")
+            raise self.error(f"`{sign}` between blanks, since names may have it")
         self._move_to(self._at + 1)
         return sign
 
@@ -316,7 +318,7 @@ _JSON = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _check_argument(function: str, argument: Any) -> None:
-    """Raise ValueError for an argument that no record could make right."""
+    """Raise ValueError for an argument that is wrong for every record."""
     if function == "matches":
         from pyarrow import compute  # costs 20 ms, and is rarely needed
 
@@ -334,6 +336,6 @@ def type_of(name: str) -> pa.DataType:
         return pa.type_for_alias(name)
     except ValueError:
         raise ValueError(
-            f"{name!r} is not a type; there are int8 to int64, uint8 to uint64, float32, float64, "
+            f"{name!r} is not a type; types are int8 to int64, uint8 to uint64, float32, float64, "
             "bool, string, binary, date32, timestamp[s], [ms], [us], [ns]"
         ) from None

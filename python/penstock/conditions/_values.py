@@ -1,6 +1,6 @@
-"""What a condition is for the records of a batch: column after column, by Arrow's kernels.
+"""Evaluates a condition on the records of a batch, a column at a time, by Arrow's kernels.
 
-Nulls are SQL's: a comparison with one is null, `and` and `or` are Kleene's, and a record counts only where the whole
+Nulls are SQL's: a comparison with one is null, `and` and `or` are Kleene's, and a record is chosen only if the whole
 condition is true.
 """
 
@@ -36,8 +36,8 @@ _COMPARED = {
     ">": "greater",
     ">=": "greater_equal",
 }
-_COUNTED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
-_PLAIN = {
+_ARITHMETIC = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+_PYTHON = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -52,7 +52,7 @@ _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError
 
 
 def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
-    """For which records a condition is true, bool[num_rows].
+    """The records for which a condition is true, bool[num_rows].
 
     Raises:
         SchemaError: a field is missing, or its type has no such operation.
@@ -89,7 +89,7 @@ def _computed(node: Node, batch: pa.RecordBatch) -> Any:
     if isinstance(node, IsNull):
         value = _value(node.operand, batch)
         return Literal(value.value is None) if isinstance(value, Literal) else value.is_null()
-    assert isinstance(node, (IsIn, Call)), "these are all kinds of nodes"
+    assert isinstance(node, (IsIn, Call)), "the only other kinds of nodes"
     values = _array(node.operand, batch)
     return _is_in(values, node.values) if isinstance(node, IsIn) else _call(node, values)
 
@@ -106,7 +106,7 @@ def _as_array(value: Any, length: int) -> pa.Array:
 
 
 def _truth(node: Node, batch: pa.RecordBatch) -> Any:
-    """The same where a truth value is wanted."""
+    """A value that must be a truth value."""
     found = _value(node, batch)
     if isinstance(found, Literal):
         if found.value is not None and not isinstance(found.value, bool):
@@ -154,7 +154,7 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Values as types that can be compared: class names, bytes and texts without their wrapping."""
+    """Values as types that Arrow compares: the storage of extension types, the names of labels, no views."""
     if isinstance(values.type, pa.BaseExtensionType):
         if isinstance(values.type, pa.FixedShapeTensorType):
             return values
@@ -182,7 +182,7 @@ def _operation(node: Operation, batch: pa.RecordBatch) -> Any:
         return Literal(None)
     if node.operator in COMPARISONS:
         return _compared(node.operator, left, right)
-    return _counted(node.operator, left, right)
+    return _arithmetic(node.operator, left, right)
 
 
 def _of_literals(sign: str, left: Any, right: Any) -> Literal:
@@ -193,7 +193,7 @@ def _of_literals(sign: str, left: Any, right: Any) -> Literal:
             return Literal(left / right if right else None)
         if sign == "%":
             return Literal(np.fmod(left, right).item() if right else None)
-        return Literal(_PLAIN[sign](left, right))
+        return Literal(_PYTHON[sign](left, right))
     except TypeError:
         raise SchemaError(f"{left!r} {sign} {right!r} cannot be computed") from None
 
@@ -208,14 +208,14 @@ def _compared(sign: str, left: Any, right: Any) -> Any:
         return Literal(None)
     if isinstance(right, Literal):
         if beyond := _beyond(right.value, left.type):
-            # Such a number is above, or below, all values that there can be.
+            # The number is above, or below, all values of the type.
             answer = sign in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
             return compute.if_else(left.is_valid(), answer, None)
         right = _scalar(right.value, left.type)
     elif pa.types.is_null(right.type):
         return Literal(None)
     else:
-        left, right = _alike(left, right)
+        left, right = _comparable(left, right)
     try:
         return getattr(compute, _COMPARED[sign])(left, right)
     except _ARROW_ERRORS:
@@ -228,7 +228,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _beyond(value: Any, type_: pa.DataType) -> int:
-    """1 for a whole number above all that an integer type holds, -1 for one below, else 0."""
+    """1 for a whole number above the range of an integer type, -1 for one below, else 0."""
     if not (pa.types.is_integer(type_) and _is_whole(value)):
         return 0
     bits = type_.bit_width
@@ -244,7 +244,7 @@ def _is_outside(value: Any, type_: pa.DataType) -> bool:
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """A literal as one that Arrow compares with values of a type."""
+    """A literal as a scalar that Arrow compares with values of a type."""
     if _is_whole(value):
         if pa.types.is_floating(type_):
             return pa.scalar(float(value))
@@ -257,8 +257,8 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(value)
 
 
-def _alike(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Two columns as types that Arrow compares: a text with bytes as bytes, uint64 with int64 as decimals."""
+def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Two columns as types that Arrow can compare: text with bytes as bytes, uint64 with int64 as decimals."""
     types = (left.type, right.type)
     if any(map(_is_text, types)) and any(map(_is_bytes, types)):
         return left.cast(pa.large_binary()), right.cast(pa.large_binary())
@@ -276,31 +276,21 @@ def _is_bytes(type_: pa.DataType) -> bool:
     return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
 
 
-def _counted(sign: str, left: Any, right: Any) -> pa.Array:
-    """Arithmetic. Whole numbers are computed in 64 bits, and too large ones are an error; `/` gives float64;
-    dividing by zero gives null."""
+def _arithmetic(sign: str, left: Any, right: Any) -> Any:
+    """Whole numbers are computed in 64 bits, and overflow is an error; `/` gives float64; dividing by zero gives null."""
     left, right = _number(left), _number(right)
-    if sign in _COUNTED:
-        return getattr(compute, _COUNTED[sign])(left, right)
-    by_zero = compute.equal(right, 0)
+    if sign in _ARITHMETIC:
+        return getattr(compute, _ARITHMETIC[sign])(left, right)
+    right = compute.if_else(compute.equal(right, 0), None, right)
     if sign == "/":
-        left, right = left.cast(pa.float64()), right.cast(pa.float64())
-    missing = [
-        None if isinstance(one, pa.Scalar) else one.is_null() for one in (left, right, by_zero)
-    ]
-    numbers = [
-        one.as_py() if isinstance(one, pa.Scalar) else compute.fill_null(one, 0).to_numpy()
-        for one in (left, right)
-    ]
+        return compute.divide(left.cast(pa.float64()), right.cast(pa.float64()))
+    # Arrow has no remainder.
+    count = len(left if isinstance(left, pa.Array) else right)
+    sides = [one if isinstance(one, pa.Array) else pa.repeat(one, count) for one in (left, right)]
+    numbers = [compute.fill_null(side, 1).to_numpy() for side in sides]
+    missing = compute.or_(*(side.is_null() for side in sides))
     with np.errstate(all="ignore"):
-        found = (np.true_divide if sign == "/" else np.fmod)(*numbers)
-    mask = np.zeros(len(found), bool)
-    for nulls in (*missing, by_zero if isinstance(by_zero, pa.Array) else None):
-        if nulls is not None:
-            mask |= compute.fill_null(nulls, True).to_numpy(zero_copy_only=False)
-    if isinstance(by_zero, pa.Scalar) and by_zero.as_py():
-        mask[:] = True
-    return pa.array(found, mask=mask)
+        return pa.array(np.fmod(*numbers), mask=missing.to_numpy(zero_copy_only=False))
 
 
 def _number(value: Any) -> Any:
@@ -317,7 +307,7 @@ def _number(value: Any) -> Any:
 
 
 def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
-    """Kleene's `in`: null for a null, and where the value is not found and a null is among the members."""
+    """Kleene's `in`: null for a null, and if the value is not found and a null is among the members."""
     if pa.types.is_null(values.type):
         return Literal(None)
     given = [one for one in members if one is not None]
@@ -326,7 +316,7 @@ def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
         found = pa.repeat(pa.scalar(False), len(values))
     else:
         for one in known:
-            _compared("==", values[:0], Literal(one))  # an error where the types do not compare
+            _compared("==", values[:0], Literal(one))  # an error if the types cannot be compared
         scalars = [_scalar(one, values.type).cast(values.type) for one in known]
         found = compute.is_in(values, pa.array(scalars, values.type))
     if len(given) < len(members):
@@ -370,7 +360,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _length(values: pa.Array) -> pa.Array:
-    """Characters of a text, bytes of bytes, values of a list, the first dimension of a tensor."""
+    """Characters of text, bytes of bytes, values of a list, the first dimension of a tensor."""
     type_: Any = values.type
     if isinstance(type_, pa.FixedShapeTensorType):
         return compute.if_else(values.is_valid(), pa.scalar(type_.shape[0], pa.int64()), None)
@@ -396,9 +386,9 @@ def _has(values: pa.Array, member: Any) -> pa.Array:
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
     flat = _plain(compute.list_flatten(values))
     if _is_list(flat.type):
-        raise SchemaError("contains looks into lists of values, not into lists of lists")
+        raise SchemaError("contains searches lists of values, not lists of lists")
     if member is None:
-        raise SchemaError("contains looks for a value; null is none")
+        raise SchemaError("contains looks for a value, and null is not one")
     equal = _as_array(_compared("==", flat, Literal(member)), len(flat))
     parents = compute.list_parent_indices(values).to_numpy()
     found = np.zeros(len(values), bool)
