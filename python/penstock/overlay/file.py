@@ -4,7 +4,7 @@
 offset  size  field                          (all numbers little endian)
 0       ...   blocks: each an Arrow IPC stream of its own, with one record batch
 C       8 B   ends: where each of the B blocks ends in the file
-...     8 B   records: how many records the blocks so far hold
+...     8 B   records: how many records the blocks up to each hold
 ...     4 B   checksums: crc32c of each block
 ...     S     schema, as Arrow's schema message
 ...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}
@@ -20,16 +20,18 @@ C       8 B   ends: where each of the B blocks ends in the file
 ```
 
 Values come first, so that a file is written in one pass; blocks hold about 512 KiB, so that one
-record costs one small read. A file is made whole or not at all, like every other.
+record costs one small read. A file appears only once it is complete.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import string
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -57,70 +59,67 @@ BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
-KEPT_FILES = 64
+CACHED_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
-KEPT_BYTES = 32 << 20
-"""Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
+CACHE_BYTES = 32 << 20
+"""Blocks that a dataset caches, over all its overlays: chunks are smaller than blocks."""
 _MOST_FACTS = 1 << 20
-_BROKEN = "penstock fields remove SOURCE NAME, or put back the file"
+_HINT = "penstock fields remove SOURCE NAME, or put back the file"
 
 
 def folder_of(shard: str) -> str:
-    """Where the overlays of a shard are kept."""
+    """The folder of a shard's overlays."""
     return hidden(shard, FOLDER_SUFFIX)
 
 
 def path_of(shard: str, name: str) -> str:
-    """Where the overlay of this name is kept. What a file name cannot hold is written as %XX."""
+    """The path of the overlay of this name. Bytes that are unsafe in a file name become %XX."""
     if not name:
         raise ValueError("an overlay needs a name")
     data = name.encode("utf-8")
-    safe = "".join(
-        chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "-_. " else f"%{byte:02X}"
-        for byte in data
-    )
+    plain = frozenset(string.ascii_letters + string.digits + "-_. ")
+    safe = "".join(chr(byte) if chr(byte) in plain else f"%{byte:02X}" for byte in data)
     if safe.startswith("."):
         safe = f"%2E{safe[1:]}"
     return os.path.join(folder_of(shard), safe + SUFFIX)
 
 
 def name_in(path: str) -> str:
-    """The name of the overlay that is kept at a path."""
-    from urllib.parse import unquote  # only where a file is not what it should be
+    """The name of the overlay at a path."""
+    from urllib.parse import unquote  # needed only for errors
 
     return unquote(os.path.basename(path).removesuffix(SUFFIX))
 
 
-class Kept:
-    """The blocks that were used last, up to a size, and the files that were read last, up to a
-    number: a dataset of many shards must not hold all of them open. Used by several threads."""
+class BlockCache:
+    """The blocks and open files used last: a dataset of many shards must not keep all of its files open. Used by
+    several threads."""
 
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
         self._num_bytes = 0
         self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._lock = Lock()
 
-    def source(self, key: str, again: Callable[[], Source]) -> Source:
-        """An open file, opened again where it is not kept. Whoever still reads from one that is
-        let go of here keeps it open."""
+    def source(self, key: str, open_file: Callable[[], Source]) -> Source:
+        """An open file, opened again if it was dropped. A dropped file stays open while someone reads from it."""
         with self._lock:
             found = self._sources.pop(key, None)
             if found is None:
-                found = again()
+                found = open_file()
             self._sources[key] = found
-            if len(self._sources) > KEPT_FILES:
+            if len(self._sources) > CACHED_FILES:
                 self._sources.popitem(last=False)
             return found
 
-    def forget(self, key: str) -> None:
-        """Let go of an open file."""
+    def drop_source(self, key: str) -> None:
+        """Drop an open file."""
         with self._lock:
             self._sources.pop(key, None)
 
     def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
-        """A block, if it is kept."""
+        """A block, if it is in the cache."""
         with self._lock:
             found = self._blocks.get(key)
             if found is None:
@@ -129,7 +128,7 @@ class Kept:
             return found[0]
 
     def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
-        """Keep a block, and let go of those that were not used for longest."""
+        """Add a block, and drop the least recently used ones beyond the size of the cache."""
         with self._lock:
             if key in self._blocks:
                 return
@@ -139,18 +138,20 @@ class Kept:
                 self._num_bytes -= self._blocks.popitem(last=False)[1][1]
 
 
-def find(shard: str, storage: Storage, limits: Limits, kept: Kept | None = None) -> list[Overlay]:
+def find(
+    shard: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
+) -> list[Overlay]:
     """The overlays of a shard, in the order in which they were made.
 
     Raises:
-        FormatError: the bytes of one are not those of an overlay.
+        FormatError: a file is not an overlay.
     """
-    found = [Overlay(path, storage, limits, kept) for path in _listed(shard, storage)]
+    found = [Overlay(path, storage, limits, cache) for path in _listed(shard, storage)]
     return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
 
 
 def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
-    """Whether any of some shards has an overlay, whatever it holds."""
+    """Whether any of some shards has an overlay, valid or not."""
     return any(_listed(shard, storage) for shard in shards)
 
 
@@ -177,7 +178,7 @@ class OverlayWriter:
         self.num_records = 0
         self.num_bytes = 0
         self.digest = ""
-        """What tells the finished file from any other; see `Overlay.digest`."""
+        """Identifies the finished file; see `Overlay.digest`."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the values of the next records.
@@ -196,7 +197,7 @@ class OverlayWriter:
             self._write_block(group)
 
     def finish(self, identity: Identity) -> None:
-        """Write what is left, and what the file says of itself.
+        """Write the remaining values and the table.
 
         Raises:
             SchemaError: there are more or fewer values than the shard has records.
@@ -210,12 +211,7 @@ class OverlayWriter:
                 expected=identity.num_records,
                 found=self.num_records,
             )
-        shard = {
-            "num_bytes": identity.num_bytes,
-            "num_records": identity.num_records,
-            "digest": identity.digest,
-        }
-        facts = {"name": self._name, "sequence": self._sequence, "shard": shard}
+        facts = {"name": self._name, "sequence": self._sequence, "shard": asdict(identity)}
         sections = [
             np.array(self._ends, "<u8").tobytes(),
             np.array(self._records, "<u8").tobytes(),
@@ -256,11 +252,10 @@ class OverlayWriter:
 
 
 class Overlay:
-    """One overlay, whose table has been read and verified. The file is reopened when values are requested,
-    so that a dataset of many shards need not keep it open."""
+    """One overlay, whose table has been read and verified. The file is opened again when values are requested."""
 
     def __init__(
-        self, path: str, storage: Storage, limits: Limits, kept: Kept | None = None
+        self, path: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
     ) -> None:
         self.path = path
         self._storage = storage
@@ -269,11 +264,11 @@ class Overlay:
         try:
             self._read_facts(source)
         except FormatError as error:
-            raise error.at(file=path, hint=_BROKEN) from None
+            raise error.at(file=path, hint=_HINT) from None
         finally:
             source.close()
         self._key = f"{path}\0{self.digest}"
-        self._kept = Kept() if kept is None else kept
+        self._cache = BlockCache() if cache is None else cache
 
     def _read_facts(self, source: Source) -> None:
         size = source.size
@@ -282,7 +277,7 @@ class Overlay:
             _TRAILER.unpack_from(tail)
         )
         if magic != MAGIC:
-            raise TruncatedError("does not end as an overlay does", byte=size - len(tail))
+            raise TruncatedError("does not end like an overlay", byte=size - len(tail))
         if _core.Buffer.from_bytes(tail[:-4]).crc32c() != int.from_bytes(tail[-4:], "little"):
             raise ChecksumError("the checksum of the end does not match", byte=size - len(tail))
         if version != VERSION:
@@ -314,7 +309,7 @@ class Overlay:
         if self.identity.num_records != num_records or len(set(self.schema.names)) != len(
             self.schema.names
         ):
-            raise FormatError("its facts and its table disagree")
+            raise FormatError("its facts contradict its table")
         self.num_records = num_records
         self.num_bytes = size
         self._tail = tail
@@ -326,13 +321,13 @@ class Overlay:
         records = np.concatenate([[0], self._records])
         wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
         if wrong or ends[-1] != end or records[-1] != num_records:
-            raise FormatError("its table has blocks where none can be", byte=end)
+            raise FormatError("its table has blocks that overlap or are missing", byte=end)
         self._limits.check("batch_bytes", int(np.diff(ends).max(initial=0)))
 
     # -- values ---------------------------------------------------------------------------------
 
     def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Columns of records [first, last); without copying where they lie in one block."""
+        """Columns of records [first, last), not copied if they are in one block."""
         low = int(np.searchsorted(self._records, first, "right"))
         high = int(np.searchsorted(self._records, last, "left"))
         parts: list[pa.RecordBatch] = []
@@ -361,7 +356,7 @@ class Overlay:
     def _none(self, columns: Sequence[str]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
-    def prove(self) -> None:
+    def verify(self) -> None:
         """Read and verify all values. Raises ChangedError if they are not those that were written."""
         for block in range(len(self._ends)):
             self._block(block)
@@ -372,18 +367,16 @@ class Overlay:
     def _block(self, block: int) -> pa.RecordBatch:
         """The batch of one block."""
         key = self._key, block
-        batch = self._kept.get(key)
+        batch = self._cache.get(key)
         if batch is None:
             start = int(self._ends[block - 1]) if block else 0
             length = int(self._ends[block]) - start
-            batch = self._decoded(self._opened(), block, start, length)
-            self._kept.put(key, batch, length)
+            source = self._cache.source(self._key, self._opened)
+            batch = self._decoded(source, block, start, length)
+            self._cache.put(key, batch, length)
         return batch
 
     def _opened(self) -> Source:
-        return self._kept.source(self._key, self._open_again)
-
-    def _open_again(self) -> Source:
         source = self._storage.source(self.path)
         if source.size != self.num_bytes or _trailer_of(source) != self._tail:
             source.close()
@@ -394,20 +387,20 @@ class Overlay:
         data = source.read(start, length)
         stored, found = int(self._checksums[block]), data.crc32c()
         if len(data) != length or found != stored:
-            # Not a fault of the shard's data, which some may ask to be passed over.
+            # Not damage of the shard's data, which `damage="skip"` would skip.
             raise ChangedError(
                 "the overlay's bytes are not those that were written",
                 file=self.path,
                 byte=start,
                 expected=f"checksum {stored:#010x}",
                 found=f"{found:#010x}",
-                hint=_BROKEN,
+                hint=_HINT,
             )
         try:
             with translated(self.path):
                 return self._parsed(data, block)
         except FormatError as error:
-            raise ChangedError(error.message, file=self.path, byte=start, hint=_BROKEN) from error
+            raise ChangedError(error.message, file=self.path, byte=start, hint=_HINT) from error
 
     def _parsed(self, data: _core.Buffer, block: int) -> pa.RecordBatch:
         buffer = pa.array(data).buffers()[1]
@@ -417,18 +410,18 @@ class Overlay:
 
         for message in walk_stream(read, len(data), self._limits):
             if message.compressed or not 0 <= message.reach <= message.end - message.body:
-                raise FormatError("a block holds what no overlay is written with")
+                raise FormatError("a block is not laid out as overlays are written")
         with pa.ipc.open_stream(buffer) as stream:
             batch = checked(next_batch(stream), self.path)
         batch = own_batch(batch, own_types(batch.schema))
         wanted = int(self._records[block]) - self._first(block)
         if batch.num_rows != wanted or not batch.schema.equals(self.schema, check_metadata=True):
-            raise FormatError("a block is not what the table says")
+            raise FormatError("a block does not match the table")
         return batch
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._kept.forget(self._key)
+        """Close the file, if no other thread reads it."""
+        self._cache.drop_source(self._key)
 
 
 def _trailer_of(source: Source) -> bytes:

@@ -1,9 +1,9 @@
-"""What ties an overlay to its shard: values are joined by record number, so a shard whose records differ or have moved
+"""Ties an overlay to its shard: values are joined by record number, so a shard whose records differ or have moved
 must be distinguished from the shard that the values were made for.
 
-Time stamps are not looked at. A framed shard is told by its index: the place and the stored
+Time stamps do not count. A framed shard is identified by its index: the position and the stored
 checksum of every record. The index is itself tied to the file, and each record read through it is
-compared with it. Any other shard is told by its size and a sample of its bytes.
+compared with it. Any other shard is identified by its size and a sample of its bytes.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One state of a shard. `digest` begins with the word for what it was made of; `num_records`
-    is None where nobody has counted."""
+    """One state of a shard. `digest` begins with what it is of, "index" or "sample"; `num_records`
+    is None if the records were not counted."""
 
     num_bytes: int
     num_records: int | None
     digest: str
 
     def fits(self, other: Identity) -> bool:
-        """Whether both are of the same state, as far as both know it."""
+        """Whether both can be the same state."""
         counts = {self.num_records, other.num_records} - {None}
         same = (self.num_bytes, self.digest) == (other.num_bytes, other.digest)
         return same and len(counts) == 1
 
 
 def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identity:
-    """What an open shard is. Makes the index of a framed shard that has none. Other shards are
-    counted only where that is asked for, since it may mean reading the heads of all batches.
+    """The state of an open shard. Makes the index of a framed shard that has none. The records of other shards are
+    counted only if `count` is True, since that may read the heads of all batches.
 
     Raises:
-        StaleIndexError: the shard is damaged and has no index, so that nobody knows the numbers of
-            its records.
+        StaleIndexError: the shard is damaged and has no index, so the numbers of its records are unknown.
     """
     index: Any = getattr(reader, "index", None)
     if not isinstance(index, Index):
@@ -53,8 +52,8 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
         return Identity(source.size, num_records, f"sample:{sample_of(source).hex()}")
     if index.gap_ends is not None:
         raise StaleIndexError(
-            "the shard is damaged and its index is lost: nobody knows which record an overlay's "
-            "values belong to",
+            "the shard is damaged and its index is lost, so the records of an overlay's values are "
+            "unknown",
             file=source.path,
             hint="open(..., overlays=False), or penstock repair",
         )

@@ -1,8 +1,8 @@
-"""Joining overlays to the shards that they belong to, by record number.
+"""Joins overlays to their shards by record number.
 
-A record number is known only where a shard's chunks were cut by an index, or by what the format
-itself says. So a framed shard with an overlay is read through its index, and whoever passes over
-damaged records says which ones were delivered. Where that cannot be known, nothing is.
+Record numbers are known only if chunks were cut by an index, or by what the format
+itself stores. So a framed shard with an overlay is read through its index, and readers that skip
+damaged records return the numbers of those that they deliver. If the numbers are unknown, that is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.contract.format import (
 from penstock.contract.opening import open_shard
 from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
 from penstock.limits import Limits
-from penstock.overlay.file import Kept, Overlay, fields_of, find
+from penstock.overlay.file import BlockCache, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.pyarrow_files import translated
@@ -42,8 +42,8 @@ class Overlays:
     """The overlays of a dataset's shards, and the fields that they add to its records."""
 
     def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
-        kept = Kept()
-        self._shards = [find(path, storage, limits, kept) for path in paths]
+        cache = BlockCache()
+        self._shards = [find(path, storage, limits, cache) for path in paths]
         self._owners = [fields_of(overlays) for overlays in self._shards]
         self.fields: dict[str, pa.Field] = {}
         for path, owners in zip(paths, self._owners, strict=True):
@@ -68,7 +68,7 @@ class Overlays:
             self.fields[field.name] = known.with_nullable(True)
 
     def digests(self, shard: int) -> list[str]:
-        """What tells the overlays of one shard from any others."""
+        """Identifies the overlays of one shard."""
         return [f"{overlay.name}\0{overlay.digest}" for overlay in self._shards[shard]]
 
     def of(self, shard: int) -> list[Overlay]:
@@ -86,8 +86,9 @@ class Overlays:
     ) -> Reader:
         """Open a shard as the format does, joined with its overlays.
 
-        `settled` is the schema of the dataset's files where the caller gave none and it is known,
-        `names` are the fields of the dataset in their order, once they are known.
+        Args:
+            settled: the schema of the dataset's files if it is known and the caller gave none.
+            names: the fields of the dataset in order, once they are known.
 
         Raises:
             StaleIndexError: an overlay was made for another state of the shard.
@@ -107,7 +108,7 @@ class Overlays:
             }
             names = asked if names is None else names
         owners = {name: self._owners[shard].get(name) for name in fields}
-        with translated(source.path):  # a file may have names that are no text
+        with translated(source.path):  # a file may have names that are not text
             order = [*(names or ()), *base.schema.names, *fields]
             return OverlaidReader(base, source.path, fields, owners, order, options.damage)
 
@@ -118,31 +119,35 @@ class Overlays:
         schema = settled if options.schema is None else options.schema
         owned = self._owners[shard]
         if isinstance(schema, dict):
-            mine = {name: field for name, field in schema.items() if name not in owned}
-            return open_shard(fmt, source, replace(options, schema=mine))
+            schema = {name: field for name, field in schema.items() if name not in owned}
+            return open_shard(fmt, source, replace(options, schema=schema))
         if not isinstance(schema, pa.Schema):
             return open_shard(fmt, source, options)
-        kept = [field for field in schema if field.name not in owned]
+        fields = [field for field in schema if field.name not in owned]
         if options.schema is None:
-            # What an earlier shard has in an overlay this one may have in its records.
-            names = [*schema.names, *owned]
-            kept += [field for name, field in self.fields.items() if name not in names]
+            # A field of an earlier shard's overlay may be in the records of this one.
+            names = {*schema.names, *owned}
+            fields += [field for name, field in self.fields.items() if name not in names]
+        return self._without_missing(fmt, source, options, pa.schema(fields, schema.metadata))
+
+    def _without_missing(
+        self, fmt: Format, source: Source, options: Options, schema: pa.Schema
+    ) -> Reader:
+        """Open a shard with a schema, or without those of its fields that only overlays of other shards have."""
         while True:
             try:
-                fields = pa.schema(kept, schema.metadata)
-                return open_shard(fmt, source, replace(options, schema=fields))
+                return open_shard(fmt, source, replace(options, schema=schema))
             except SchemaError as error:
-                # A field that only overlays of other shards have: here it is null.
-                rest = [field for field in kept if field.name != error.field]
-                if error.field not in self.fields or len(rest) == len(kept):
+                rest = [field for field in schema if field.name != error.field]
+                if error.field not in self.fields or len(rest) == len(schema):
                     raise
-                kept = rest
+                schema = pa.schema(rest, schema.metadata)
 
     def stale(
         self, shard: int, base: Reader, source: Source, *, counted: bool
     ) -> StaleIndexError | None:
         """The error of the first overlay that was made for another state of the shard. `counted`:
-        ask the reader how many records it finds, not only who the file is."""
+        also compare the number of records that the reader finds."""
         if not self._shards[shard]:
             return None
         identity = identity_of(base, source, count=counted)
@@ -165,7 +170,7 @@ class Overlays:
 
 
 def _without(path: str, name: str) -> str:
-    """How to read a file without fields that are kept beside it."""
+    """The hint how to read a file without an overlay."""
     return f"{command('penstock', 'fields', 'remove', path, name)}, or open(..., overlays=False)"
 
 
@@ -175,8 +180,15 @@ class _Picked(NamedTuple):
     records: np.ndarray
 
 
+class _Added(NamedTuple):
+    """A field that the reader adds to those of the shard: of an overlay, or else null."""
+
+    field: pa.Field
+    overlay: Overlay | None
+
+
 class OverlaidReader(Reader):
-    """A Reader of a shard and its overlays: of the shard `base`, with more columns."""
+    """Reads a shard and its overlays: like the reader `base` of the shard, with more columns."""
 
     def __init__(
         self,
@@ -189,36 +201,40 @@ class OverlaidReader(Reader):
     ) -> None:
         self.base = base
         self._path = path
-        self._owners = owners
-        self._unread = damage == "error"
-        own = {name: field for name, field in fields.items() if owners[name] is not None}
+        # With damage="error", records need not be read for values of overlays alone.
+        self._may_skip_base = damage == "error"
         stored: dict[str, list[pa.Field]] = {}
         for field in base.schema:
             stored.setdefault(field.name, []).append(field)
-        lacking = [name for name in fields if name not in own and name not in stored]
-        self._nulls = {name: fields[name] for name in lacking}
-        self._fields = own
+        self._added = {
+            name: _Added(field, owners[name])
+            for name, field in fields.items()
+            if owners[name] is not None or name not in stored
+        }
+        self._replaces = any(name in self._added for name in stored)
         placed: list[pa.Field] = []
         for name in dict.fromkeys(order):
-            if name in self._nulls and not fields[name].nullable:
-                message = "is not in this file, and the schema allows no nulls"
-                raise SchemaError(message, file=path, field=name)
-            if name in own or name in self._nulls:
-                placed.append(fields[name])
-                continue
-            found = stored.get(name, [])
-            for field in found:
-                if name in fields and field.type != fields[name].type:
-                    raise SchemaError(
-                        "an overlay of another shard has this field with another type",
-                        file=path,
-                        field=name,
-                        expected=fields[name].type,
-                        found=field.type,
-                    )
-            placed += found
+            placed += self._placed(name, stored.get(name, []), fields.get(name))
         self.schema = pa.schema(placed, metadata=base.schema.metadata)
-        self._replaces = any(name in own for name in stored)
+
+    def _placed(self, name: str, stored: list[pa.Field], wanted: pa.Field | None) -> list[pa.Field]:
+        """The fields of this name in the schema: the one that is added, or else those of the shard."""
+        added = self._added.get(name)
+        if added is not None:
+            if added.overlay is None and not added.field.nullable:
+                message = "is not in this file, and the schema allows no nulls"
+                raise SchemaError(message, file=self._path, field=name)
+            return [added.field]
+        for field in stored:
+            if wanted is not None and field.type != wanted.type:
+                raise SchemaError(
+                    "an overlay of another shard has this field with another type",
+                    file=self._path,
+                    field=name,
+                    expected=wanted.type,
+                    found=field.type,
+                )
+        return stored
 
     @property
     def num_records(self) -> int:
@@ -254,7 +270,7 @@ class OverlaidReader(Reader):
         return self.base.options_alike()
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
-        """All records in one pair; what is read for them is known when the columns are."""
+        """All records as one chunk: which files are read depends on the columns, known in `decode`."""
         records = np.asarray(records, dtype=np.int64)
         if len(records):
             chunk = Chunk(-1, len(records), 0, 0, _Picked(records))
@@ -265,22 +281,23 @@ class OverlaidReader(Reader):
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         names = self.schema.names if columns is None else list(columns)
-        theirs = [name for name in names if not (name in self._fields or name in self._nulls)]
-        wanted = self._wanted(columns)
+        needs_base = not self._may_skip_base or any(name not in self._added for name in names)
+        base: pa.RecordBatch | None = None
         skipped: Sequence[SkippedRegion] = ()
-        picked = chunk.data if isinstance(chunk.data, _Picked) else None
-        if picked is not None:
-            numbers = picked.records if records is None else picked.records[records]
-            base = self._taken(numbers, wanted) if theirs or not self._unread else None
-        elif theirs or not self._unread:
-            base, kept, skipped = self._delivered(chunk, records, wanted)
-            numbers = _numbers(chunk, kept)
+        if isinstance(chunk.data, _Picked):
+            numbers = chunk.data.records if records is None else chunk.data.records[records]
+            if needs_base:
+                base = self._taken(numbers, self._wanted(columns))
+        elif needs_base:
+            found = self._delivered(chunk, records, self._wanted(columns))
+            base, skipped = found.batch, found.skipped
+            numbers = _numbers(chunk, found.records)
             if isinstance(numbers, np.ndarray) and (numbers < 0).any():
-                # Records that nobody can tell apart from others have no values of their own.
-                base = base.filter(pa.array(numbers >= 0))
+                # Records of unknown number have no values in overlays.
+                base = found.batch.filter(pa.array(numbers >= 0))
                 numbers = numbers[numbers >= 0]
         else:
-            base, numbers = None, _numbers(chunk, records)
+            numbers = _numbers(chunk, records)
         return Delivered(self._joined(base, numbers, names), records, skipped)
 
     def _wanted(self, columns: Projection) -> Projection:
@@ -288,7 +305,7 @@ class OverlaidReader(Reader):
         if columns is None and not self._replaces:
             return None
         names = self.schema.names if columns is None else columns
-        return [name for name in names if not (name in self._fields or name in self._nulls)]
+        return [name for name in names if name not in self._added]
 
     def _delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         """The shard's own columns, and which records of the chunk they are of."""
@@ -306,7 +323,7 @@ class OverlaidReader(Reader):
         for chunk, chosen in self.base.pick(numbers):
             parts.append(self.base.decode(chunk, chosen, columns))
             if parts[-1].num_rows != (chunk.num_records if chosen is None else len(chosen)):
-                message = "some of the records asked for are not there"
+                message = "some of the requested records are missing"
                 raise ChangedError(message, file=self._path)
         if len(parts) == 1:
             return parts[0]
@@ -321,57 +338,27 @@ class OverlaidReader(Reader):
         self, base: pa.RecordBatch | None, numbers: np.ndarray | range, names: Sequence[str]
     ) -> pa.RecordBatch:
         """The shard's columns and the overlays', in the order of the names."""
-        theirs: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
+        stored: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
         if base is not None:
             for field, array in zip(base.schema, base.columns, strict=True):
-                theirs.setdefault(field.name, []).append((field, array))
-        read: dict[str, pa.RecordBatch] = {}
-        fields: list[pa.Field] = []
-        arrays: list[pa.Array] = []
-        for name in names:
-            field = self._fields.get(name)
-            if field is not None:
-                overlay = self._owners[name]
-                assert overlay is not None, "own fields have one"
-                if overlay.path not in read:
-                    mine = [n for n in self._fields if self._owners[n] is overlay and n in names]
-                    read[overlay.path] = _values(overlay, numbers, mine)
-                array = read[overlay.path].column(name)
-                array = self._cast(array, field, overlay)
-            elif name in self._nulls:
-                field = self._nulls[name]
-                array = pa.nulls(len(numbers), field.type)
-            else:
-                field, array = theirs[name].pop(0)
-            fields.append(field)
-            arrays.append(array)
-        if not arrays:
+                stored.setdefault(field.name, []).append((field, array))
+        added = {name: self._added[name] for name in names if name in self._added}
+        values = _values(added, numbers)
+        columns = [
+            (added[name].field, values[name]) if name in added else stored[name].pop(0)
+            for name in names
+        ]
+        if not columns:
             return empty_columns(len(numbers)) if base is None else base
         metadata = self.schema.metadata if base is None else base.schema.metadata
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata))
-
-    def _cast(self, array: pa.Array, field: pa.Field, overlay: Overlay) -> pa.Array:
-        if array.type == field.type and (field.nullable or not array.null_count):
-            return array
-        try:
-            found = fitted(array, field.type)
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            raise self._unfit(
-                f"a value does not fit the schema: {error}", field, overlay
-            ) from error
-        if not field.nullable and found.null_count:
-            message = f"{found.null_count} values are missing, and the schema allows none"
-            raise self._unfit(message, field, overlay)
-        return found
-
-    def _unfit(self, message: str, field: pa.Field, overlay: Overlay) -> SchemaError:
-        return SchemaError(message, file=overlay.path, field=field.name)
+        schema = pa.schema([field for field, _ in columns], metadata)
+        return pa.RecordBatch.from_arrays([array for _, array in columns], schema=schema)
 
     def close(self) -> None:
-        """Let go of files."""
-        for overlay in self._owners.values():
-            if overlay is not None:
-                overlay.close()
+        """Close the files."""
+        for added in self._added.values():
+            if added.overlay is not None:
+                added.overlay.close()
         self.base.close()
 
 
@@ -382,9 +369,35 @@ def _numbers(chunk: Chunk[Any], records: Selection) -> np.ndarray | range:
     return np.asarray(records, dtype=np.int64) + chunk.first_record
 
 
-def _values(
-    overlay: Overlay, numbers: np.ndarray | range, columns: Sequence[str]
-) -> pa.RecordBatch:
-    if isinstance(numbers, range):
-        return overlay.between(numbers.start, numbers.stop, columns)
-    return overlay.take(numbers, columns)
+def _values(added: dict[str, _Added], numbers: np.ndarray | range) -> dict[str, pa.Array]:
+    """The values of added fields, each overlay read once."""
+    found: dict[str, pa.Array] = {}
+    fields: dict[str, tuple[Overlay, list[pa.Field]]] = {}
+    for name, (field, overlay) in added.items():
+        if overlay is None:
+            found[name] = pa.nulls(len(numbers), field.type)
+        else:
+            fields.setdefault(overlay.path, (overlay, []))[1].append(field)
+    for overlay, mine in fields.values():
+        names = [field.name for field in mine]
+        if isinstance(numbers, range):
+            batch = overlay.between(numbers.start, numbers.stop, names)
+        else:
+            batch = overlay.take(numbers, names)
+        for field, array in zip(mine, batch.columns, strict=True):
+            found[field.name] = _cast(array, field, overlay.path)
+    return found
+
+
+def _cast(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    if array.type == field.type and (field.nullable or not array.null_count):
+        return array
+    try:
+        found = fitted(array, field.type)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        message = f"a value does not fit the schema: {error}"
+        raise SchemaError(message, file=path, field=field.name) from error
+    if not field.nullable and found.null_count:
+        message = f"{found.null_count} values are missing, and the schema allows none"
+        raise SchemaError(message, file=path, field=field.name)
+    return found

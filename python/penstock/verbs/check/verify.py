@@ -277,7 +277,7 @@ def overlay_findings(
         found.append(Finding("stale_overlay", path, None, 0, source.size, stale.message, 0))
     for overlay in overlays.of(0):
         try:
-            overlay.prove()
+            overlay.verify()
         except ChangedError as error:
             found.append(Finding("overlay", path, None, 0, source.size, str(error), 0))
         finally:
