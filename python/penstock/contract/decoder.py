@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +57,6 @@ class Decoder(ABC):
     """Decodes payloads into a batch of its schema."""
 
     schema: pa.Schema
-    verifies_in_blocks: ClassVar[bool] = False
-    """Whether it verifies small records a few at a time, right before it reads them."""
 
     @abstractmethod
     def decode(

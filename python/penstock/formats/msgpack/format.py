@@ -108,12 +108,12 @@ class MessagePackFormat(FramedFormat):
 
     def shard(self, source: Source, options: Options) -> Shard:
         mine = options_from(MessagePackOptions, options.format_options, "msgpack")
-        goes_on = options.damage == "skip"
-        if goes_on:
+        skips = options.damage == "skip"
+        if skips:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")
         begin, _ = _layout(source, mine)
-        return Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=goes_on)
+        return Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
 
     def decoder(self, shard: Shard, known: Index | None) -> Decoder:
         mine = options_from(MessagePackOptions, shard.options.format_options, "msgpack")

@@ -250,8 +250,6 @@ def compression_of(head: bytes) -> str | None:
 class ExampleDecoder(Decoder):
     """Decodes payloads that are tf.train.Example or SequenceExample messages."""
 
-    verifies_in_blocks = True
-
     def __init__(
         self,
         fields: Sequence[FieldPlan],
@@ -396,7 +394,7 @@ def _facts(
     for chunk in chunks:
         held = chunk_frames.read(chunk, None)
         frames = held.frames
-        bad = frames.verify(None) if shard.proves else []
+        bad = frames.verify(None) if shard.verifies else []
         if bad and shard.options.damage == "error":
             raise chunk_frames.located(bad[0], held, chunk)
         if bad:

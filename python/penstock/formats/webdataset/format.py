@@ -383,7 +383,7 @@ def _sample(
     Damage is skipped here, because it is reported when the records are read.
     """
     left = None if mine.infer_records == "all" else int(mine.infer_records)
-    quiet = replace(shard.options, damage="skip" if shard.goes_on else "stop")
+    quiet = replace(shard.options, damage="skip" if shard.skips_damage else "stop")
     shard = replace(shard, options=quiet)
     frames_of = ChunkFrames(shard)
     counts: dict[str, int] = {}

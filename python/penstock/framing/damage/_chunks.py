@@ -141,7 +141,7 @@ def _damage_scan(shard: Shard, index: Index | None, point_bytes: int = 0) -> Dam
         shard.stream.container,
         shard.options.limits,
         index,
-        proves=shard.proves,
+        proves=shard.verifies,
         point_bytes=point_bytes,
     )
 

@@ -89,8 +89,8 @@ class DamageScan:
         shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
         windows = Windows(shard, scope.source.size)
         yield from map(Window, windows)
-        if (left := windows.left()) is not None:
-            yield from self.walk(*left)
+        if (rest := windows.rest()) is not None:
+            yield from self.walk(*rest)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
         """The same, found by one walk over the headers. In a plain file it may start at any record boundary."""

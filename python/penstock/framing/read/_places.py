@@ -28,4 +28,4 @@ def places_of(shard: Shard, index: Index) -> Places | None:
     most = min(shard.record_bytes + shard.framing.least_bytes, _MOST)
     numbers = (index.starts.astype("<u8", copy=False), index.checksums.astype("<u4", copy=False))
     starts, checksums = (_core.Buffer.from_values(as_arrow(all_of)) for all_of in numbers)
-    return Places(source, shard.framing.name, starts, checksums, most, shard.proves)
+    return Places(source, shard.framing.name, starts, checksums, most, shard.verifies)

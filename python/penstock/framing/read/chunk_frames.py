@@ -17,7 +17,6 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.contract.format import Readable, SkippedRegion
 from penstock.errors import (
-    ChangedError,
     ChecksumError,
     LimitError,
     PenstockError,
@@ -31,6 +30,7 @@ from penstock.framing.read._gather import gather
 from penstock.framing.read.held import FrameChunk, Held, frames_in
 from penstock.framing.read.shard import CHUNK_BYTES, Shard
 from penstock.limits import raise_limit
+from penstock.storage.local import LocalSource
 
 _DAMAGED_HEAD = "the head of the record is damaged"
 _RESTORED = "only the framing of the record is damaged, the payload is right"
@@ -49,26 +49,14 @@ class ChunkFrames:
         """The frames of a chunk with these numbers in it, or all readable ones."""
         if isinstance(chunk.data, Index):
             return self._indexed(chunk, chunk.data, numbers)
-        held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk, numbers is None)
+        held = chunk.data
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
-    def _walked(self, chunk: FrameChunk, are_all_asked: bool) -> Held:
-        """The frames of a chunk whose headers were read before."""
-        try:
-            frames = self._whole(chunk, are_all_asked)
-        except _core.KernelError as error:
-            raise self._shard.error(error.args[0], None) from None
-        if frames is None:
-            message = "the file is not what it was when its chunks were found"
-            raise ChangedError(message, file=self._shard.source.path, record=chunk.first_record)
-        return Held(frames)
-
-    def _whole(self, chunk: FrameChunk, are_all_asked: bool) -> _core.Frames | None:
+    def _whole(self, chunk: FrameChunk) -> _core.Frames | None:
         """The frames of a chunk; None unless its bytes hold exactly `chunk.num_records` frames."""
         shard, start = self._shard, chunk.start_byte
         length = chunk.end_byte - start
-        prove = are_all_asked and shard.proves_found(length / max(chunk.num_records, 1))
-        walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes, prove=prove)
+        walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes)
         is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
         return walked.frames if is_all else None
 
@@ -97,16 +85,16 @@ class ChunkFrames:
         checksums = index.checksums[first:last]
         self._check_places(index.starts[first : last + 1], length)
         try:
-            frames = self._whole(chunk, numbers is None)
+            frames = self._whole(chunk)
             if frames is not None:
                 held = Held(frames, checksums=checksums)
                 return held if numbers is None else held.select(numbers, first)
             # The walk stopped at a fault: the index knows where the other records are.
-            if self._shard.goes_on:
+            if self._shard.skips_damage:
                 return self._around_damage(chunk, index, numbers)
             window = self._shard.stream.read(chunk.start_byte, length)
         except _core.KernelError as error:
-            if not self._shard.goes_on:
+            if not self._shard.skips_damage:
                 raise self._shard.error(error.args[0], None) from None
             return self._around_damage(chunk, index, numbers)
         asked = np.arange(chunk.num_records) if numbers is None else numbers
@@ -136,7 +124,7 @@ class ChunkFrames:
         except LimitError as error:
             if numbers is not None and not len(numbers):
                 pass
-            elif numbers is not None or not self._shard.goes_on:
+            elif numbers is not None or not self._shard.skips_damage:
                 raise
             else:
                 start, end = int(index.starts[record]), int(index.ends[record])
@@ -220,7 +208,7 @@ class ChunkFrames:
         for fault in faults:
             row = fault.record or 0  # faults of frames always have a record
             right = fault.kind != "stale" and self._has_known_payload(held, row)
-            if not self._shard.goes_on or fault.kind == "stale" or (picked and not right):
+            if not self._shard.skips_damage or fault.kind == "stale" or (picked and not right):
                 raise self.located(fault, held, chunk)
             kept[row] = right
             if not picked:
@@ -312,7 +300,7 @@ class ChunkFrames:
         try:
             return _core.frames_at(name, data, as_arrow(inside), as_arrow(sizes), places)
         except _core.KernelError:
-            if not self._shard.goes_on:
+            if not self._shard.skips_damage:
                 raise
         asked = zip(inside.tolist(), sizes.tolist(), checksums.tolist(), strict=True)
         parts: list[_core.Buffer] = []
@@ -345,7 +333,9 @@ class ChunkFrames:
         if self._seen is not None and self._seen[0] == now:
             return self._seen[1]
         most = 1 << 62 if self._framing.is_checked else shard.record_bytes
-        starts = shard.stream.hop(self._framing, 0, 1 << 62, most)
-        found = starts is not None and int(starts[-1]) == shard.source.size
+        source, found = shard.source, False
+        if isinstance(source, LocalSource) and source.mapped is None:
+            starts, _, _ = _core.index_file(self._framing.name, source.file, most)
+            found = int(as_numpy(starts)[-1]) == source.size
         self._seen = None if now is None else (now, found)
         return found

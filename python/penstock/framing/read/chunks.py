@@ -72,7 +72,6 @@ def walked_chunks(
     points: list[SeekPoint] | None = None,
     *,
     first_bytes: int = CHUNK_BYTES,
-    alone: bool = False,
     start: tuple[int, int] | None = None,
     on_long: OnLong | None = None,
 ) -> Iterator[Stretch]:
@@ -83,70 +82,70 @@ def walked_chunks(
 
     Where reading continues after damage, the damage scan of `verify` takes over: for a plain shard at the first fault,
     for a compressed one from the start. A damage scan of compressed data appends the seek points it finds to `points`,
-    if given. With `alone`, one thread decodes each chunk before the next is cut: bytes read to find records need not be
-    read again, and are verified immediately if they are to be verified when found.
+    if given.
     """
-    if shard.goes_on and shard.stream.container:
+    if shard.skips_damage and shard.stream.container:
         yield from chunks_around_damage(shard, 0, 0, points)
         return
     at, first = start or (shard.begin, 0)
-    pace = _Pace(shard, first_bytes, alone)
-    stream = shard.stream
+    stream, window_bytes = shard.stream, first_bytes
     while True:
-        if pace.hops and (hopped := _hop(shard, at)) is not None:
-            count, end = hopped
-            yield Chunk(first, count, at, end)
-            first, at = first + count, end
-            continue
-        want = pace.window_bytes
         try:
-            walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=pace.proves)
+            walked = stream.walk(shard.framing, at, window_bytes, shard.record_bytes)
         except _core.KernelError as error:
             if isinstance(stream, InflatedStream) and stream.points:
                 # Several members were inflated at once. Reading sequentially finds the broken one,
                 # and returns the records before it.
-                stream, pace.window_bytes = stream.without_points(), CHUNK_BYTES
+                stream, window_bytes = stream.without_points(), CHUNK_BYTES
                 continue
             yield shard.stop_in_file(error.args[0], first)
             return
         frames, consumed, need, fault, num_bytes = walked
-        at_end = shard.is_last(at, want, num_bytes)
+        at_end = shard.is_last(at, window_bytes, num_bytes)
         if not num_bytes:
             return
         if consumed and not len(frames):
             at += consumed  # only padding
             continue
-        if shard.proves_to_find and frames.verify():
+        if shard.verifies_to_find and frames.verify():
             yield from chunks_around_damage(shard, at, first, points)
             return
         if len(frames):
-            yield Chunk(first, len(frames), at, at + consumed, Held(frames))
+            held = Held(frames, verified=shard.verifies_to_find)
+            yield Chunk(first, len(frames), at, at + consumed, held)
             first, at = first + len(frames), at + consumed
-            pace.learn(consumed, len(frames))
+            window_bytes = _window_bytes(shard, consumed / len(frames))
         if fault is None and need and at_end:
             broken = _fault_at(stream, at + num_bytes - consumed)
-            if broken is not None and not shard.goes_on:
+            if broken is not None and not shard.skips_damage:
                 broken = shard.cut_inside(broken, num_bytes - consumed, need)
                 yield shard.stop_in_file(broken, first)
                 return
             fault = shard.cut(num_bytes - consumed, at, need)
         elif not len(frames):
-            pace.widen(need)
+            # The window did not hold a single record.
+            more = shard.framing.more_bytes(need, window_bytes)
+            window_bytes = max(more, CHUNK_BYTES)
         if fault is not None:
             if (end := _end_of_long(shard, stream, fault, at, on_long)) is not None:
                 yield from _long(shard, fault, at, end, first, on_long)
-                first, at = first + 1, end
-                pace.window_bytes = CHUNK_BYTES
+                first, at, window_bytes = first + 1, end, CHUNK_BYTES
                 continue
             yield from _after(shard, fault, at, first, points)
             return
+
+
+def _window_bytes(shard: Shard, record_bytes: float) -> int:
+    """How much to read at once. Inflated data is kept for reading back, and larger windows would not fit in a cache."""
+    is_large = record_bytes >= LARGE_BYTES and not shard.stream.container
+    return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
 
 
 def _after(
     shard: Shard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
 ) -> Iterator[Stretch]:
     """What follows a fault, if reading continues after damage; otherwise raise it, or skip the rest."""
-    if shard.goes_on:
+    if shard.skips_damage:
         yield from chunks_around_damage(shard, at, first, points)
     else:
         yield shard.stop_at(fault, first, at)
@@ -156,7 +155,7 @@ def _end_of_long(
     shard: Shard, stream: Stream, fault: Any, at: int, on_long: OnLong | None
 ) -> int | None:
     """The end of a record above the size limit, if reading continues after it."""
-    if fault.kind != "limit" or shard.goes_on or not (on_long or shard.skips_long):
+    if fault.kind != "limit" or shard.skips_damage or not (on_long or shard.skips_long):
         return None  # the damage scan checks first whether its header leads to a record
     try:
         return shard.end_of_long(stream, at)
@@ -172,46 +171,6 @@ def _long(
         yield shard.skipped(at, end, 1, shard.error(fault, None).message)
     else:
         on_long(at, end, record)
-
-
-class _Pace:
-    """How much of a shard a walk reads at once, and whether it must read payloads to find records."""
-
-    def __init__(self, shard: Shard, first_bytes: int, alone: bool) -> None:
-        self.window_bytes = first_bytes
-        self.hops = False
-        self.proves = shard.proves_found(0) if alone else shard.proves_to_find
-        self._shard = shard
-        self._alone = alone
-
-    def learn(self, num_bytes: int, num_records: int) -> None:
-        """Adapt to `num_records` records found in `num_bytes` bytes."""
-        large = num_bytes >= LARGE_BYTES * num_records
-        # The start of a record at the end of a window is read twice: too costly with only a few
-        # records.
-        shared = self._alone and num_bytes < LARGE_CHUNK_BYTES // 16 * num_records
-        if self._alone:
-            self.proves = self._shard.proves_found(num_bytes / num_records)
-        self.hops = large and not shared and not self._shard.proves_to_find
-        # Inflated data is kept for reading back, and larger windows would not fit in a cache.
-        wide = large and not self._shard.stream.container
-        self.window_bytes = LARGE_CHUNK_BYTES if wide else CHUNK_BYTES
-
-    def widen(self, need: int) -> None:
-        """Enlarge the window, which did not hold a single record: one needs at least `need` bytes."""
-        more = self._shard.framing.more_bytes(need, self.window_bytes)
-        self.window_bytes = max(more, CHUNK_BYTES)
-
-
-def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
-    """Number of records in the next chunk and its end, if headers alone give them: the bytes of such chunks are then
-    read in parallel. None otherwise."""
-    if not shard.framing.is_checked:
-        return None  # headers alone are not reliable
-    starts = shard.stream.hop(shard.framing, at, LARGE_CHUNK_BYTES, shard.record_bytes)
-    if starts is None or len(starts) < 2:
-        return None
-    return len(starts) - 1, int(starts[-1])
 
 
 def _fault_at(stream: Stream, end: int) -> Any:

@@ -25,14 +25,13 @@ from penstock.contract.decoder import Decoder, Places, Proof
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, Stretch, only_chunks
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
-from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.indexing import build_index
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._places import places_of
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import OnLong, indexed_chunks, walked_chunks
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import LARGE_BYTES, Shard
+from penstock.framing.read.shard import Shard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 
@@ -44,7 +43,6 @@ class FramedReader(Reader):
     """A Reader of one framed shard. Its index is `known`, or is built when it is needed."""
 
     def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
-        shard = replace(shard, verifies_in_blocks=decoder.verifies_in_blocks)
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)
@@ -90,46 +88,40 @@ class FramedReader(Reader):
         by_index = isinstance(held, Index) or (
             isinstance(held, Held) and held.checksums is not None
         )
-        return self._shard.proves and (self._shard.framing.is_checked or by_index)
+        return self._shard.verifies and (self._shard.framing.is_checked or by_index)
 
     def chunks(self) -> Iterator[FrameChunk]:
         return only_chunks(self.found())
 
-    def found(self, *, alone: bool = False) -> Iterator[Stretch]:
-        """The chunks and what is skipped between them, by the index or by a walk; for `alone` see `walked_chunks`."""
+    def found(self) -> Iterator[Stretch]:
+        """The chunks and what is skipped between them, by the index or by a walk."""
         if self._index is not None and self._index.gap_ends is None:
             most = self._shard.record_bytes + self._shard.framing.least_bytes
             yield from indexed_chunks(self._index, most)
             return
-        yield from walked_chunks(self._shard, alone=alone, on_long=self.on_long)
+        yield from walked_chunks(self._shard, on_long=self.on_long)
         if isinstance(self._shard.stream, InflatedStream):
             self._shard.stream.rest()
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """If records are large and found by their headers alone, a walk is as fast as windows."""
         shard = self._shard
-        if threads == 1 or self._index is not None:
-            return self.found(alone=threads == 1 and shard.framing.is_checked)
         size = None if shard.stream.container else shard.stream.size()
-        if size is None or (self._begins_large() and not shard.proves_to_find):
+        if threads == 1 or self._index is not None or size is None:
             return self.found()
         return self._in_windows(Windows(shard, size))
 
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
-        if self._shard.passes_long and (left := windows.left()) is not None:
-            if self._shard.goes_on:
-                yield from chunks_around_damage(self._shard, *left)
-            else:
-                yield from walked_chunks(self._shard, start=left)
+        if not self._shard.skips_long_records:
+            # Waited for in a task, so that the next file is opened meanwhile.
+            yield lambda: tuple(self._after_windows(windows))
+        else:
+            yield from self._after_windows(windows)
 
-    def _begins_large(self) -> bool:
-        """Whether the first record is large enough to be found by its header alone."""
-        shard, framing = self._shard, self._shard.framing
-        if not framing.is_checked:
-            return False
-        walked = shard.stream.walk(framing, shard.begin, framing.head_bytes, shard.record_bytes)
-        return walked.need >= LARGE_BYTES
+    def _after_windows(self, windows: Windows) -> Iterator[Stretch]:
+        """What follows the fault that ended the windows, if any: an error, or a skipped region and more records."""
+        if (rest := windows.rest()) is not None:
+            yield from walked_chunks(self._shard, start=rest)
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[FrameChunk, Selection]]:
         """The requested records as a single chunk: with an index, any set of records can be one."""
@@ -169,7 +161,7 @@ class FramedReader(Reader):
         self._check_width(columns)
         held = self._frames.read(chunk, numbers)
         proof = None
-        if self._shard.proves:
+        if self._shard.verifies and not held.verified:
             proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:

@@ -24,24 +24,26 @@ class Held:
     chunk's first record."""
     skipped: tuple[SkippedRegion, ...] = ()
     """What was skipped when they were read."""
+    verified: bool = False
+    """Whether the payloads have been compared with their checksums."""
 
     def select(self, places: np.ndarray, first_record: int) -> Held:
         """Select frames by their positions in this set; `first_record` is the chunk's."""
         records = first_record + places if self.records is None else self.records[places]
         checksums = None if self.checksums is None else self.checksums[places]
         frames = self.frames.select(as_uint64(places))
-        return Held(frames, checksums, records, self.skipped)
+        return Held(frames, checksums, records, self.skipped, self.verified)
 
     def slice(self, first: int, last: int) -> Held:
         """A contiguous range of the frames, with what is known about them."""
         records = None if self.records is None else self.records[first:last]
         checksums = None if self.checksums is None else self.checksums[first:last]
-        return Held(self.frames[first:last], checksums, records, self.skipped)
+        frames = self.frames[first:last]
+        return Held(frames, checksums, records, self.skipped, self.verified)
 
 
-FrameChunk = Chunk[Index | Held | None]
-"""A chunk of frames, with the index that places them, or the loaded frames; with neither if a walk over the headers found
-it."""
+FrameChunk = Chunk[Index] | Chunk[Held]
+"""A chunk of frames, with the index that places them, or the loaded frames."""
 
 
 def frames_in(

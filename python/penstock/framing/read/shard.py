@@ -21,10 +21,7 @@ INSIDE = "inside a record"
 CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to amortize the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
-"""Records with at least this mean size count as large: if record headers are enough to find the next record, reading
-hops over their payloads."""
-_BLOCK_RECORD_BYTES = 4 << 10
-"""With at least this mean record size, the decoding kernels do not verify in blocks."""
+"""Records with at least this mean size count as large."""
 LARGE_CHUNK_BYTES = 4 << 20
 """Plain bytes of a chunk of large records. There is little work per record, so fewer calls matter more. With 8 MiB,
 what two threads read and pass on would not stay in a cache that is shared with others."""
@@ -36,7 +33,7 @@ class Shard:
 
     | damage= | error, stop | skip |
     |---|---|---|
-    | goes_on | no | yes |
+    | skips_damage | no | yes |
     | payloads are verified (checksums="all") | when found, or when decoded | when found |
     """
 
@@ -48,31 +45,23 @@ class Shard:
     """Offset of the first frame in the stream."""
     skips_long: bool = False
     """Whether a record above the size limit is skipped even if reading does not continue after damage."""
-    verifies_in_blocks: bool = False
-    """Whether the decoder verifies small records a few at a time, right before it reads them."""
 
     @property
-    def goes_on(self) -> bool:
+    def skips_damage(self) -> bool:
         """Whether reading continues after damage."""
         return self.options.damage == "skip"
 
     @property
-    def proves(self) -> bool:
+    def verifies(self) -> bool:
         """Whether payloads are compared with their checksums."""
         return self.options.verifies
 
     @property
-    def proves_to_find(self) -> bool:
+    def verifies_to_find(self) -> bool:
         """Whether payloads are verified when records are found. If reading continues after a damaged record, it must be
         known first whether some of its bytes are missing, because then its header does not lead to a record
         boundary."""
-        return self.goes_on and self.proves and self.framing.is_checked
-
-    def proves_found(self, record_bytes: float) -> bool:
-        """Whether payloads of `record_bytes` bytes are verified when they are found, while they are in the nearest
-        caches. If the decoder loads small payloads into those caches again, they are verified then."""
-        later = self.verifies_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
-        return self.proves_to_find or (self.proves and not later)
+        return self.skips_damage and self.verifies and self.framing.is_checked
 
     @property
     def record_bytes(self) -> int:
@@ -80,9 +69,9 @@ class Shard:
         return self.options.limits.record_bytes
 
     @property
-    def passes_long(self) -> bool:
+    def skips_long_records(self) -> bool:
         """Whether reading continues after a record above the size limit."""
-        return self.goes_on or self.skips_long
+        return self.skips_damage or self.skips_long
 
     def end_of_long(self, stream: Stream, at: int) -> int | None:
         """The end of a record above the size limit; None if the stream has no end for it."""

@@ -191,21 +191,11 @@ class ForwardStream:
         """Bytes of the stream, once its end was reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
 
-    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> None:
-        """Heads cannot be had without the payloads."""
-
     def walk(
-        self,
-        framing: Framing,
-        start: int,
-        length: int,
-        limit: int,
-        *,
-        prove: bool = False,
-        find: bool = False,
+        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
     ) -> Walked:
         """See penstock.framing.streams.stream.Stream."""
-        return walk(self, framing, start, length, limit, prove, find)
+        return walk(self, framing, start, length, limit, verify)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.

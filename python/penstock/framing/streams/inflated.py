@@ -10,8 +10,6 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import StaleIndexError
@@ -52,20 +50,10 @@ class InflatedStream:
     def size(self) -> int | None:
         return self._size
 
-    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
-        return None
-
     def walk(
-        self,
-        framing: Framing,
-        start: int,
-        length: int,
-        limit: int,
-        *,
-        prove: bool = False,
-        find: bool = False,
+        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
     ) -> Walked:
-        return walk(self, framing, start, length, limit, prove, find)
+        return walk(self, framing, start, length, limit, verify)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:
