@@ -98,8 +98,9 @@ class LocalSource:
         now = self.file.state()
         if now == self._state or (may_grow and now[0] > self._state[0]):
             return
+        what = "cut" if now[0] < self._state[0] else "changed"
         raise ChangedError(
-            "the file was changed while it was open",
+            f"the file was {what} while it was open",
             file=self.path,
             expected=f"{self._state[0]} bytes, last written at {self._state[1]} ns",
             found=f"{now[0]} bytes, last written at {now[1]} ns",
