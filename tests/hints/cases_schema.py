@@ -18,7 +18,7 @@ from steps import Case, Cases, equal_in, left_out, rows
 import penstock as ps
 from penstock.columns.types import ImageType
 from penstock.datasets import _one_set as one_set
-from penstock.datasets import files
+from penstock.datasets import _shared_schema
 
 # -- writing --------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ def late_file_of_another_kind() -> Case:
 
     def fails() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files, "_LOOKED_FILES", 2)  # else it takes more than 1000 files
+            patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)  # else it takes more than 1000 files
             patch.setattr(one_set, "_MOST_FILES", 2)
             rows("d/*.tfrecord")
 

@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core, formats
-from penstock.columns.inferred import InferredFrom, files, has_no_records
+from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
-from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
+from penstock.datasets._no_records import NoRecords
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
+from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
-    PenstockError,
     SchemaError,
     TruncatedError,
     UnsupportedError,
@@ -34,7 +34,6 @@ from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.reader import OverlaidReader, Overlays
-from penstock.payloads.example.inference import in_common
 from penstock.storage.base import Source, Storage, Watched
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
@@ -43,46 +42,12 @@ from penstock.storage.skipped import NO_BYTES, SkippedFile
 
 _HANDLES = 2
 """Open handles for each file: penstock's own, and pyarrow's if it reads the format."""
-_LOOKED_FILES = 32
-_LOOKED_RECORDS = 1000
-"""If the first files have few records, at most this many files and records are examined to infer the schema."""
-
-
-class NoRecords(Reader):
-    """The reader of an empty file in a format whose files are never empty."""
-
-    def __init__(self, schema: Any) -> None:
-        is_schema = isinstance(schema, pa.Schema)
-        # The same schema as for an empty TFRecord file, whose fields are also unknown.
-        nothing = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
-        self.schema: pa.Schema = schema if is_schema else nothing
-
-    @property
-    def num_records(self) -> int:
-        return 0
-
-    def chunks(self) -> Iterator[Chunk[Any]]:
-        """Nothing: there are no chunks."""
-        return iter(())
-
-    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[Any], np.ndarray]]:
-        """Nothing: there are no chunks."""
-        return iter(())
-
-    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Never called, as there are no chunks."""
-        raise IndexError("a file of no bytes has no records")
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, sidecars that were written with the files, the files themselves, or a
 sample of the records."""
 
 
-class _Opened(NamedTuple):
+class _OpenFile(NamedTuple):
     """One open file."""
 
     reader: Reader
@@ -122,47 +87,32 @@ class Files:
             self._overlays = Overlays(paths, storage, options.limits) or None
         self._forget_readers()
         self._has_warned = True  # warn only after a file with records has been found
-        # A single file defines the dataset's fields; a given schema applies whatever the files hold.
         is_given = options.schema is not None or options.raw
+        # A single file defines the dataset's fields; a given schema applies whatever the files hold.
         self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
         self.types: Types = "given" if is_given else "kept"
-        self._settled = self._kept_schema()
-        self._is_kept = self._settled is not None
+        self._settled: pa.Schema | None = None
+        self._is_kept = False
         self._names: Sequence[str] | None = None
-        if self._settled is not None and self._overlays is not None:
-            known = self._settled.names
-            self._names = [*known, *(n for n in self._overlays.fields if n not in known)]
-        kept_first = self._first_by_kept()
-        if kept_first is None and self._is_inferred_by_all():
-            alone = [self._open(n).own.schema for n in range(len(self.paths))]
-            counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
-            self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
-        first = kept_first or self._first()
-        # With overlays, the fields of the files are settled already.
-        if self._settled is None and len(paths) > 1 and self._overlays is None:
-            self._settled = self._by_more_files(first.own.schema)
-            if self._settled is not None:
-                self._forget_readers()
-                first = self._first()
-        if self.types == "kept" and kept_first is None:
-            self.types = "stored" if InferredFrom.of(first.own.schema) is None else "inferred"
+        first = self._first_by_kept() or self._first_by_content()
         self.schema = first.reader.schema  # the fields of a record, including those of overlays
         self._settled = first.own.schema
         if self._overlays is not None:
             self._names = self.schema.names
         self._has_warned = len(paths) == 1
 
-    def _kept_schema(self) -> pa.Schema | None:
-        """The schema that the files were written with, if all of them keep the same one."""
-        options = self.options
-        if options.schema is not None or options.raw or options.format_options:
+    def _first_by_kept(self) -> _OpenFile | None:
+        """The first file, opened with the schema that all files were written with, if all keep the same one and it can
+        be read with it."""
+        if self.types == "given" or self.options.format_options:
             return None  # what the caller asks for takes precedence
-        return kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
-
-    def _first_by_kept(self) -> _Opened | None:
-        """The first file, opened with the schema that it keeps, if the file can be read with it."""
-        if self._settled is None:
+        kept = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
+        if kept is None:
             return None
+        self._settled, self._is_kept = kept, True
+        if self._overlays is not None:
+            added = (name for name in self._overlays.fields if name not in kept.names)
+            self._names = [*kept.names, *added]
         try:
             first = self._first()
         except (SchemaError, UnsupportedError):
@@ -173,28 +123,39 @@ class Files:
         self._alike = set(range(len(self.paths)))
         return first
 
+    def _first_by_content(self) -> _OpenFile:
+        """The first file, opened with the schema that was given, or that the contents of files suggest."""
+        is_open = self.types != "given" and len(self.paths) > 1
+        if is_open and self.options.format_options.get("infer_records") == "all":
+            self._settled = of_all_files(len(self.paths), self._schema_alone)
+        first = self._first()
+        # With overlays, the fields of the files are settled already.
+        if is_open and self._settled is None and self._overlays is None:
+            own = first.own.schema
+            self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
+            if self._settled is not None:
+                self._forget_readers()
+                first = self._first()
+        if self.types != "given":
+            self.types = "stored" if InferredFrom.of(first.own.schema) is None else "inferred"
+        return first
+
+    def _schema_alone(self, shard: int) -> pa.Schema:
+        return self._open(shard).own.schema
+
     def format_of(self, source: Source) -> Format:
         """The format of an open file: the one that was asked for, else detected from its content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
-        self._opened: list[_Opened | None] = [None] * len(self.paths)
+        self._opened: list[_OpenFile | None] = [None] * len(self.paths)
         self._locks = [Lock() for _ in self.paths]
         self._recent = Recent(len(self.paths), _HANDLES)
         self._states: dict[int, Any] = {}
 
-    def _is_inferred_by_all(self) -> bool:
-        options = self.options
-        is_given = options.schema is not None or options.raw
-        return (
-            len(self.paths) > 1
-            and not is_given
-            and options.format_options.get("infer_records") == "all"
-        )
-
-    def _first(self) -> _Opened:
+    def _first(self) -> _OpenFile:
         """The first file that has a record; its schema applies to all files."""
-        empty: _Opened | None = None
+        empty: _OpenFile | None = None
         for shard in range(len(self.paths)):
             opened = self._of(shard)
             if isinstance(opened.own, NoRecords):
@@ -227,56 +188,6 @@ class Files:
             chunk = next(reader.chunks(), None)
             if chunk is not None:
                 reader.decode(chunk, None, None)
-
-    def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
-        """The schema inferred from several files, if the first file has too few records."""
-        told = InferredFrom.of(first)
-        if told is None:
-            return self._without_nulls(first)
-        is_all = told.is_all and told.num_records > 0
-        if not is_all or first.names == RAW_SCHEMA.names:
-            return None  # the first file has enough records; or no fields were inferred
-        found: list[pa.Schema] = []
-        fields: dict[str, list[str]] = {}
-        common, num_records = None, 0
-        for shard in range(min(len(self.paths), _LOOKED_FILES)):
-            try:
-                alone = self._open(shard).own.schema
-                told = InferredFrom.of(alone)
-                if told is None or not told.is_all:
-                    break
-                num_records += told.num_records
-                if alone.names != RAW_SCHEMA.names:  # else its records have no fields
-                    found.append(alone)
-                    if told.num_records:
-                        fields[self.paths[shard]] = alone.names
-                if not found:
-                    continue
-                is_all = shard + 1 == len(self.paths)
-                common = in_common(found, InferredFrom(num_records, is_all, files(shard + 1)))
-            except (PenstockError, OSError):
-                break  # reported when the file is read
-            if num_records >= _LOOKED_RECORDS:
-                break
-        refuse_disjoint(fields, self.storage)
-        return common
-
-    def _without_nulls(self, first: pa.Schema) -> pa.Schema | None:
-        """The stored schema of the first file, where columns without any value take the types that the next files
-        have for them; None if there are no such columns."""
-        places = {f.name: n for n, f in enumerate(first) if pa.types.is_null(f.type)}
-        found = first
-        for shard in range(1, min(len(self.paths), _LOOKED_FILES)):
-            if not places:
-                break
-            try:
-                alone = self._open(shard).own.schema
-            except (PenstockError, OSError):
-                break  # raised when the file is read
-            for field in alone:
-                if field.name in places and not pa.types.is_null(field.type):
-                    found = found.set(places.pop(field.name), field.with_nullable(True))
-        return None if found is first else found
 
     # -- one file -------------------------------------------------------------------------------
 
@@ -334,7 +245,7 @@ class Files:
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
-    def _of(self, shard: int) -> _Opened:
+    def _of(self, shard: int) -> _OpenFile:
         with self._locks[shard]:
             opened = self._opened[shard]
             if opened is None:
@@ -346,7 +257,7 @@ class Files:
             self._opened[closed] = None  # closed when its last user releases it
         return opened
 
-    def _still_open(self, shard: int) -> _Opened | None:
+    def _still_open(self, shard: int) -> _OpenFile | None:
         """A file that has been opened; reopened if it was closed to make room for others."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
@@ -362,7 +273,7 @@ class Files:
                 hint="open the data again",
             )
 
-    def _open(self, shard: int) -> _Opened:
+    def _open(self, shard: int) -> _OpenFile:
         path = self.paths[shard]
         source = self.storage.source(path, mmap=self.options.mmap)
         try:
@@ -376,7 +287,7 @@ class Files:
                 check = partial(watched.check_unchanged, proves=proves)
             reader = self._reader_of(shard, fmt, source)
             compares = (lambda _: True) if is_compared else reader.compares
-            return _Opened(reader, fmt, source, check, watched, compares)
+            return _OpenFile(reader, fmt, source, check, watched, compares)
         except BaseException:
             source.close()  # a stored exception would keep the file open as well
             raise

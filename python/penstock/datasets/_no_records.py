@@ -1,0 +1,39 @@
+"""The reader of an empty file in a format whose files are never empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.inferred import InferredFrom
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.format import Chunk, Reader
+from penstock.framing.read.raw import RAW_SCHEMA
+
+
+class NoRecords(Reader):
+    """No chunks and no records, of a given schema or of the one that an empty TFRecord file has."""
+
+    def __init__(self, schema: Any) -> None:
+        is_schema = isinstance(schema, pa.Schema)
+        unknown = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
+        self.schema: pa.Schema = schema if is_schema else unknown
+
+    @property
+    def num_records(self) -> int:
+        return 0
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        return iter(())
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[Any], np.ndarray]]:
+        return iter(())
+
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
+        raise IndexError("an empty file has no records")  # never called: there are no chunks
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,86 @@
+"""The schema that all files of a dataset share, where the first file does not settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from penstock.columns.inferred import InferredFrom, files
+from penstock.datasets._one_set import refuse_disjoint
+from penstock.errors import PenstockError
+from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.payloads.example.inference import in_common
+from penstock.storage.base import Storage
+
+_SAMPLED_FILES = 32
+_SAMPLED_RECORDS = 1000
+"""If the first files have few records, at most this many files and records are examined."""
+
+SchemaOf = Callable[[int], pa.Schema]
+"""The schema that a file has on its own."""
+
+
+def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
+    """The schema inferred from all records of all files."""
+    alone = [schema_of(number) for number in range(num_files)]
+    samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
+    num_records = sum(sample.num_records for sample in samples)
+    return in_common(alone, InferredFrom(num_records, True, files(num_files)))
+
+
+def of_first_files(
+    paths: Sequence[str], storage: Storage, first: pa.Schema, schema_of: SchemaOf
+) -> pa.Schema | None:
+    """The schema of several files, if that of the first leaves something open; None if it does not.
+
+    Raises:
+        SchemaError: the examined files have no fields in common.
+    """
+    sample = InferredFrom.of(first)
+    if sample is None:
+        return _with_known_types(len(paths), first, schema_of)
+    if not (sample.is_all and sample.num_records) or first.names == RAW_SCHEMA.names:
+        return None  # the first file has enough records; or no fields were inferred
+    found: list[pa.Schema] = []
+    fields: dict[str, list[str]] = {}
+    common, num_records = None, 0
+    for number, path in enumerate(paths[:_SAMPLED_FILES]):
+        try:
+            alone = schema_of(number)
+            sample = InferredFrom.of(alone)
+            if sample is None or not sample.is_all:
+                break
+            num_records += sample.num_records
+            if alone.names != RAW_SCHEMA.names:  # else its records have no fields
+                found.append(alone)
+                if sample.num_records:
+                    fields[path] = alone.names
+            if not found:
+                continue
+            is_all = number + 1 == len(paths)
+            common = in_common(found, InferredFrom(num_records, is_all, files(number + 1)))
+        except (PenstockError, OSError):
+            break  # reported when the file is read
+        if num_records >= _SAMPLED_RECORDS:
+            break
+    refuse_disjoint(fields, storage)
+    return common
+
+
+def _with_known_types(num_files: int, first: pa.Schema, schema_of: SchemaOf) -> pa.Schema | None:
+    """The stored schema of the first file, where columns without any value take their types from the next files;
+    None if there are no such columns."""
+    places = {field.name: n for n, field in enumerate(first) if pa.types.is_null(field.type)}
+    found = first
+    for number in range(1, min(num_files, _SAMPLED_FILES)):
+        if not places:
+            break
+        try:
+            alone = schema_of(number)
+        except (PenstockError, OSError):
+            break  # reported when the file is read
+        for field in alone:
+            if field.name in places and not pa.types.is_null(field.type):
+                found = found.set(places.pop(field.name), field.with_nullable(True))
+    return None if found is first else found
