@@ -1,1 +1,1 @@
-"""Loaders and datasets in the terms of other libraries; each module is imported when it is asked for."""
+"""The batches of a `Loader` in torch, JAX and Keras; each module is imported on demand."""

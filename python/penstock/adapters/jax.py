@@ -1,19 +1,19 @@
-"""`loader.jax()`: batches as JAX's arrays, on one device or as global arrays over many.
+"""`loader.jax()`: batches as JAX arrays, on one device or as global arrays over several processes.
 
-A process gives its part of a global array and JAX takes the shape of the whole from it. Where the parts of
-two processes had different shapes, each would have an array of its own shape under the same name, and `jit`
-would compute something else on each, without an error. So with several processes
+Each process gives its part of a global array, and JAX derives the shape of the whole from that part. If the parts
+differed in shape, every process would compile a different program, without an error. So with several processes
 
-- columns whose shape depends on the records of a batch (`ragged="pad"`) are refused from the start;
-- the shapes and dtypes of a batch are compared over all processes the first time that its number of records
-  comes up (the whole batches, and the last one of an epoch), by 8 bytes from each;
-- later batches of as many records must have the same shapes, which each process sees for itself.
+- columns whose shape depends on the records of a batch (`ragged="pad"`) are an error from the start;
+- the first batch with a given number of records (whole batches, and the last one of an epoch) is compared over all
+  processes: each sends an 8-byte digest of shapes and dtypes;
+- later batches with that number of records must have the same shapes, which each process checks alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,18 +27,18 @@ from penstock.formats.numpy.dtypes import BFLOAT16, name_of_bits
 from penstock.loader.loader import Loader
 
 
-def _known(array: np.ndarray) -> np.ndarray:
-    """Bits of bfloat16 as JAX's bfloat16."""
+def _with_bfloat16(array: np.ndarray) -> np.ndarray:
+    """Stored bits of bfloat16 as JAX's bfloat16."""
     return array.view(jnp.bfloat16) if name_of_bits(array.dtype) == BFLOAT16 else array
 
 
 class JaxBatches(View):
-    """Batches of a loader as JAX's arrays. Made by `Loader.jax`."""
+    """Batches of a loader as JAX arrays. Made by `Loader.jax`."""
 
     def __init__(self, loader: Loader, sharding: Any = None, device: Any = None) -> None:
         super().__init__(loader)
         if sharding is not None and device is not None:
-            raise ValueError("a sharding says which devices, so give one of sharding= and device=")
+            raise ValueError("a sharding names the devices; pass only one of sharding= and device=")
         self._sharding = sharding
         self._device = device
         self._shapes: dict[int, Any] = {}
@@ -47,40 +47,38 @@ class JaxBatches(View):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         self._state = None
-        place = self._placed if self._sharding is None else self._placed_alike
+        place = self._on_device if self._sharding is None else self._sharded
         yield from self._ahead(iter(self._loader), place)
 
-    def _placed_alike(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _on_device(self, batch: dict[str, Any]) -> dict[str, Any]:
+        # device_put returns before the copy is done.
+        return converted(batch, lambda array: jax.device_put(_with_bfloat16(array), self._device))
+
+    def _sharded(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A batch as global arrays, whose parts have the same shapes in all processes."""
         for name, column in batch.items():
             if isinstance(column, tuple):
                 raise SchemaError(
-                    "a ragged column cannot be cut into shards", field=name, hint=_fixed(name)
+                    "a ragged column cannot be sharded", field=name, hint=_fixed(name)
                 )
         if jax.process_count() > 1:
-            # Every process is at the same step, and so takes part in the same comparisons.
+            # All processes are at the same step, so all take part in the same comparisons.
             planned = self._loader.planned_records
             shapes = _shapes_of(batch)
             known = self._shapes.get(planned)
             if known is None:
-                _compare(shapes)
+                _check_all_processes(shapes)
                 self._shapes[planned] = shapes
             elif known != shapes:
                 raise _other_shapes(known, shapes)
-        return self._placed(batch)
+        return {
+            name: converted(column, partial(self._global, name)) for name, column in batch.items()
+        }
 
-    def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
-        # JAX returns before the copy is done.
-        if self._sharding is None:
-            return converted(batch, lambda array: jax.device_put(_known(array), self._device))
-        return {name: self._global(name, column) for name, column in batch.items()}
-
-    def _global(self, name: str, column: Any) -> Any:
-        return converted(column, lambda array: self._shard(name, array))
-
-    def _shard(self, name: str, array: np.ndarray) -> Any:
+    def _global(self, name: str, array: np.ndarray) -> Any:
         try:
-            return jax.make_array_from_process_local_data(self._sharding, _known(array))
+            part = _with_bfloat16(array)
+            return jax.make_array_from_process_local_data(self._sharding, part)
         except ValueError as error:
             raise SchemaError(
                 f"an array of shape {array.shape} does not fit the sharding: {error}",
@@ -95,11 +93,11 @@ def _fixed(name: str) -> str:
 
 
 def _refuse_padded(loader: Loader) -> None:
-    """Raise for the first column that each process would pad to the longest of its own lists."""
+    """Raise if each process would pad a column to the longest of its own lists."""
     for name in loader.padded_columns:
         raise SchemaError(
-            "each process would pad to the longest list of its own records, and global arrays have"
-            " one shape on all of them",
+            "each process would pad to the longest list of its own records, but a global array has"
+            " one shape on all processes",
             field=name,
             hint=_fixed(name),
         )
@@ -116,18 +114,18 @@ def _shapes_of(value: Any) -> Any:
     return type(value).__name__
 
 
-def _compare(shapes: Any) -> None:
-    """Raise where another process has a batch of other shapes."""
+def _check_all_processes(shapes: Any) -> None:
+    """Raise if another process has a batch of different shapes."""
     mine = np.frombuffer(hashlib.blake2b(repr(shapes).encode(), digest_size=8).digest(), np.uint32)
     every = np.asarray(multihost_utils.process_allgather(mine))
     if (every != every[0]).any():
         raise SchemaError(
             f"the processes have batches of different shapes; this one has {shapes}",
-            hint=_ALIKE,
+            hint=_SAME_SHAPES,
         )
 
 
-_ALIKE = (
+_SAME_SHAPES = (
     'uneven="pad" where damaged records are skipped, Image(size=...), pad_to=..., or a map whose'
     " results have one shape"
 )
@@ -135,9 +133,9 @@ _ALIKE = (
 
 def _other_shapes(known: Any, shapes: Any) -> SchemaError:
     return SchemaError(
-        "a batch has other shapes than an earlier one of as many records, so they may also differ from"
+        "a batch differs in shape from an earlier one with as many records, so it may also differ from"
         " those of other processes",
         expected=known,
         found=shapes,
-        hint=_ALIKE,
+        hint=_SAME_SHAPES,
     )

@@ -1,8 +1,8 @@
-"""`loader.keras()`: batches as the PyDataset that Keras's `fit` takes, for any of its backends.
+"""`loader.keras()`: batches as the PyDataset that Keras's `fit` takes, for any backend.
 
-Keras asks for batches by number. Asked for one after another, they come from the loader's threads,
-which work ahead; any other batch is made when it is asked for. Keras also looks at batches before it
-trains, so an epoch is over, and the next one begins, when all of its batches have been asked for.
+Keras requests batches by number. Batches requested in sequence come from the loader's threads, which work ahead;
+any other batch is made when it is requested. Keras also requests batches before it trains, so an epoch ends only
+when all of its batches have been requested.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ class KerasBatches(PyDataset):
     ) -> None:
         super().__init__()
         if y is None and sample_weight is not None:
-            raise ValueError("weights are of what shall be learnt, so sample_weight= needs y=")
+            raise ValueError("sample_weight= weighs the targets, so it needs y=")
         self._loader = loader
         self._wanted = [names for names in (x, y, sample_weight) if names is not None]
         self._lock = threading.RLock()
         self._running: Generator[dict[str, Any]] | None = None
         if loader.source.damage_mode == "stop":
             raise ValueError(
-                'Keras counts on every step; open with damage="skip" instead of "stop"'
+                'Keras expects every step of an epoch; open with damage="skip" instead of "stop"'
             )
         self._begin(*loader.next_start)
 
     def __len__(self) -> int:
-        """Batches of the epoch; after a state was loaded, those that are left of it."""
+        """Batches of the epoch; after a state was loaded, those that remain."""
         return self._loader.plan.num_steps(self._position)
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         if not 0 <= index < len(self):
             raise IndexError(f"no batch {index}; the epoch has {len(self)}")
         with self._lock:
-            self._asked.add(index)
+            self._requested.add(index)
             batch = self._next(index)
         return tuple(_chosen(batch, names) for names in self._wanted[:2]) + tuple(
             np.asarray(_chosen(batch, name), np.float32) for name in self._wanted[2:]
         )
 
     def on_epoch_end(self) -> None:
-        """Go to the next epoch, if Keras has had all batches of this one."""
+        """Go to the next epoch if Keras has requested all batches of this one."""
         with self._lock:
-            if len(self._asked) == len(self):
+            if len(self._requested) == len(self):
                 self._loader.set_epoch(self._epoch + 1)
                 self._begin(self._epoch + 1, 0)
 
     def state_dict(self, steps: int = 0) -> dict[str, Any]:
-        """Where training stands after so many steps of the epoch. A callback knows how many:
-        `on_train_batch_end(batch)` comes after `batch + 1` steps. JSON, under 1 KiB."""
+        """The state after that many steps of the epoch: `batch + 1` in a callback's
+        `on_train_batch_end(batch)`. JSON, under 1 KiB."""
         if not 0 <= steps <= len(self):
-            raise ValueError(f"the epoch has {len(self)} steps, so {steps} cannot be done")
+            raise ValueError(f"steps is from 0 to {len(self)}, the steps of the epoch; not {steps}")
         if not steps:
             return self._loader.state_at(self._epoch, self._position)
         if steps == len(self):
@@ -75,7 +75,7 @@ class KerasBatches(PyDataset):
         return self._loader.state_at(self._epoch, end)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that is left."""
+        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that remains."""
         with self._lock:
             self._loader.load_state_dict(state)
             self._begin(*self._loader.next_start)
@@ -89,7 +89,7 @@ class KerasBatches(PyDataset):
     def _begin(self, epoch: int, position: int) -> None:
         self._stop()
         self._epoch, self._position = epoch, position
-        self._asked: set[int] = set()
+        self._requested: set[int] = set()
         self._expected = -1
 
     def _stop(self) -> None:
@@ -115,5 +115,5 @@ def _chosen(batch: Mapping[str, Any], names: str | Sequence[str]) -> Any:
         known = ", ".join(batch)
         raise SchemaError(f"no such column; the batches have: {known}", field=names)
     if isinstance(batch[names], tuple):
-        raise SchemaError("Keras takes no ragged column", field=names, hint='ragged="pad"')
+        raise SchemaError("Keras does not take ragged columns", field=names, hint='ragged="pad"')
     return batch[names]

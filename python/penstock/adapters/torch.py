@@ -1,11 +1,11 @@
-"""`loader.torch()`: batches as torch's tensors, in this process or in DataLoader's workers.
+"""`loader.torch()`: batches as torch tensors, in this process or in DataLoader's workers.
 
-In the loop's own process the tensors are the loader's arrays, not copies. To a CUDA device they go
-from pinned memory, on a stream of their own, one batch ahead.
+In the loop's own process the tensors share the memory of the loader's arrays. Copies to a CUDA device start from
+pinned memory, on a separate stream, one batch ahead.
 
-Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)` worker i makes the batches i,
-i + k, i + 2k … DataLoader asks its workers in turn, so the order is exactly the loader's. A worker
-learns from a word in shared memory which epoch it is in: see `_epoch_in`.
+Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)`, worker i makes the batches i, i + k, i + 2k …
+DataLoader takes turns among its workers, so the order is exactly the loader's. The workers agree on the epoch
+through a number in shared memory: see `_epoch_in`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.loader.loader import Loader
 
 
 class TorchBatches(View, IterableDataset[Any]):
-    """Batches of a loader as torch's tensors. Made by `Loader.torch`."""
+    """Batches of a loader as torch tensors. Made by `Loader.torch`."""
 
     def __init__(self, loader: Loader, device: Any = None) -> None:
         super().__init__(loader)
@@ -51,23 +51,23 @@ class TorchBatches(View, IterableDataset[Any]):
         for batch in moved:
             self._shared[0] = self._loader.next_start[0]
             yield batch
-            del batch  # before the next one is made, if the loop has let go of it, too
+            del batch  # may free its memory before the next one is made
 
     def set_epoch(self, epoch: int) -> None:
-        """See Loader.set_epoch; DataLoader's workers, too, hear of it."""
+        """See Loader.set_epoch; applies in DataLoader's workers, too."""
         super().set_epoch(epoch)
         self._shared[0] = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """See Loader.state_dict. What is on its way to the loop has not been given to it.
+        """See Loader.state_dict. Batches prepared ahead of the loop do not count.
 
         Raises:
-            StateError: DataLoader's workers have the loop's place, so this process does not.
+            StateError: DataLoader's workers make the batches, so this process does not know the position.
         """
         if get_worker_info() is None and int(self._shared[0]) >> 32:
             raise StateError(
-                "the batches are made in DataLoader's workers, so this process cannot say how"
-                " many of them the loop has had",
+                "the batches are made in DataLoader's workers, so this process does not know how"
+                " many of them the loop has used",
                 hint="num_workers=0, for the loader has threads; or torchdata's StatefulDataLoader",
             )
         return super().state_dict()
@@ -98,8 +98,8 @@ class TorchBatches(View, IterableDataset[Any]):
                 return converted(batch, copied), tensors, stream.record_event()
 
         for batch, tensors, copied in self._ahead(batches, move):
-            # The model's stream waits for this batch's copy, not for that of the next; and memory
-            # that the copying stream reserved is not given away while the model's may use it.
+            # The model's stream waits for the copy of this batch, not of the next. Memory that the copying
+            # stream allocated must not be reused while the model's stream may read it.
             model = torch.cuda.current_stream(device)
             model.wait_event(copied)
             for tensor in tensors:
@@ -111,7 +111,7 @@ class TorchBatches(View, IterableDataset[Any]):
     def _part_of(self, worker: Any) -> Iterator[dict[str, Any]]:
         if self._device is not None and self._device.type != "cpu":
             raise ValueError(
-                f"DataLoader's workers give tensors of the CPU, not of {self._device}; use"
+                f"DataLoader's workers make CPU tensors, not tensors on {self._device}; use"
                 " loader.torch() without device=, and DataLoader(pin_memory=True), or no workers"
             )
         self._loader.set_epoch(self._epoch_in(worker))
@@ -122,7 +122,7 @@ class TorchBatches(View, IterableDataset[Any]):
         return self._every(epoch, position, skip, worker.num_workers)
 
     def _every(self, epoch: int, position: int, skip: int, every: int) -> Iterator[dict[str, Any]]:
-        """Every so many batches, from the skip-th after a position."""
+        """Every `every`-th batch, from the `skip`-th after a position."""
         plan, rank = self._loader.plan, self._loader.rank
         batches = self._loader.batches(epoch, position, skip, every)
         for step, batch in zip(count(skip, every), batches, strict=False):
@@ -133,10 +133,10 @@ class TorchBatches(View, IterableDataset[Any]):
     def _epoch_in(self, worker: Any) -> int:
         """The epoch of this pass over a DataLoader, in one of its workers.
 
-        Workers live for one pass, or, if they persist, for many; and a pass may be broken off
-        before some have begun. So the workers of a pass agree by one word in shared memory: which
-        pass came last (32 bits that its workers alone have in common) and the epoch that follows
-        it (32 bits). Whoever begins first writes it. Several who begin at once write the same.
+        Workers live for one pass or, if they persist, for several, and a pass may be abandoned before all of them have
+        started. So the workers of a pass agree through one number in shared memory: 32 bits that identify the last
+        pass, and 32 bits with the epoch after it. The first worker of a pass writes it. Workers that start at the
+        same time write the same number.
         """
         self._iterations += 1
         mine = hash((worker.seed - worker.id, self._iterations)) % ((1 << 31) - 1) + 1
@@ -149,7 +149,7 @@ class TorchBatches(View, IterableDataset[Any]):
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """An array as a tensor that shares its memory, if torch can have it."""
+    """An array as a tensor that shares its memory, if torch allows it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     if name_of_bits(array.dtype) == BFLOAT16:

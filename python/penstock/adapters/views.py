@@ -1,7 +1,7 @@
-"""What the loader's views share: batches turned into another library's arrays, and their state.
+"""The base of `loader.torch()` and `loader.jax()`: conversion of batches, and the state of the loop.
 
-A view may be a batch ahead of the loop, so that copies run beside the model's work. Its state is
-that of the batch which the loop has, not of the one that is on its way.
+A view may prepare one batch ahead of the loop, so that copies to a device overlap with the model's work. Its state
+is that of the batch that the loop has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class View:
 
     @property
     def sampler(self) -> View:
-        """Lightning tells a loader's sampler which epoch begins. Here nobody else has to know."""
+        """The view itself: Lightning calls `set_epoch` of a loader's sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -38,7 +38,7 @@ class View:
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """See Loader.state_dict. What is on its way to the loop has not been given to it."""
+        """See Loader.state_dict. Batches prepared ahead of the loop do not count."""
         return self._loader.state_dict() if self._state is None else self._state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -47,8 +47,8 @@ class View:
         self._loader.load_state_dict(state)
 
     def _ahead(self, batches: Iterator[Any], move: Callable[[Any], Moved]) -> Iterator[Moved]:
-        """Each batch moved, the next one before the loop has done with this one. The first is
-        given at once: nothing is gained by letting the loop wait for two."""
+        """Each batch moved to a device, one batch ahead of the loop. The first is yielded immediately, not after the
+        second."""
         waiting: list[tuple[Moved, dict[str, Any]]] = []
         given = 0
         for batch in batches:
@@ -64,9 +64,9 @@ class View:
 
 
 def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
-    """A batch, or part of one, with its arrays made another library's.
+    """A batch, or part of one, with its arrays converted to another library's.
 
-    What has no number stays Python's: text, bytes and objects as lists, dates as NumPy has them.
+    Text, bytes and objects become lists; dates stay NumPy arrays.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O":
