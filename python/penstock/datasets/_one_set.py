@@ -37,28 +37,34 @@ def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
         endings.setdefault(_ending(path), []).append(path)
     if len(endings) < 2:
         return
-    kinds: dict[str, list[str]] = {}
-    unknown: list[FormatError] = []
-    for some in endings.values():
-        try:
-            name = _format_of(some, storage)
-        except FormatError as error:
-            unknown.append(error)
-            continue
-        if name is not None:
-            kinds.setdefault(name, []).extend(some)
-    groups = {name: sorted(some) for name, some in kinds.items()}
-    if unknown:
-        error = unknown[0]
+    groups, unknown = _by_format(endings.values(), storage)
+    if unknown is not None:
         if found := _globs(groups.values(), storage):
-            error.hint = f"without this file: {found}"
-        raise error
+            unknown.hint = f"without this file: {found}"
+        raise unknown
     if len(groups) > 1:
         raise FormatError(
-            f"these files are of several formats: {_told(groups)}",
+            f"these files are of several formats: {_counted(groups)}",
             file=os.path.commonpath(paths) or ".",
             hint=_advice(groups.values(), storage),
         )
+
+
+def _by_format(
+    groups: Iterable[Sequence[str]], storage: Storage
+) -> tuple[dict[str, list[str]], FormatError | None]:
+    """The files by format, and the error of the first group in no known format."""
+    found: dict[str, list[str]] = {}
+    unknown: FormatError | None = None
+    for files in groups:
+        try:
+            name = _format_of(files, storage)
+        except FormatError as error:
+            unknown = unknown or error
+            continue
+        if name is not None:
+            found.setdefault(name, []).extend(files)
+    return {name: sorted(files) for name, files in found.items()}, unknown
 
 
 def _ending(path: str) -> str:
@@ -104,7 +110,7 @@ def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> No
     named = {f"with {', '.join(sorted(names)[:5])}": files for names, files in groups}
     other = groups[1][1][0]
     raise SchemaError(
-        f"has none of the fields of {groups[0][1][0]}; the files are of several kinds: {_told(named)}",
+        f"has none of the fields of {groups[0][1][0]}; the files are of several kinds: {_counted(named)}",
         file=other,
         hint=_advice(named.values(), storage),
     )
@@ -140,7 +146,7 @@ def fields_of(paths: Sequence[str], names: Callable[[int], Sequence[str]]) -> di
 # -- names that open the files of one kind --------------------------------------------------------
 
 
-def _told(groups: Mapping[str, Sequence[str]]) -> str:
+def _counted(groups: Mapping[str, Sequence[str]]) -> str:
     parts = [
         f"{len(files)} {name} ({os.path.basename(files[0])})" for name, files in groups.items()
     ]

@@ -79,7 +79,7 @@ class Dataset(Opened):
         if isinstance(self._files.storage, LocalStorage):
             # The process that unpickles it may run in another folder, where these names mean other files.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
-        return _opened, (call, self._files.listed, self._skipped)
+        return _dataset_of, (call, self._files.listed, self._skipped)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -187,7 +187,9 @@ class Dataset(Opened):
         NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
-            message = "two fields have the same name, so a record is no dict; use take or scan"
+            message = (
+                "two fields have the same name, so a record cannot be a dict; use take or scan"
+            )
             raise SchemaError(message, file=file)
         try:
             given = batch.columns
@@ -200,9 +202,9 @@ class Dataset(Opened):
         except (ValueError, OverflowError, LookupError) as error:
             # Two equal names in a struct, a year after 9999, an unknown time zone.
             raise SchemaError(
-                f"Python has no value for what a record holds: {error}",
+                f"a record holds a value that Python cannot express: {error}",
                 file=file,
-                field=_unspeakable(batch),
+                field=_unconvertible(batch),
                 hint="take or scan, which give it as Arrow",
             ) from error
 
@@ -240,26 +242,31 @@ class Dataset(Opened):
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way except for some keywords."""
         if "source" in other:
-            return _opened({**self._call, **other})
-        return _opened({**self._call, **other}, self._files.listed, self._skipped)
+            return _dataset_of({**self._call, **other})
+        return _dataset_of({**self._call, **other}, self._files.listed, self._skipped)
 
 
-def _opened(
+def _dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """Make the dataset for a call to `open` whose source has been expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "storage")
-    told = {word: value for word, value in call.items() if word not in beside}
-    options = Options(**told)
     files = Files(
         call["source"],
         call["storage"] or LocalStorage(),
-        options,
+        Options(**{word: value for word, value in call.items() if word not in beside}),
         format=call["format"],
         overlays=call["overlays"],
         listed=listed,
     )
     return Dataset(call, files, skipped)
+
+
+def _check_choice(word: str, value: str) -> None:
+    if value not in _CHOICES[word]:
+        listed = ", ".join(map(repr, _CHOICES[word]))
+        instead = _SALVAGE if value == "salvage" else ""
+        raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
 
 
 def _check_are_names(columns: Any) -> None:
@@ -269,7 +276,7 @@ def _check_are_names(columns: Any) -> None:
         raise TypeError("columns takes a list of names; a set has no order")
 
 
-def _unspeakable(batch: pa.RecordBatch) -> str | None:
+def _unconvertible(batch: pa.RecordBatch) -> str | None:
     """The first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -297,7 +304,7 @@ def open(
     cache: str | None = None,
     **format_options: Any,
 ) -> Dataset:
-    """Open data as it lies.
+    """Open data in place.
 
     Args:
         source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
@@ -347,19 +354,17 @@ def open(
         >>> ps.open("two.tfrecord", columns=["name"])[0]
         {'name': 'a'}
     """
-    given = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    for word, value in given.items():
-        if value not in _CHOICES[word]:
-            listed = ", ".join(repr(choice) for choice in _CHOICES[word])
-            instead = _SALVAGE if value == "salvage" else ""
-            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+    choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
+    for word, value in choices.items():
+        _check_choice(word, value)
     _check_are_names(columns)
     index = reading_index(index)
-    if checksums == "index" and (mmap or index == "never"):
-        with_what = "mmap=True borrows bytes unverified" if mmap else 'index="never" reads no index'
-        raise ValueError(f'checksums="index" compares what is read with an index; {with_what}')
+    if checksums == "index" and mmap:
+        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
+    if checksums == "index" and index == "never":
+        raise ValueError('checksums="index" needs an index, but index="never" reads none')
     if raw and schema is not None:
-        raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
+        raise ValueError("raw=True returns bytes, which have no schema; leave out one of the two")
     if cache is not None and storage is not None:
         raise UnsupportedError(
             "files of another storage cannot be kept in a cache= yet; leave it out"
@@ -377,7 +382,7 @@ def open(
         "schema": schema,
         "columns": None if columns is None else list(columns),
         "raw": raw,
-        **given,
+        **choices,
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
@@ -385,7 +390,7 @@ def open(
         "storage": storage,
         "format_options": format_options,
     }
-    dataset = _opened(call, listed, skipped)
+    dataset = _dataset_of(call, listed, skipped)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
     if message is not None:
         warnings.warn(message, stacklevel=2)

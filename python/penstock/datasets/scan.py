@@ -1,4 +1,4 @@
-"""Reading all records in order: the chunks of all shards are decoded by threads and cut to the batches asked for."""
+"""Reading all records in order: threads decode the chunks of all shards, which are then cut to the requested batches."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Scan:
                 # Results of one task would all be in memory before the first is wanted.
                 parts = partial(iter, result)
                 for _, done in in_order([parts], self._done_part, _held_bytes, threads):
-                    assert not isinstance(done, list), "a part is no more divided"
+                    assert not isinstance(done, list), "parts are not divided again"
                     yield shard, done
 
     def _tasks(self, shard: int) -> Iterator[Task]:
@@ -159,28 +159,36 @@ class _Scan:
             raise
         except (SchemaError, FormatError) as error:
             files.check_read(shard, chunk)  # a changed file explains the error
-            located = error
+            fault = error
         else:
-            dataset.files.check_fields(shard, batch)
+            files.check_fields(shard, batch)
             yield shard, batch
             for region in _in_order(dict.fromkeys(skipped)):
                 yield shard, region
             return
-        around = _Around(dataset, reader, chunk, self._columns)
         try:
-            for batch in around.batches(located):
+            yield from self._around(part, fault)
+        finally:
+            del fault  # its traceback would keep the files open
+
+    def _around(self, part: Part, fault: PenstockError) -> Iterator[Result]:
+        """The records of a chunk that has a fault, the regions that were skipped, and what `damage=` makes of the fault."""
+        shard, reader, chunk = part
+        around = _Around(self._dataset, reader, chunk, self._columns)
+        try:
+            for batch in around.batches(fault):
                 yield shard, batch
         except (SchemaError, FormatError) as error:
             for region in around.skipped():
                 yield shard, region
-            if dataset.options.damage != "stop" or isinstance(error, SchemaError):
+            if self._dataset.options.damage != "stop" or isinstance(error, SchemaError):
                 raise
             start = chunk.start_byte if error.byte is None else error.byte
-            end = max(files.num_bytes(shard), start)
+            end = max(self._dataset.files.num_bytes(shard), start)
             yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
             return
         finally:
-            del located  # its traceback would keep the files open
+            del fault
         for region in around.skipped():
             yield shard, region
 
@@ -236,9 +244,7 @@ class _Around:
                 self._regions += self._readable.skipped
             elif error.record is None and not is_of_a_batch(error):
                 # The place of the fault is unknown, and the record count may be wrong.
-                if not (self._skipping and isinstance(error, FormatError)):
-                    raise error
-                self._skip(error, None, self._chunk.num_records)
+                self._skip_or_raise(error, None, self._chunk.num_records)
                 return
             else:
                 self._numbers = np.arange(self._chunk.num_records)
@@ -246,12 +252,9 @@ class _Around:
             for first, end, part in found:
                 if isinstance(part, pa.RecordBatch):
                     yield part
-                elif not (self._skipping and isinstance(part, FormatError)):
-                    if isinstance(part, FormatError) and part.record is not None:
-                        part.at(hint=_SKIP_HINT)
-                    raise part
                 else:
-                    self._skip(part, first if end == first + 1 else None, end - first)
+                    bad = first if end == first + 1 else None
+                    self._skip_or_raise(part, bad, end - first)
         finally:
             del error, found, part  # an error's traceback would keep the files open
 
@@ -275,8 +278,15 @@ class _Around:
         is_one = place < len(self._numbers) and self._numbers[place] == record
         return place if is_one else None
 
-    def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
+    def _skip_or_raise(self, error: PenstockError, bad: int | None, num_records: int) -> None:
         chunk = self._chunk
+        if not (self._skipping and isinstance(error, FormatError)):
+            if isinstance(error, FormatError) and error.record is not None:
+                error.at(hint=_SKIP_HINT)
+            try:
+                raise error
+            finally:
+                del error  # its traceback would keep the files open
         start = chunk.start_byte if error.byte is None else error.byte
         end, reason = chunk.end_byte, error.message
         if bad is not None and self._readable is not None:

@@ -1,4 +1,4 @@
-"""Reading some records by number, in the order asked for."""
+"""Reading records by number, in the requested order."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 
 Picked = tuple[Chunk[Any], Selection]
 Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
+_NOT_NUMBERS = "take expects a list of record numbers"
 
 
 def take(
@@ -40,7 +41,7 @@ def take(
     if len(dataset.paths) == 1 or not len(numbers):
         return _from_shard(dataset, 0, numbers, columns, watch, lend)
     shards, local = dataset.files.locate(numbers)
-    # Visit each shard once, then restore the order asked for.
+    # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
     parts = [
@@ -109,11 +110,11 @@ def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray
     if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
         numbers = np.asarray(_checked(dataset, list(records)), np.int64)
     if numbers.ndim != 1:
-        raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
+        raise TypeError(f"take expects a list of record numbers, not {type(records).__name__}")
     if not len(numbers):
         return np.zeros(0, np.int64)
     if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
-        raise TypeError("take wants a list of record numbers")
+        raise TypeError(_NOT_NUMBERS)
     total = len(dataset)
     if numbers.dtype == np.uint64:
         numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
@@ -128,9 +129,9 @@ def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray
 
 
 def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Numbers that NumPy cannot make integers of: some may be too large for any integer type."""
+    """Numbers that NumPy cannot convert: some may be too large for any integer type."""
     if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
-        raise TypeError("take wants a list of record numbers")
+        raise TypeError(_NOT_NUMBERS)
     total = len(dataset)
     for one in records:
         if not -total <= int(one) < total:
