@@ -391,6 +391,17 @@ def test_nesting_within_the_limit_is_read(tmp_path: Path) -> None:
         opened(PARQUET, path, limits=ps.Limits(nesting=59))
 
 
+def test_nesting_is_limited_under_a_pyarrow_without_such_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_has_depth_limit", lambda: False)
+    test_nesting_within_the_limit_is_read(tmp_path)
+    deep = deep_footer(20_000)
+    (tmp_path / "b").write_bytes(b"PAR1" + deep + len(deep).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(ps.LimitError, match="nesting=100"):
+        opened(PARQUET, tmp_path / "b")
+
+
 def test_a_footer_beyond_the_limit_says_how_to_raise_it(tmp_path: Path) -> None:
     path = stored(tmp_path / "a", thousand())
     with pytest.raises(ps.LimitError, match="footer_bytes") as caught:

@@ -1,13 +1,17 @@
 """How many rows of a Parquet row group may be decoded at once, whatever its footer says.
 
-What a column takes when it is decoded can be far more than its pages: a text of a dictionary takes a few bits of the file
-for each value that is this text, and all of its bytes in memory; a list of a billion equal values takes a few bytes. So
-where that may be much, the headers of the pages are looked at first, and then the dictionaries.
+Decoded, a column can take far more than its pages: a text of a dictionary takes a few bits of the file for each value
+that is this text, and all of its bytes in memory; a list of a billion equal values takes a few bytes. So where that may
+be much, the headers of the pages are read first, and then the dictionaries. A page is decompressed whole, and pyarrow
+copies its values, so none may be larger than one record may be.
+
+Specification: parquet.thrift. PageHeader field 1 is the kind of the page, 2 its size after decompressing, 3 its size in
+the file; 5, 7 and 8 belong to one kind each, and have the number of values as their field 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,20 +19,42 @@ import pyarrow as pa
 
 from penstock.columns.types import is_bytes, is_text, storage_of
 from penstock.errors import FormatError, LimitError
-from penstock.formats.parquet._pages import ColumnChunk, Read, column_chunks, pages
+from penstock.formats.parquet._footer import ColumnChunk
+from penstock.formats.parquet._thrift import I32, STRUCT, Thrift
 from penstock.limits import Limits, raise_limit
 
 BATCH_BYTES = 64 << 20
-"""What a batch may take whose rows have long texts or wide values that the file holds only once."""
+"""The most that a batch may take whose rows have long texts or wide values that the file holds only once."""
+_KIND, _PLAIN_SIZE, _SIZE, _NUM_VALUES = (1, I32), (2, I32), (3, I32), (1, I32)
+_DICTIONARY_PAGE = 2
+_OF_KIND = {0: (5, STRUCT), _DICTIONARY_PAGE: (7, STRUCT), 3: (8, STRUCT)}
+_HEADER_BYTES = (512, 1 << 16, 1 << 24)
+"""How much is read for a header: nearly all are short; statistics may be long."""
 _BYTES_TYPE, _FIXED_TYPE = 6, 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 """Bytes of a value of each physical type that has one width."""
 _LEVEL_BYTES = 5
-"""What pyarrow takes for a value inside of another beside the value: its levels and its place."""
-_DICTIONARY_PAGE = 2
+"""What pyarrow takes for the levels and the place of a value in a list or struct."""
 
+Read = Callable[[int, int], bytes]
 ReadDictionaries = Callable[[Sequence[str], int], Iterator[Any]]
-"""Batches of so many rows, in which the columns of these paths are dictionaries."""
+"""Batches of a number of rows, in which the columns of these paths are dictionaries."""
+
+
+class Leaf(NamedTuple):
+    """A column of values; a nested column of the table has several."""
+
+    path: str
+    is_nested: bool
+
+
+class Page(NamedTuple):
+    """What the header of a page says."""
+
+    start: int
+    kind: int
+    plain_bytes: int
+    num_values: int
 
 
 class Weight(NamedTuple):
@@ -39,11 +65,26 @@ class Weight(NamedTuple):
     plain_bytes: int
     """Of pages of values."""
     level_bytes: int
-    """What pyarrow takes for values inside of others beside their pages."""
-    largest_page: int
+    """What pyarrow takes for nested values beside their pages."""
     longest: int
     """No value of its dictionary is longer."""
     is_bytes: bool
+
+
+class Rows(NamedTuple):
+    """What the rows of a row group take."""
+
+    step: int
+    """How many may be decoded at once."""
+    row_bytes: int
+    """What one row may take, where that is known to be much."""
+
+    def check(self, limits: Limits) -> None:
+        """Raise LimitError if a row is more than a batch may be."""
+        if self.row_bytes > limits.batch_bytes:
+            message = f"a row takes {self.row_bytes} bytes, beyond the limit batch_bytes={limits.batch_bytes}"
+            hint = f"{raise_limit('batch_bytes', self.row_bytes)}, or other columns"
+            raise LimitError(message, hint=hint)
 
 
 def varies(type_: Any) -> bool:
@@ -56,20 +97,74 @@ def varies(type_: Any) -> bool:
     return is_bytes(kind) or is_text(kind) or pa.types.is_nested(kind)
 
 
-class Rows(NamedTuple):
-    """What the rows of a row group take."""
+# -- pages ------------------------------------------------------------------------------------------
 
-    step: int
-    """So many may be decoded at once."""
-    row_bytes: int
-    """One of them takes as much as this, where that is known to be much."""
 
-    def check(self, limits: Limits) -> None:
-        """Raise LimitError where a row is more than a batch may be."""
-        if self.row_bytes > limits.batch_bytes:
-            message = f"a row takes {self.row_bytes} bytes, beyond the limit batch_bytes={limits.batch_bytes}"
-            hint = f"{raise_limit('batch_bytes', self.row_bytes)}, or other columns"
-            raise LimitError(message, hint=hint)
+def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> Weight:
+    """What a column of a row group takes, by the headers of its pages.
+
+    Raises:
+        LimitError: a page is larger than one record may be.
+    """
+    is_text = column.type == _BYTES_TYPE
+    num_values = plain_bytes = level_bytes = longest = 0
+    for page in _pages(read, column):
+        if page.plain_bytes > limits.record_bytes:
+            message = (
+                f"a page takes {page.plain_bytes} bytes when it is decompressed, beyond the limit "
+                f"record_bytes={limits.record_bytes}"
+            )
+            hint = f"{raise_limit('record_bytes', page.plain_bytes)}, or other columns"
+            field = leaf.path.split(".")[0]
+            raise LimitError(message, field=field, byte=page.start, hint=hint)
+        if page.kind == _DICTIONARY_PAGE:
+            # Each text has its length before it, so that one has at most what is left by the others.
+            texts = page.plain_bytes - 4 * max(page.num_values, 1)
+            fixed = page.plain_bytes // max(page.num_values, 1)
+            longest = max(texts if is_text else fixed * (column.type == _FIXED_TYPE), 0)
+        else:
+            num_values += page.num_values
+            plain_bytes += page.plain_bytes
+    if leaf.is_nested:
+        level_bytes = num_values * (_LEVEL_BYTES + _WIDTHS.get(column.type, 4))
+    return Weight(leaf.path, num_values, plain_bytes, level_bytes, longest, is_text)
+
+
+def _pages(read: Read, column: ColumnChunk) -> Iterator[Page]:
+    """The pages of a column, as far as their headers can be read; pyarrow raises for the rest."""
+    at = column.start
+    while at < column.end:
+        found = _header(read, at)
+        if found is None:
+            return
+        page, length, num_bytes = found
+        yield page
+        if num_bytes < 0:
+            return
+        at += length + num_bytes
+
+
+def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
+    """The header of a page, its length, and the size of the page in the file."""
+    for most in _HEADER_BYTES:
+        thrift = Thrift(read(at, most))
+        try:
+            facts = thrift.numbers()
+        except IndexError:
+            if len(thrift.data) < most:
+                return None
+            continue
+        except FormatError:
+            return None
+        kind = facts.get(_KIND, 0)
+        values = facts.get(_OF_KIND.get(kind, (0, 0)), {})
+        num_values = max(values.get(_NUM_VALUES, 0), 0)
+        page = Page(at, kind, facts.get(_PLAIN_SIZE, 0), num_values)
+        return page, thrift.at, facts.get(_SIZE, -1)
+    return None
+
+
+# -- rows -------------------------------------------------------------------------------------------
 
 
 def rows_of(
@@ -78,90 +173,75 @@ def rows_of(
     limits: Limits,
     dictionaries: ReadDictionaries,
     *,
-    told_bytes: int,
+    footer_bytes: int,
     has_few_bytes: bool,
 ) -> Rows:
-    """What some rows with columns of these weights take, of which the footer tells `told_bytes`. Dictionaries are read where the file has few bytes for its
-    values only: that takes as long as reading many values."""
+    """What some rows take that have columns of these weights.
+
+    Args:
+        found: a weight for each column.
+        rows: the number of rows.
+        limits: no row may take more than a batch may.
+        dictionaries: reads dictionaries, or values by them.
+        footer_bytes: what the footer says that the row group takes.
+        has_few_bytes: the file has few bytes for its values. Only then dictionaries are read, which takes as long as
+            reading many values.
+    """
     pages_bytes = sum(one.plain_bytes for one in found)
-    levels = pages_bytes + sum(one.level_bytes for one in found)
-    if levels // 4 > rows * limits.batch_bytes:
-        return Rows(1, levels // rows)
-    longest = [one.longest for one in found]
+    values_bytes = pages_bytes + sum(one.level_bytes for one in found)
+    if values_bytes // 4 > rows * limits.batch_bytes:
+        return Rows(1, values_bytes // rows)
+    texts_bytes = 0
     if has_few_bytes and any(one.longest * one.num_values > BATCH_BYTES for one in found):
-        paths = [one.path for one in found if one.is_bytes]
-        texts = _longest_texts(dictionaries(paths, 1))
-        if len(texts) == len(found):
-            longest = [
-                text if one.is_bytes and text else one.longest
-                for one, text in zip(found, texts, strict=True)
-            ]
-    else:
-        longest = [0] * len(found)
-    texts_bytes = sum(one.num_values * text for one, text in zip(found, longest, strict=True))
-    # Pages may take a few times what a batch does: row groups are cut by the size that is told.
-    is_told = pages_bytes <= 2 * told_bytes
-    num_bytes = max(texts_bytes + (levels // 4 if is_told else 2 * levels), 1)
+        texts_bytes = _texts_bytes(found, dictionaries)
+    # Pages may take a few times what a batch does: row groups are cut by the size in the footer.
+    is_known = pages_bytes <= 2 * footer_bytes
+    num_bytes = max(texts_bytes + (values_bytes // 4 if is_known else 2 * values_bytes), 1)
     step = rows if num_bytes <= BATCH_BYTES else max(1, rows * BATCH_BYTES // num_bytes)
     if texts_bytes <= limits.batch_bytes or all(one.num_values <= rows for one in found):
         return Rows(step, 0)
-    heaviest = _heaviest(dictionaries([one.path for one in found if one.is_bytes], 1 << 16))
+    paths = [one.path for one in found if one.is_bytes]
+    heaviest = _heaviest(dictionaries(paths, 1 << 16))
     return Rows(min(step, max(1, BATCH_BYTES // max(heaviest, 1))), heaviest)
 
 
-def weights(read: Read, footer: bytes, group: int, names: Collection[str]) -> list[Weight]:
-    """What some columns of a row group take, those inside of a column in their order; nothing where the footer makes no
-    sense."""
+def _texts_bytes(found: Sequence[Weight], dictionaries: ReadDictionaries) -> int:
+    """What all values take if each is the longest of its column: by its dictionary if it can be read, else by its page."""
     try:
-        chunks = list(column_chunks(footer, group))
-    except (IndexError, FormatError):
-        return []
-    return [_weight(read, chunk) for chunk in chunks if chunk.name in names]
-
-
-def _weight(read: Read, chunk: ColumnChunk) -> Weight:
-    is_text = chunk.type == _BYTES_TYPE
-    num_values = plain_bytes = level_bytes = longest = largest = 0
-    for page in pages(read, chunk):
-        largest = max(largest, page.plain_bytes)
-        if page.kind == _DICTIONARY_PAGE:
-            # Each text has its length before it, so that one has at most what is left by the others.
-            texts = page.plain_bytes - 4 * max(page.num_values, 1)
-            fixed = page.plain_bytes // max(page.num_values, 1)
-            longest = texts if is_text else fixed * (chunk.type == _FIXED_TYPE)
-        else:
-            num_values += page.num_values
-            plain_bytes += page.plain_bytes
-    if len(chunk.path) > 1:
-        level_bytes = num_values * (_LEVEL_BYTES + _WIDTHS.get(chunk.type, 4))
-    path = ".".join(chunk.path)
-    return Weight(path, num_values, plain_bytes, level_bytes, largest, max(longest, 0), is_text)
-
-
-def _longest_texts(batches: Iterator[Any]) -> list[int]:
-    """The length of the longest text of the dictionary of each column; 0 of what has no dictionary."""
-    try:
-        batch = next(batches, None)
+        batch = next(dictionaries([one.path for one in found if one.is_bytes], 1), None)
+        leaves = [] if batch is None else [leaf for c in batch.columns for leaf in _leaves(c)]
     except (pa.ArrowException, OSError, ValueError):
-        return []  # it is told where the values are read
-    return [] if batch is None else [n for column in batch.columns for n in _longest(column)]
+        leaves = []  # the same error is raised when the values are read
+    if len(leaves) != len(found):
+        return sum(one.num_values * one.longest for one in found)
+    return sum(
+        one.num_values * _longest_text(one, leaf) for one, leaf in zip(found, leaves, strict=True)
+    )
 
 
-def _longest(array: Any) -> list[int]:
+def _longest_text(weight: Weight, leaf: Any) -> int:
+    if weight.is_bytes and pa.types.is_dictionary(leaf.type):
+        return int(_text_bytes(leaf.dictionary).max(initial=0)) or weight.longest
+    return weight.longest
+
+
+def _leaves(array: Any) -> Iterator[Any]:
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _longest(array.storage)
-    if pa.types.is_dictionary(kind):
-        return [int(_text_bytes(array.dictionary).max(initial=0))]
-    if pa.types.is_struct(kind):
-        return [n for field in range(kind.num_fields) for n in _longest(array.field(field))]
-    if pa.types.is_map(kind):
-        return [*_longest(array.keys), *_longest(array.items)]
-    return _longest(array.values) if pa.types.is_nested(kind) else [0]
+        yield from _leaves(array.storage)
+    elif pa.types.is_struct(kind):
+        for field in range(kind.num_fields):
+            yield from _leaves(array.field(field))
+    elif pa.types.is_map(kind):
+        yield from (*_leaves(array.keys), *_leaves(array.items))
+    elif pa.types.is_nested(kind):
+        yield from _leaves(array.values)
+    else:
+        yield array
 
 
 def _text_bytes(dictionary: Any) -> np.ndarray:
-    """The length of each text. Offsets of 32 bits: no value of them is looked at, so they need not be sound."""
+    """The length of each text. Offsets of 32 bits: no text is looked at, so they need not be sound."""
     if not len(dictionary):
         return np.zeros(0, np.int64)
     ends = np.frombuffer(dictionary.buffers()[1], np.int32)[: len(dictionary) + 1]
@@ -173,12 +253,10 @@ def _heaviest(batches: Iterator[Any]) -> int:
     most = 0
     try:
         for batch in batches:
-            sizes = sum(
-                (_sizes(column) for column in batch.columns), start=np.zeros(len(batch), np.int64)
-            )
+            sizes = sum(map(_sizes, batch.columns), start=np.zeros(len(batch), np.int64))
             most = max(most, int(sizes.max(initial=0)))
     except (pa.ArrowException, OSError, ValueError):
-        pass  # it is told where the values are read
+        pass  # the same error is raised when the values are read
     return most
 
 

@@ -9,21 +9,17 @@ Specification: https://parquet.apache.org/docs/file-format/
     4                footer_length, little-endian
     4                "PAR1" again ("PARE")
 
-A chunk of penstock is a row group, or a part of one that would take more than 24 MiB. The
-parts of a row group are decoded one after another by one cursor, for Parquet has no way in but
-from the front of a row group.
+A chunk of penstock is a row group, or a part of one that would take more than 24 MiB.
 
-pyarrow is never asked about a column in the metadata: it ends the process over an unknown codec
-and over an encrypted column. So a chunk's byte range is that of all data, from head to footer.
+pyarrow is never asked about a column in the metadata: it ends the process over an encrypted column, an unknown codec and
+more. So a chunk's byte range is that of all data, from head to footer.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +31,6 @@ from penstock.columns.batches import (
     check_columns,
     check_records,
     conform,
-    empty_columns,
     gather_parts,
     projected,
     sound_runs,
@@ -44,12 +39,18 @@ from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
-from penstock.engine.locks import Lock
-from penstock.engine.threads import wait_for
-from penstock.errors import FormatError, TruncatedError, UnsupportedError
-from penstock.formats.parquet._footer import check_nesting, codecs
-from penstock.formats.parquet._pages import check_pages
-from penstock.formats.parquet._weights import BATCH_BYTES, Rows, rows_of, varies, weights
+from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.formats.parquet._cursors import Cursor, Cursors
+from penstock.formats.parquet._footer import Footer, check_nesting, codecs, too_deep
+from penstock.formats.parquet._weights import (
+    BATCH_BYTES,
+    Leaf,
+    Rows,
+    Weight,
+    rows_of,
+    varies,
+    weight_of,
+)
 from penstock.storage.base import Sink, Source
 from penstock.storage.pyarrow_files import Bytes, translated
 
@@ -60,16 +61,17 @@ SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
-"""In a row group of so many rows it costs little to read the dictionaries first."""
+"""In a row group of this many rows it costs little to read page headers and dictionaries first."""
 _BYTES_PER_ROW = 4
-"""In a row group of fewer rows they are read first where the file has fewer bytes than so many a row."""
-_LOOKED_AT_BYTES = 64 << 10
-"""In a small file of so many bytes a column it costs little to look at the headers of its pages, which a footer that
-says less than they do does not change."""
+"""In a row group of fewer rows they are read first if the file has fewer bytes than this for each row."""
+_BYTES_PER_COLUMN = 64 << 10
+"""In a small file with this many bytes for each column it costs little to read the headers of its pages, even if the
+footer says that they are small."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """Size of a file up to which columns are read whole."""
-IDLE_CURSORS = 4
+_SUMMARIES = ("_metadata", "_common_metadata")
+"""What Spark and others call files that hold the footers of the others in their folder."""
 
 
 class ParquetFormat(Format):
@@ -117,43 +119,8 @@ class ParquetFormat(Format):
         return ParquetWriter(sink, schema, options)
 
 
-_SUMMARIES = ("_metadata", "_common_metadata")
-"""What Spark and others call files that hold the footers of the others in their folder."""
-
-
-class Cursor:
-    """Walks the records of one row group, from the front, in steps of any size."""
-
-    def __init__(self, batches: Iterator[Any], schema: Any, path: str) -> None:
-        self.at = 0
-        self._batches = batches
-        self._schema = schema
-        self._path = path
-        self._left: Any = None
-
-    def read(self, count: int) -> Any:
-        """The next `count` records as one batch."""
-        parts: list[Any] = []
-        missing = count
-        while missing:
-            batch = self._left if self._left is not None else next(self._batches, None)
-            if batch is None:
-                done = self.at + count - missing
-                raise FormatError(f"a row group ends after {done} of its records", file=self._path)
-            part = batch.slice(0, missing)
-            self._left = batch.slice(missing) if batch.num_rows > missing else None
-            missing -= part.num_rows
-            parts.append(part)
-        self.at += count
-        if not self._schema.names:
-            return empty_columns(count)
-        if not parts:
-            return pa.RecordBatch.from_pylist([], schema=self._schema)
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-
 class Part(NamedTuple):
-    """Which records of which row group a chunk stands for; `step` is the usual length."""
+    """Records of a row group; `step` is the usual length of a part."""
 
     group: int
     start: int
@@ -170,13 +137,13 @@ class ParquetReader(Reader):
         self._limits = options.limits
         self._large_groups: set[int] = set()
         """Row groups of which a page may be larger than one record may be."""
-        self._looked_at: set[Any] = set()
-        """Those, with columns, whose pages are not."""
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
         self._metadata: Any = None
         with translated(self._path):
+            if not _has_depth_limit():
+                check_nesting(self._footer_bytes(), self._limits.nesting)
             file = self._open()
             self._metadata = file.metadata
             self._stored: Any = as_stored(own_types(file.schema_arrow))
@@ -186,29 +153,32 @@ class ParquetReader(Reader):
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
         starts = np.cumsum([0, *(part.num_records for part in self._parts)])
         self._starts = [int(start) for start in starts]
-        self._idle: list[tuple[Any, Cursor]] = []
+        self._cursors = Cursors()
         self._proof = Proof(self._path)
-        self._pending: dict[Any, list[int]] = {}
         self._rows: dict[Any, Rows] = {}
-        self._process = os.getpid()
-        self._lock = Lock()
-        self._turn = threading.Condition(self._lock)
+        self._footer: Footer | None = None
 
     def _open(self, **how: Any) -> Any:
-        """A pyarrow reader of its own. The footer is parsed only the first time."""
+        """A new pyarrow reader. The footer is parsed only the first time."""
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(
-            self._bytes.file(),
-            metadata=self._metadata,
-            # Column by column; in small reads, since a row group may be larger than memory. In a small file
-            # whole columns, so that no page can claim more than its column has.
-            pre_buffer=False,
-            buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
-            page_checksum_verification=self._verify,
-            **_newer_arguments(self._limits.nesting),
-            **how,
-        )
+        if _has_depth_limit():
+            how["schema_depth_limit"] = self._limits.nesting + 1
+        try:
+            return pq.ParquetFile(
+                self._bytes.file(),
+                metadata=self._metadata,
+                # Column by column; in small reads, since a row group may be larger than memory. In a small file
+                # whole columns, so that no page can claim more than its column has.
+                pre_buffer=False,
+                buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
+                page_checksum_verification=self._verify,
+                **how,
+            )
+        except OSError as error:
+            if "too deeply nested" in str(error):
+                raise too_deep(self._limits.nesting).at(byte=self._data_end) from None
+            raise
 
     def _plan(self) -> list[Part]:
         """Cut the row groups into chunks, by what the footer says of them."""
@@ -244,17 +214,15 @@ class ParquetReader(Reader):
 
     @property
     def num_records(self) -> int:
-        """How many records the footer counts."""
         return self._starts[-1]
 
     @property
     def compression(self) -> str:
-        """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
-        if not self._metadata.num_row_groups:
-            return ""
-        return ", ".join(sorted(codecs(self._footer())))
+        """The codecs of the columns, such as "snappy"; empty if nothing is compressed."""
+        with translated(self._path):
+            return ", ".join(sorted(codecs(self._footer_bytes())))
 
-    def _footer(self) -> bytes:
+    def _footer_bytes(self) -> bytes:
         return self._bytes.read(self._data_end, self._bytes.source.size - 8 - self._data_end)
 
     def options_alike(self) -> Any:
@@ -319,43 +287,66 @@ class ParquetReader(Reader):
             yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
 
     def _rows_at_once(self, group: int, schema: Any) -> int:
-        """How many rows of a row group may be decoded at once. A text of a dictionary takes a few bits of the file
-        for each row that has it, and all of its bytes in memory; so does a long list of one value. So where that may
-        be much, pages and dictionaries are looked at first."""
-        rows = self._metadata.row_group(group).num_rows
-        names = set(schema.names)
-        stored = [field for field in self._stored if field.name in names and varies(field.type)]
+        """How many rows of a row group may be decoded at once.
+
+        Raises:
+            LimitError: a page is larger than a record may be, or a row than a batch may be.
+        """
+        key = (group, tuple(schema.names))
+        rows = self._rows.get(key)
+        if rows is None:
+            rows = self._rows[key] = self._rows_of(group, schema)
+        rows.check(self._limits)
+        return rows.step
+
+    def _rows_of(self, group: int, schema: Any) -> Rows:
+        row_group = self._metadata.row_group(group)
+        rows = row_group.num_rows
+        names = schema.names
+        if group not in self._large_groups:
+            wanted = set(names)
+            stored = [field for field in self._stored if field.name in wanted]
+            names = [field.name for field in stored if varies(field.type)]
+            if not (rows and names and self._may_take_much(rows, stored)):
+                return Rows(rows, 0)
+        found = self._weights(group, names)
+        values = max([rows, *(one.num_values for one in found)])
+        return rows_of(
+            found,
+            max(rows, 1),
+            self._limits,
+            partial(self._with_dictionaries, group, names),
+            footer_bytes=row_group.total_byte_size,
+            has_few_bytes=rows >= _MANY_ROWS or self._bytes.source.size < values * _BYTES_PER_ROW,
+        )
+
+    def _may_take_much(self, rows: int, stored: Sequence[Any]) -> bool:
+        """Whether rows may take far more than the footer says, or it costs little to look."""
         size = self._bytes.source.size
         is_small = size <= _WHOLE_BYTES
+        if rows >= _MANY_ROWS:
+            return True
         if any(pa.types.is_nested(storage_of(field.type)) for field in stored):
-            is_looked_at = is_small or rows >= _MANY_ROWS
-        else:
-            costs_little = is_small and size >= _LOOKED_AT_BYTES * len(self._stored.names)
-            has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
-            is_looked_at = rows >= _MANY_ROWS or has_few_bytes or costs_little
-        if not stored or not rows or not is_looked_at:
-            return rows
-        key = (group, tuple(field.name for field in stored))
-        told = self._rows.get(key)
-        if told is None:
-            self._check_pages(group, key[1])
-            found = weights(self._bytes.read, self._footer(), group, key[1])
-            if max((one.largest_page for one in found), default=0) > self._limits.record_bytes:
-                self._large_groups.add(group)  # whatever the footer says
-                self._check_pages(group, key[1])
-            dictionaries = partial(self._with_dictionaries, group, key[1])
-            values = max([rows, *(one.num_values for one in found)])
-            has_few_bytes = rows >= _MANY_ROWS or size < values * _BYTES_PER_ROW
-            told = self._rows[key] = rows_of(
-                found,
-                rows,
-                self._limits,
-                dictionaries,
-                told_bytes=self._metadata.row_group(group).total_byte_size,
-                has_few_bytes=has_few_bytes,
-            )
-        told.check(self._limits)
-        return told.step
+            return is_small
+        has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
+        return has_few_bytes or (is_small and size >= _BYTES_PER_COLUMN * len(self._stored))
+
+    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+        if self._footer is None:
+            self._footer = Footer(self._footer_bytes())
+        columns = self._footer.columns(group)
+        prefixes = tuple(f"{name}." for name in names)
+        found: list[Weight] = []
+        for number, column in zip(range(self._metadata.num_columns), columns, strict=False):
+            described = self._metadata.schema.column(number)
+            path = described.path
+            # pyarrow reads these too for a column "a": "a.b" may be a field of it, or a column of this name.
+            if path in names or path.startswith(prefixes):
+                is_nested = described.max_repetition_level > 0 or described.max_definition_level > 1
+                found.append(
+                    weight_of(self._bytes.read, Leaf(path, is_nested), column, self._limits)
+                )
+        return found
 
     def _with_dictionaries(
         self, group: int, names: Sequence[str], paths: Sequence[str], count: int
@@ -364,12 +355,6 @@ class ParquetReader(Reader):
         return self._open(read_dictionary=paths).iter_batches(
             count, row_groups=[group], columns=names, use_threads=False
         )
-
-    def _check_pages(self, group: int, names: Sequence[str]) -> None:
-        key = (group, tuple(names))
-        if group in self._large_groups and key not in self._looked_at:
-            check_pages(self._bytes.read, self._footer(), group, names, self._limits)
-            self._looked_at.add(key)
 
     def _read(self, part: Part, schema: Any, first_record: int, records: Selection) -> Any:
         """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
@@ -381,68 +366,27 @@ class ParquetReader(Reader):
         return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
 
     def _decoded(self, part: Part, stored: Any) -> Any:
-        """One part of a row group as it is stored, not yet proved."""
+        """One part of a row group as it is stored, not yet checked."""
+        self._rows_at_once(part.group, stored)  # raises if one of them is too much
         key = (part.group, tuple(stored.names))
-        self._check_pages(part.group, stored.names)
-        self._rows_at_once(part.group, stored)  # or one of them is too much
-        with self._in_turn(key, part):
-            cursor = self._resume(key, part, stored)
+        end = part.start + part.num_records
+        make = partial(self._cursor, part, stored)
+        with self._cursors.borrow(key, part.start, end, make) as cursor:
             while cursor.at < part.start:
                 cursor.read(min(part.step, part.start - cursor.at))
-            batch = cursor.read(part.num_records)
-            if cursor.at < self._metadata.row_group(part.group).num_rows:
-                self._keep(key, cursor)
-        return batch
+            return cursor.read(part.num_records)
 
-    @contextmanager
-    def _in_turn(self, key: Any, part: Part) -> Generator[None, None, None]:
-        """Hold a part back until all that were asked for before it in its row group are done, so
-        that threads hand one cursor on instead of each decoding the row group from its front."""
-        end = part.start + part.num_records
-        with self._lock:
-            self._forget_other_processes()
-            pending = self._pending.setdefault(key, [])
-        try:
-            with self._lock:
-                pending.append(end)
-                wait_for(self._turn, lambda: min(pending) > part.start)
-            yield
-        finally:
-            with self._lock:
-                if end in pending:
-                    pending.remove(end)
-                if not pending:
-                    self._pending.pop(key, None)
-                self._turn.notify_all()
-
-    def _forget_other_processes(self) -> None:
-        """In a forked child, those that wait their turn are threads of its parent."""
-        if self._process != os.getpid():
-            self._pending, self._idle, self._process = {}, [], os.getpid()
-
-    def _resume(self, key: Any, part: Part, stored: Any) -> Cursor:
-        """The idle cursor nearest before a part, or a new one at the row group's front."""
-        with self._lock:
-            before = [c for k, c in self._idle if k == key and c.at <= part.start]
-            if before:
-                cursor = max(before, key=lambda c: c.at)
-                self._idle.remove((key, cursor))
-                return cursor
+    def _cursor(self, part: Part, stored: Any) -> Cursor:
         names = None if stored.names == self._stored.names else list(stored.names)
         batches = self._open().iter_batches(
             part.step, row_groups=[part.group], columns=names, use_threads=False
         )
-        return Cursor((_columns(b, stored, self._path) for b in batches), stored, self._path)
-
-    def _keep(self, key: Any, cursor: Cursor) -> None:
-        with self._lock:
-            self._idle.append((key, cursor))
-            del self._idle[:-IDLE_CURSORS]
+        rows = self._metadata.row_group(part.group).num_rows
+        columns = (_columns(batch, stored, self._path) for batch in batches)
+        return Cursor(columns, rows, stored, self._path)
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            self._idle.clear()
+        self._cursors.clear()
         self._proof.forget()
         self._bytes.close()
 
@@ -483,27 +427,23 @@ def _check_ends(source: Source, options: Options) -> int:
         )
     try:
         options.limits.check("footer_bytes", footer_bytes)
-        start = size - 8 - footer_bytes
-        check_nesting(source.read(start, footer_bytes).to_bytes(), options.limits.nesting)
-    except FormatError as error:
+    except LimitError as error:
         raise error.at(file=path, byte=size - 8 - footer_bytes) from None
-    return start
+    return size - 8 - footer_bytes
 
 
-def _newer_arguments(nesting: int) -> dict[str, Any]:
-    """Arguments that only newer releases of pyarrow know, where this one does."""
+@cache
+def _has_depth_limit() -> bool:
+    """Whether pyarrow has a limit of its own for the nesting of a schema, as from release 26 on."""
     import inspect
 
     import pyarrow.parquet as pq
 
-    known = inspect.signature(pq.ParquetFile.__init__).parameters
-    wanted = {"arrow_extensions_enabled": True, "schema_depth_limit": nesting + 1}
-    return {name: value for name, value in wanted.items() if name in known}
+    return "schema_depth_limit" in inspect.signature(pq.ParquetFile.__init__).parameters
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:
-    """The top-level columns out of what pyarrow read, which may be more: it takes "a.b" for a
-    column of this name and for a field of the column "a"."""
+    """The columns asked for: pyarrow takes "a.b" for a column of this name and for a field of the column "a"."""
     if batch.schema.names != schema.names:
         batch = conform(batch, schema, path) if schema.names else batch.select([])
     return batch
