@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ import pytest
 import frames
 import penstock as ps
 from penstock.engine.locks import Lock
-from penstock.engine.pipeline import Tasks, in_order
+from penstock.engine.pipeline import Pushed, Tasks, in_order
 from penstock.engine.threads import Work, wait_for
 from penstock.storage import MemoryStorage
 from reading import ROOT, records_of
@@ -220,29 +219,6 @@ def test_ctrl_c_ends_a_scan_within_seconds(tmp_path: Path) -> None:
     assert child.returncode == 0
 
 
-@pytest.mark.parametrize("threads", THREADS)
-def test_fewer_threads_at_once_than_there_are(threads: int) -> None:
-    most, running, seen = 1, 0, 0
-    lock = threading.Lock()
-
-    def run(task: int) -> list[int]:
-        nonlocal running, seen, most
-        with lock:
-            running += 1
-            seen = max(seen, running - most)
-        time.sleep(0.001)
-        with lock:
-            running -= 1
-            most = 1 + task // 40 % 2  # they come and go
-        return [task]
-
-    found = in_order(
-        [partial(numbers, 0, 200)], run, lambda _: 1, threads, ahead=True, at_once=lambda: most
-    )
-    assert list(found) == list(range(200))
-    assert seen <= 1  # one that had begun before
-
-
 def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
     tasks: Tasks[int] = Tasks(8)
     sizes = []
@@ -269,7 +245,7 @@ def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
     found = []
     streams = [partial(numbers, 0, 200)]
     with pytest.raises(ValueError, match="150th"):
-        for number in in_order(streams, run, lambda _: 1, threads, helps_within=math.inf):
+        for number in in_order(streams, run, lambda _: 1, threads):
             found.append(number)
     assert found == list(range(150))
     assert len(doers) == threads
@@ -277,40 +253,111 @@ def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
     assert not threads_of_ours()
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_a_caller_who_is_long_away_is_stood_in_for(threads: int) -> None:
-    lock = threading.Lock()
-    running: set[threading.Thread] = set()
-    most = 0
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_ahead_of_the_caller_run_all_tasks(threads: int) -> None:
+    doers = set()
 
     def run(task: int) -> list[int]:
-        nonlocal most
-        with lock:
-            running.add(threading.current_thread())
-            most = max(most, len(running))
-        time.sleep(0.005)
-        with lock:
-            running.discard(threading.current_thread())
+        doers.add(threading.current_thread())
+        time.sleep(0.002)
         return [task]
 
-    def found(work: float) -> tuple[list[int], set[threading.Thread]]:
-        numbers_found, doers = [], set()
-        results = in_order([partial(numbers, 0, 60)], run, lambda _: 1, threads, helps_within=0.02)
-        for number in results:
-            numbers_found.append(number)
-            if work:
-                time.sleep(work)
-            doers |= running
-        return numbers_found, doers
+    found = in_order([partial(numbers, 0, 100)], run, lambda _: 1, threads, ahead=True)
+    assert list(found) == list(range(100))
+    assert len(doers) == threads
+    assert threading.main_thread() not in doers
 
-    for work in (0, 0.05):
-        most = 0
-        numbers_found, doers = found(work)
-        assert numbers_found == list(range(60))
-        assert most == threads  # never more, and all of them at times
-        pool = doers - {threading.main_thread()}
-        assert len(pool) >= (threads if work else 1)
-        assert not threads_of_ours()
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_never_more_tasks_run_than_there_are_threads(threads: int) -> None:
+    lock = threading.Lock()
+    running = most = 0
+
+    def run(task: int) -> list[int]:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.002)
+        with lock:
+            running -= 1
+        return [task]
+
+    for ahead in (False, True):
+        running = most = 0
+        streams = [partial(numbers, s, 30) for s in range(3)]
+        found = list(in_order(streams, run, lambda _: 1, threads, ahead=ahead))
+        assert len(found) == 90
+        assert most == threads
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_results_of_pushed_tasks_come_in_order(threads: int) -> None:
+    work, found, lock = Pushed(threads, 2 * threads + 1), [], threading.Lock()
+    running = most = 0
+
+    def task(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(random.random() / 500)
+        with lock:
+            running -= 1
+        return number
+
+    def then(number: int) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        found.append(number)
+
+    for number in range(100):
+        work.put(partial(task, number), then)
+        assert number - len(found) <= 2 * threads + 1
+    work.drain()
+    assert found == list(range(100))
+    assert most == threads
+    work.close()
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_two_that_push_share_their_threads(threads: int) -> None:
+    """As a writer of gzip does: what becomes of a task is a task of the other."""
+    first = Pushed(threads, 2 * threads)
+    second = Pushed(threads, 4 * threads, beside=first)
+    found: list[int] = []
+    for number in range(200):
+        first.put(
+            lambda number=number: number,
+            lambda half: second.put(lambda: 2 * half, found.append),
+        )
+        assert len(threads_of_ours()) <= threads - 1
+    first.drain()
+    second.drain()
+    assert found == list(range(0, 400, 2))
+    first.close()
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_of_a_pushed_task_comes_in_its_place(threads: int) -> None:
+    work, found = Pushed(threads, 2), []
+
+    def task(number: int) -> int:
+        if number == 5:
+            raise ValueError("the fifth")
+        return number
+
+    def push() -> None:
+        for number in range(20):
+            work.put(partial(task, number), found.append)
+        work.drain()
+
+    with pytest.raises(ValueError, match="the fifth"):
+        push()
+    assert found == [0, 1, 2, 3, 4]
+    work.close()
+    assert not threads_of_ours()
 
 
 def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
@@ -320,7 +367,7 @@ def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
         time.sleep(0.01)
         return [task]
 
-    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps_within=math.inf)
+    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2)
     with pytest.raises(KeyboardInterrupt):
         list(found)
     assert not threads_of_ours()
@@ -345,36 +392,11 @@ def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
             raise KeyboardInterrupt
         do(self, stream, number, task)
 
-    do = Work._do
-    monkeypatch.setattr(Work, "_do", interrupted)
+    do = Work._run_task
+    monkeypatch.setattr(Work, "_run_task", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps_within=math.inf))
+        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3))
     assert not threads_of_ours()
-
-
-def test_all_threads_work_while_the_caller_waits_again() -> None:
-    """It was away for longer than a place is kept for it, and comes back when all threads are at work:
-    who is done then leaves the place to it, and it must take it."""
-    enough = threading.Event()
-
-    def run(task: int) -> list[int]:
-        if task == 1:
-            time.sleep(0.03)
-        if task == 2:  # the other thread and the caller do those of the second stream meanwhile
-            assert enough.wait(10)
-        if task == 1010:
-            enough.set()
-        if task >= 1000:
-            time.sleep(0.05)
-        return [task]
-
-    streams = [partial(numbers, 0, 3), partial(numbers, 1, 20)]
-    found = []
-    for number in in_order(streams, run, lambda _: 1, 2, helps_within=0.02):
-        found.append(number)
-        if not number:
-            time.sleep(0.08)
-    assert found == [0, 1, 2, *range(1000, 1020)]
 
 
 def test_ctrl_c_finds_no_lock_half_taken() -> None:

@@ -27,9 +27,6 @@ Failed = tuple[int, Exception]
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
-_AWAY_SECONDS = 0.002
-"""After this many seconds away, the consumer counts as busy with its own work, and all threads read without it."""
-
 
 def scan(
     dataset: Opened, columns: Sequence[str] | None, batch_records: int | None, threads: int | None
@@ -101,7 +98,7 @@ class _Scan:
         """Everything that was read, in order."""
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
-        found = in_order(streams, self._done, _held_bytes, threads, helps_within=_AWAY_SECONDS)
+        found = in_order(streams, self._done, _held_bytes, threads)
         for shard, result in found:
             if not isinstance(result, list):
                 yield shard, result

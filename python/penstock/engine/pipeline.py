@@ -1,19 +1,17 @@
-"""Threads for everything that decodes chunk after chunk: in order, within a budget of memory.
-
-Each stream (a shard) hands out its tasks one at a time, since finding the next chunk may mean
-reading or inflating; the tasks themselves run side by side. A thread that finds the first stream
-busy helps with the next one, and stays with it, so that files which cannot be cut, such as other
-people's GZIP, are still read in parallel. Results come out in the order of streams and tasks.
+"""How rooms use threads: `in_order` pulls tasks from streams (readers, the loader, prefetch), `Pushed` is given them
+one by one (writers). Results come in the order of the tasks, within a budget of memory.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Generic, TypeVar
+from math import inf
+from typing import Any, Generic, TypeVar
 
-from penstock.engine.threads import Caller, Work
+from penstock.engine.threads import Queue, Stream, Work, first_of
 from penstock.limits import checked_count
 
 Task = TypeVar("Task")
@@ -22,7 +20,7 @@ Result = TypeVar("Result")
 BUDGET_BYTES = 64 << 20
 """Decoded bytes that may wait for the consumer."""
 _TASK_SECONDS = 0.004
-"""What a task of small jobs should last."""
+"""How long a task of small jobs should take."""
 
 
 def default_threads() -> int:
@@ -33,10 +31,10 @@ def default_threads() -> int:
 
 
 def checked_threads(threads: int | None) -> int:
-    """What a user gave for `threads`, where None is one a core.
+    """A user's `threads`; None means one per core.
 
     Raises:
-        TypeError: it is no whole number.
+        TypeError: it is not an integer.
         ValueError: it is less than 1.
     """
     return default_threads() if threads is None else checked_count("threads", threads, 1)
@@ -50,28 +48,17 @@ def in_order(
     budget_bytes: int | Callable[[], int] = BUDGET_BYTES,
     *,
     ahead: bool = False,
-    need: Callable[[], int | None] | None = None,
-    counts_taken: bool = False,
-    at_once: Callable[[], int] | None = None,
-    helps_within: float | None = None,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
     Args:
         streams: each opens an iterator of tasks; opened late, used by one thread at a time.
-        run: does a task; the results of one task are yielded one after another.
+        run: runs a task; the results of one task are yielded one after another.
         size: bytes that a waiting result holds.
-        threads: how many tasks may run at once; 1 runs them in the caller's thread.
-        budget_bytes: how many bytes waiting results and running tasks may take together; or a function
-            that says so, asked under a lock before each task.
-        ahead: one thread, too, runs beside the caller's and ahead of it.
-        need: says how many bytes a task needs while it runs, or None while that is not known: then
-            one runs alone. Without it, a task needs what the largest results held.
-        at_once: says how many of the threads are of use, asked before each task; all without it.
-        helps_within: the caller's thread does a task where it would wait, since to hand over and wake
-            costs more than many a task. A place is kept for it until it has been away with a result for so
-            many seconds. None: it does no tasks.
-        counts_taken: charge a result to the budget until the caller asks for the next one, not only while it waits.
+        threads: how many tasks may run at once, the caller's thread included: it runs tasks where it would wait.
+        budget_bytes: how many bytes waiting results and running tasks may hold together; or a function that returns
+            it, called under a lock before each task.
+        ahead: all threads run beside the caller's, which runs no tasks.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
 
@@ -83,8 +70,9 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    caller = Caller(helps_within)
-    work = Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once, caller)
+    budget = budget_bytes if callable(budget_bytes) else lambda: budget_bytes
+    opened = [Stream(stream) for stream in streams]
+    work = Work(opened, run, size, threads, budget, ahead=ahead)
     try:
         work.start()
         yield from work.results()
@@ -92,26 +80,77 @@ def in_order(
         work.stop()
 
 
+class Pushed:
+    """Runs tasks that are pushed one by one, and hands each result on in order, in the caller's thread: how writers
+    use threads. The caller runs a task where it would wait.
+
+    Args:
+        most: how many tasks may be under way.
+        beside: shares its threads.
+    """
+
+    def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
+        self._most = most
+        self._then: deque[Callable[[Any], None]] = deque()
+        self._tasks: Queue[Callable[[], Any], Any] = Queue()
+        self._work: Work[Callable[[], Any], Any] = (
+            beside._work
+            if beside is not None
+            else Work([], lambda task: (task(),), lambda result: 0, threads, lambda: inf)
+        )
+        self._is_alone = threads == 1
+
+    def put(
+        self, task: Callable[[], Result], then: Callable[[Result], None], most: int | None = None
+    ) -> None:
+        """Run a task. `then` gets its result, in this thread, after those of earlier tasks.
+
+        Args:
+            most: fewer than usual, for tasks that hold much memory.
+        """
+        if self._is_alone:
+            then(task())
+            return
+        self._work.put(self._tasks, task)
+        self._then.append(then)
+        while len(self._then) > (self._most if most is None else most):
+            self._next()
+
+    def drain(self) -> None:
+        """Wait for all results."""
+        while self._then:
+            self._next()
+
+    def close(self) -> None:
+        """Wait for running tasks, and end the threads."""
+        self._work.stop()
+
+    def _next(self) -> None:
+        done = self._work.take(self._tasks)
+        assert done is not None
+        self._then.popleft()(first_of(done))
+
+
 class Tasks(Generic[Task]):
     """Groups small jobs into tasks of some milliseconds, since handing over smaller ones costs more than running them.
 
     Args:
-        most: jobs of a task; or a function that says so, asked after each.
+        most: jobs per task, or a function that returns it, called after each task.
     """
 
     def __init__(self, most: int | Callable[[], int]) -> None:
         self._most = most if callable(most) else lambda: most
         self.size = 1
         self.job_seconds = 0.0
-        """What a job has taken of late; 0 where none was done."""
+        """The time of a recent job; 0 before the first."""
 
     def of(self, jobs: Iterator[Task]) -> Iterator[list[Task]]:
-        """The jobs, so many a task as have been found to last long enough."""
+        """Groups of jobs that take long enough."""
         while task := list(islice(jobs, self.size)):
             yield task
 
     def lasted(self, seconds: float, count: int) -> None:
-        """So many jobs have taken so long."""
+        """Report how long `count` jobs took."""
         self.job_seconds = max(seconds, 1e-7) / count
         wanted = _TASK_SECONDS / self.job_seconds
         self.size = int(max(min(wanted, self._most(), 2 * self.size), 1))

@@ -1,4 +1,9 @@
-"""Threads that run the tasks of `pipeline.in_order`, and the one that reads the results."""
+"""The one engine: threads that run tasks, and a consumer that takes the results in order.
+
+Each stream (a shard) hands out its tasks one at a time, since finding the next chunk may mean reading or inflating;
+the tasks themselves run in parallel. A thread that finds the first stream busy helps with the next one and stays with
+it, so that files that cannot be cut, such as GZIP of other writers, are still read in parallel.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +24,12 @@ Result = TypeVar("Result")
 LEAVE_SECONDS = 0.5
 """How long, in seconds, a consumer that stops early waits for threads still running user code."""
 _SIGNALS_SECONDS = 1.0
-"""After so long a wait ends, so that Ctrl-C is seen that came in the moment before it began: Python looks for
-signals before it waits, and a wait without an end would go on until a result comes."""
+"""The longest single wait. Python checks for signals before a wait, not during it: without an end, Ctrl-C just before
+a wait would be seen only when a result comes."""
 _EXIT_SECONDS = 10.0
 """How long, in seconds, program exit waits for threads in penstock's own code, where no call takes long."""
-_LOOK = 0.05
-"""Seconds after which one who waits for a thread looks where it is."""
+_POLL_SECONDS = 0.05
+"""How often a thread that waits for another one checks on it."""
 
 
 _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
@@ -32,14 +37,14 @@ _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """End what nobody has read to its end. Later the interpreter would end the threads, one by one
-    as each comes back from a kernel, and Rust lets no thread be ended inside of it."""
+    """End all threads before the interpreter does: it would end each as it returns from a kernel, and Rust does not
+    allow a thread to be ended inside it."""
     for work in list(_UNDER_WAY):
         work.stop(_EXIT_SECONDS)
 
 
 class _Thread(threading.Thread):
-    """A thread that records whether it is running user code and whether its caller has left."""
+    """A thread that records whether it is running user code and whether its consumer has left."""
 
     in_users_code = False
     is_left = False
@@ -61,311 +66,311 @@ def users_code() -> Generator[None]:
 
 
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
-    """Wait in a task, with the lock of `changed`, for what an earlier task will do. That lock is taken by
-    itself, not by `with changed`: in the caller's thread Ctrl-C could come before `with` knows that it has it.
+    """Wait in a task, holding the lock of `changed`, for what an earlier task will do.
+
+    Take the lock by `with lock`, not by `with changed`, which is Python code: Ctrl-C in the consumer's thread could
+    come between taking the lock and `with` knowing it.
 
     Raises:
-        InterruptedError: the caller has left. Ctrl-C may have met it just when it had the earlier task.
+        InterruptedError: the consumer has left, perhaps by Ctrl-C while it was running the earlier task.
     """
     thread = threading.current_thread()
-    while not changed.wait_for(is_so, _LOOK):
+    while not changed.wait_for(is_so, _POLL_SECONDS):
         if isinstance(thread, _Thread) and thread.is_left:
             raise InterruptedError("the reader has left")
 
 
 class _Failure:
-    """An error that takes its place among the results, after those that came before it."""
+    """An error that takes its place among the results, after those before it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
+def first_of(done: deque[Result | _Failure]) -> Result:
+    """Take the first result of a task, or raise the error in its place."""
+    result = done.popleft()
+    if not isinstance(result, _Failure):
+        return result
+    try:
+        raise result.error
+    finally:
+        del result  # the error's traceback has this frame
+
+
 def _raise_interrupt(error: BaseException) -> None:
-    """Ctrl-C in a task of the main thread's: at once, and not when its turn comes."""
+    """Raise Ctrl-C at once, not in the order of results, where the main thread was running a task."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and isinstance(error, KeyboardInterrupt):
         raise error
 
 
-class _Stream(Generic[Task, Result]):
-    """One stream's tasks and what became of them."""
+class Stream(Generic[Task, Result]):
+    """A source of tasks, and the results that wait to be taken.
 
-    def __init__(self, opener: Callable[[], Iterator[Task]]) -> None:
-        self.opener = opener
-        self.tasks: Iterator[Task] | None = None
+    Args:
+        open: opens the tasks; called late, by the thread that fetches the first.
+    """
+
+    def __init__(self, open: Callable[[], Iterator[Task]]) -> None:
+        self._open = open
+        self._tasks: Iterator[Task] | None = None
         self.busy = False
+        """Whether a thread is fetching the next task."""
         self.exhausted = False
-        self.next_number = 0
-        self.yielded = 0
+        self.fetched = 0
+        self.taken = 0
         self.done: dict[int, deque[Result | _Failure]] = {}
 
+    @property
+    def has_task(self) -> bool:
+        """Whether a thread may look for a task."""
+        return not self.exhausted
 
-class Caller:
-    """What the thread that reads the results is doing, as far as the others must know."""
+    def fetch(self) -> Task | None:
+        """The next task, or None after the last."""
+        if self._tasks is None:
+            self._tasks = self._open()
+        return next(self._tasks, None)
 
-    def __init__(self, helps_within: float | None) -> None:
-        self.helps = helps_within is not None
-        self._within = helps_within or 0.0
-        self.is_waiting = False
-        self.has_task = False
-        self.latest: _Stream[Any, Any] | None = None
-        self._left: float | None = None
 
-    @contextmanager
-    def away(self) -> Generator[None]:
-        """It is gone with a result."""
-        self._left = time.monotonic()
-        yield
-        self._left = None
+class Queue(Stream[Task, Result]):
+    """A stream that is given its tasks one by one."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: iter(()))
+        self.waiting: deque[Task] = deque()
 
     @property
-    def wants_task(self) -> bool:
-        """Whether it waits, and would do a task meanwhile."""
-        return self.helps and self.is_waiting
+    def has_task(self) -> bool:
+        return bool(self.waiting)
 
-    def will_help(self) -> bool:
-        """Whether it is about to ask for a task, so that a place is kept for it."""
-        left = self._left  # once: it may come back meanwhile
-        is_here = left is None or time.monotonic() - left < self._within
-        return self.helps and not self.has_task and is_here
-
-    def seconds_kept(self) -> float | None:
-        """For how long a place is kept for it while it is away; None for as long as it likes."""
-        left = self._left
-        if not self.will_help() or left is None or self._within == math.inf:
-            return None
-        return max(left + self._within - time.monotonic(), 0.0)
+    def fetch(self) -> Task | None:
+        return self.waiting.popleft()
 
 
 class Work(Generic[Task, Result]):
-    """The shared state of the threads; everything in it is guarded by one lock.
+    """Runs the tasks of streams on threads. Its state is guarded by one lock.
 
-    Two conditions on that lock keep wake-ups to those who can use them: `ready` is for the
-    consumer, `free` for threads that look for a task.
+    Two conditions on that lock keep wake-ups to those that can use them: `ready` is for the consumer, `free` for
+    threads that look for a task.
+
+    Args:
+        streams: in the order in which `results` takes them.
+        run: runs a task; its results are taken one after another.
+        size: bytes that a waiting result holds.
+        threads: how many tasks may run at once.
+        budget: how many bytes waiting results and running tasks may hold together; asked before each task.
+        ahead: all threads run beside the consumer. Otherwise the consumer is one of them: it runs a task where it
+            would wait, since handing over and waking costs more than many a task.
     """
 
     def __init__(
         self,
-        streams: Sequence[Callable[[], Iterator[Task]]],
+        streams: Sequence[Stream[Task, Result]],
         run: Callable[[Task], Iterable[Result]],
         size: Callable[[Result], int],
         threads: int,
-        budget_bytes: int | Callable[[], int],
-        need: Callable[[], int | None] | None,
-        counts_taken: bool,
-        at_once: Callable[[], int] | None,
-        caller: Caller,
+        budget: Callable[[], float],
+        *,
+        ahead: bool = False,
     ) -> None:
-        self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
-        self._open: list[_Stream[Task, Result]] = []
+        self._unopened = deque(streams)
+        self._open: list[Stream[Task, Result]] = []
         self._run = run
         self._size = size
-        self._budget = budget_bytes if callable(budget_bytes) else lambda: budget_bytes
-        self._held_bytes = 0
-        self._running = 0
-        self._largest_bytes = 0
-        self._need = need
-        self._counts_taken = counts_taken
-        self._at_once = at_once or (lambda: threads)
+        self._budget = budget
         self._threads = threads
+        self._helps = not ahead
+        self._held_bytes = 0
+        self._largest_bytes = 0
+        self._running = 0
         self._idle = 0
+        self._awaited: Stream[Task, Result] | None = None
+        """The stream whose next result the consumer waits for."""
+        self._latest: Stream[Task, Result] | None = None
+        """The stream of the consumer's last task."""
         self._stopped = self._is_over = False
-        # Re-entrant, since a scan that nobody holds may be collected in the middle of any of this.
+        # Re-entrant: a scan that is no longer referenced may be collected in the middle of any of this.
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._ready = threading.Condition(self._lock)
         self._free = threading.Condition(self._lock)
         self._pool = [
-            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True) for n in range(threads)
+            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
+            for n in range(threads if ahead else threads - 1)
         ]
-        self._caller = caller
 
     def start(self) -> None:
+        """Start the threads."""
         _UNDER_WAY.add(self)
         for thread in self._pool:
             thread.start()
 
     def stop(self, at_most: float = math.inf) -> None:
+        """Wait for running tasks, but not for user code, and end the threads; at most so many seconds."""
         if self._is_over:
-            return  # a loop that the interpreter ends as its last, when modules are empty already
+            return  # also while the interpreter ends a last loop, when modules are already empty
         self._stopped = True
         if os.getpid() != self._process:
-            return  # a forked child has neither the threads nor, perhaps, the lock
+            return  # a forked child does not have the threads, and the lock may be taken forever
         for thread in self._pool:
             thread.is_left = True
         with self._lock:
             self._free.notify_all()
         begun = time.monotonic()
         for thread in self._pool:
-            # Ctrl-C may come before all have been started, and the last holder of a scan may be
-            # one of its own threads.
+            # Ctrl-C may come before all are started, and a scan may be collected in one of its own threads.
             if thread.ident is None or thread is threading.current_thread():
                 continue
             while thread.is_alive():
                 waited = time.monotonic() - begun
                 if waited > (min(LEAVE_SECONDS, at_most) if thread.in_users_code else at_most):
                     break
-                thread.join(_LOOK)
+                thread.join(_POLL_SECONDS)
         _UNDER_WAY.discard(self)
         self._is_over = True
 
     # -- the consumer's side --------------------------------------------------------------------
 
     def results(self) -> Iterator[Result]:
-        taken_bytes = 0
-        while (done := self._next_task_results()) is not None:
-            while done:
-                result = done.popleft()
-                if isinstance(result, _Failure):
-                    try:
-                        raise result.error
-                    finally:
-                        del result  # its error knows this frame
-                num_bytes = self._size(result)
-                with self._lock:
-                    self._held_bytes -= taken_bytes if self._counts_taken else num_bytes
-                    self._wake(1)
-                taken_bytes = num_bytes
-                with self._caller.away():
+        """The results of all streams, in order."""
+        while (stream := self._first()) is not None:
+            while (done := self.take(stream)) is not None:
+                while done:
+                    result = first_of(done)
+                    self._hand_over(self._size(result))
                     yield result
-                del result
+                    del result
 
-    def _next_task_results(self) -> deque[Result | _Failure] | None:
-        """The results of the next task in order, or None after the last."""
+    def put(self, stream: Queue[Task, Result], task: Task) -> None:
+        """Add a task to a stream that is given its tasks."""
+        with self._lock:
+            if stream not in self._open:
+                self._open.append(stream)
+            stream.waiting.append(task)
+            self._wake(1)
+        if self not in _UNDER_WAY:
+            self.start()
+
+    def take(self, stream: Stream[Task, Result]) -> deque[Result | _Failure] | None:
+        """The results of a stream's next task, or None after the last."""
         if os.getpid() != self._process:
             raise RuntimeError("a scan cannot go on in a forked process; start a new one there")
         while True:
             with self._lock:
-                found = self._ready_or_task()
-            if not isinstance(found, _Stream):
-                return found
-            self._fetch_and_do(found)
-            self._caller.has_task = False
+                done = stream.done.pop(stream.taken, None)
+                if done is not None:
+                    stream.taken += 1
+                    self._wake(1)
+                    return done
+                if stream.exhausted and stream.taken == stream.fetched:
+                    self._open.remove(stream)
+                    self._wake(self._threads)
+                    return None
+                self._awaited = stream
+                found = self._choose(self._latest) if self._helps else None
+                if found is None:
+                    self._ready.wait(_SIGNALS_SECONDS)
+                self._awaited = None
+            if found is not None:
+                self._latest = found
+                self._fetch_and_run(found)
 
-    def _ready_or_task(
-        self,
-    ) -> deque[Result | _Failure] | _Stream[Task, Result] | None:
-        """The next results, waited for; or, where this thread helps, what it may do meanwhile."""
-        while self._open or self._unopened:
+    def _first(self) -> Stream[Task, Result] | None:
+        with self._lock:
             if not self._open:
+                if not self._unopened:
+                    return None
                 self._open.append(self._unopened.popleft())
                 self._wake(self._threads)
-            head = self._open[0]
-            done = head.done.pop(head.yielded, None)
-            if done is not None:
-                head.yielded += 1
-                self._wake(1)
-                return done
-            if head.exhausted and head.yielded == head.next_number:
-                self._open.pop(0)
-                self._wake(self._threads)
-            elif self._caller.helps and (
-                stream := self._choose(self._at_once(), self._caller.latest)
-            ):
-                self._caller.has_task = True
-                self._caller.latest = stream
-                return self._claimed(stream)
-            else:
-                self._caller.is_waiting = True
-                self._ready.wait(_SIGNALS_SECONDS)
-                self._caller.is_waiting = False
-        return None
+            return self._open[0]
+
+    def _hand_over(self, num_bytes: int) -> None:
+        with self._lock:
+            self._held_bytes -= num_bytes
+            self._wake(1)
 
     def _wake(self, count: int) -> None:
-        # Not where there is nothing for them: each would ask for the lock and for the GIL.
-        if self._idle and (self._stopped or self._running < self._most_for_pool()):
+        # Not where there is nothing for them to do: each would ask for the lock and for the GIL.
+        if self._idle and (self._stopped or self._running < self._threads):
             self._free.notify(min(count, self._idle))
-
-    def _most_for_pool(self) -> int:
-        """How many tasks may run before the pool takes no more."""
-        return self._at_once() - (1 if self._caller.will_help() else 0)
 
     # -- the threads' side ----------------------------------------------------------------------
 
     def _serve(self) -> None:
-        latest: _Stream[Task, Result] | None = None
+        latest: Stream[Task, Result] | None = None
         while (latest := self._claim(latest)) is not None:
-            self._fetch_and_do(latest)
+            self._fetch_and_run(latest)
 
-    def _fetch_and_do(self, stream: _Stream[Task, Result]) -> None:
-        number = stream.next_number
-        try:
-            if stream.tasks is None:
-                stream.tasks = stream.opener()
-            task = next(stream.tasks, None)
-        except BaseException as error:
-            self._release(stream, exhausted=True, fetched=True)
-            self._deliver(stream, number, deque([_Failure(error)]), 0)
-            _raise_interrupt(error)
-            return
-        self._release(stream, exhausted=task is None, fetched=task is not None)
-        if task is not None:
-            self._do(stream, number, task)
-
-    def _claim(self, latest: _Stream[Task, Result] | None) -> _Stream[Task, Result] | None:
-        """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
+    def _claim(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
+        """Wait for a stream that has a task; None when nothing is left to do."""
         with self._lock:
             while not self._stopped:
-                stream = self._choose(self._most_for_pool(), latest)
-                if stream is not None:
-                    return self._claimed(stream)
+                if (stream := self._choose(latest)) is not None:
+                    return stream
                 if not self._unopened and all(s.exhausted for s in self._open):
                     return None
                 self._idle += 1
-                self._free.wait(self._caller.seconds_kept())
+                self._free.wait()
                 self._idle -= 1
             return None
 
-    def _claimed(self, stream: _Stream[Task, Result]) -> _Stream[Task, Result]:
-        # Who looks for a task counts: that may be most of the work.
-        stream.busy = True
-        self._running += 1
-        return stream
-
-    def _choose(
-        self, most: int, latest: _Stream[Task, Result] | None
-    ) -> _Stream[Task, Result] | None:
-        """A stream that has a task to fetch: the first there is, or the `latest` of a thread, whose state is
-        in the caches of its core, while results of the first are on their way."""
-        if self._running >= most:
+    def _choose(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
+        """Claim a stream that has a task: the first one, or the thread's `latest`, whose state is in the caches of its
+        core, while results of the first are on their way."""
+        if self._running >= self._threads:
             return None
-        # What is being made needs room as well.
-        need = self._largest_bytes if self._need is None else self._need()
-        if need is None:
-            room = not self._running and not self._held_bytes
-        else:
-            room = self._held_bytes + (self._running + 1) * need <= self._budget()
-        first: _Stream[Task, Result] | None = None
+        # A result in the making needs room, too.
+        room = self._held_bytes + (self._running + 1) * self._largest_bytes <= self._budget()
+        chosen: Stream[Task, Result] | None = None
         for place, stream in enumerate(self._open):
-            if stream.busy or stream.exhausted:
+            if stream.busy or not stream.has_task:
                 continue
-            ahead = stream.next_number - stream.yielded
-            # The result that comes next may always be made, whatever the budget says.
+            ahead = stream.fetched - stream.taken
+            # The result that is taken next may always be made, whatever the budget says.
             if place == 0 and not ahead:
-                return stream
+                chosen = stream
+                break
             if room and ahead < 8 * self._threads + 8:
                 if stream is latest:
-                    return stream
-                first = first or stream
-        if first is not None:
-            return first
-        if self._unopened and room and len(self._open) <= self._threads:
-            self._open.append(self._unopened.popleft())
-            return self._open[-1]
-        return None
+                    chosen = stream
+                    break
+                chosen = chosen or stream
+        if chosen is None and self._unopened and room and len(self._open) <= self._threads:
+            chosen = self._unopened.popleft()
+            self._open.append(chosen)
+        if chosen is not None:
+            chosen.busy = True
+            self._running += 1  # fetching counts: it may be most of the work
+        return chosen
 
-    def _release(self, stream: _Stream[Task, Result], *, exhausted: bool, fetched: bool) -> None:
+    def _fetch_and_run(self, stream: Stream[Task, Result]) -> None:
+        number = stream.fetched
+        try:
+            task = stream.fetch()
+        except BaseException as error:
+            self._release(stream, is_last=True, has_task=True)
+            self._deliver(stream, number, deque([_Failure(error)]), 0)
+            _raise_interrupt(error)
+            return
+        self._release(stream, is_last=task is None, has_task=task is not None)
+        if task is not None:
+            self._run_task(stream, number, task)
+
+    def _release(self, stream: Stream[Task, Result], *, is_last: bool, has_task: bool) -> None:
+        """Let the next thread fetch from a stream."""
         with self._lock:
             stream.busy = False
-            stream.exhausted = exhausted
-            stream.next_number += fetched
-            if not fetched:
+            stream.exhausted = is_last
+            stream.fetched += has_task
+            if not has_task:
                 self._running -= 1
-            if exhausted or (self._caller.wants_task):
+            if is_last or self._helps:
                 self._ready.notify()
-            self._wake(self._threads if exhausted else 1)
+            self._wake(self._threads if is_last else 1)
 
-    def _do(self, stream: _Stream[Task, Result], number: int, task: Task) -> None:
+    def _run_task(self, stream: Stream[Task, Result], number: int, task: Task) -> None:
         done: deque[Result | _Failure] = deque()
         held = 0
         try:
@@ -380,7 +385,7 @@ class Work(Generic[Task, Result]):
 
     def _deliver(
         self,
-        stream: _Stream[Task, Result],
+        stream: Stream[Task, Result],
         number: int,
         done: deque[Result | _Failure],
         held_bytes: int,
@@ -390,6 +395,6 @@ class Work(Generic[Task, Result]):
             self._held_bytes += held_bytes
             self._running -= 1
             self._largest_bytes = max(self._largest_bytes, held_bytes)
-            is_next = self._open and stream is self._open[0] and number == stream.yielded
-            if is_next or (self._caller.wants_task):
+            is_next = stream is self._awaited and number == stream.taken
+            if is_next or self._helps:
                 self._ready.notify()

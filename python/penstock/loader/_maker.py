@@ -19,8 +19,6 @@ from penstock.loader.stats import SAMPLED, Clock
 SPARED_BYTES = 256 << 20
 """Headroom for freed buffers and allocator caches: this much, or half of memory_bytes if that is
 less."""
-_BRIEF_SECONDS = 0.0006
-"""Batches quicker than this are made sooner by one thread than by two that wait for each other."""
 _MOST_BATCHES = 16
 """The most small batches that a thread makes per task."""
 
@@ -82,21 +80,18 @@ class BatchMaker:
                 yield made, part
             tasks.lasted(time.perf_counter() - begun, len(task))
 
-        def need() -> int | None:
-            return None if self._making_bytes is None else self._making_bytes * tasks.size
-
+        if self._making_bytes is None:
+            # Made alone, since the memory of a batch is not known yet.
+            yield from make(list(islice(parts, 1)))
         results = in_order(
             [lambda: tasks.of(parts)],
             make,
-            lambda result: result[0].num_bytes,
+            lambda result: result[0].making_bytes,
             # A thread that waits for a worker process uses no CPU.
             max(self._threads, 1) + self._processes,
-            lambda: self._room - reading.num_bytes,
+            # The loop holds a batch, too.
+            lambda: self._room - reading.num_bytes - (self._making_bytes or 0),
             ahead=self._threads + self._processes > 0,
-            need=need,
-            counts_taken=True,
-            # Brief batches consist of Python steps, of which the GIL allows only one at a time.
-            at_once=lambda: 1 if tasks.job_seconds < _BRIEF_SECONDS else 1 << 30,
         )
         try:
             for result in results:

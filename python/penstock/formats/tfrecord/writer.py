@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.losses import Losses
-from penstock.engine.ordered_writes import InOrder
+from penstock.engine.pipeline import Pushed
 from penstock.framing.write.output import GzipMembers, OneStream, PlainOutput
 from penstock.framing.write.writer import FramedWriter
 from penstock.limits import KIB
@@ -107,6 +107,6 @@ class TFRecordWriter(FramedWriter):
         """The output that frames go to: plain, gzip members, or one compressed stream."""
         how = self._options
         if how.compression == "gzip":
-            work = InOrder(self.pool, 4 * self.threads)
+            work = Pushed(self.threads, 4 * self.threads, beside=self.work)
             return GzipMembers(sink, how.level, how.member_bytes, work)
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)

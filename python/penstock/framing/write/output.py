@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.contract.format import Part
-from penstock.engine.ordered_writes import InOrder
+from penstock.engine.pipeline import Pushed
 from penstock.framing.index.sidecar import SeekPoint
 from penstock.framing.streams.inflated import POINT_BYTES
 from penstock.limits import KIB
@@ -94,7 +94,7 @@ class GzipMembers(PlainOutput):
     compression = "gzip"
     layout = "members"
 
-    def __init__(self, sink: Sink, level: int, member_bytes: int, work: InOrder) -> None:
+    def __init__(self, sink: Sink, level: int, member_bytes: int, work: Pushed) -> None:
         super().__init__(sink)
         self._level = level
         self._member_bytes = member_bytes

@@ -9,7 +9,6 @@ records into batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +18,7 @@ from penstock import _core
 from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Part, Writer
-from penstock.engine.ordered_writes import InOrder
-from penstock.engine.pipeline import default_threads
+from penstock.engine.pipeline import Pushed, checked_threads
 from penstock.errors import SchemaError
 from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
@@ -71,13 +69,8 @@ class FramedWriter(Writer):
         self._schema = schema
         self._lent = lent_schema(schema)
         self._encode = encode
-        self.threads = default_threads() if threads is None else threads
-        if self.threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads}")
-        self.pool = (
-            ThreadPoolExecutor(self.threads - 1, "penstock-write") if self.threads > 1 else None
-        )
-        self._work = InOrder(self.pool, 2 * self.threads + 1)
+        self.threads = checked_threads(threads)
+        self.work = Pushed(self.threads, 2 * self.threads + 1)
         self._lengths: list[np.ndarray] = []
         self._checksums: list[np.ndarray] = []
         self._num_records = 0
@@ -106,14 +99,14 @@ class FramedWriter(Writer):
         self._check()
         try:
             # Large slices that wait are memory that is new each time, which costs more than to wait.
-            ahead = self.threads + 1 if _is_large(batch) else None
+            most = self.threads + 1 if _is_large(batch) else None
             for part in slices_of(batch):
                 first_record = self._num_records
                 self._num_records += part.num_rows
-                self._work.put(
+                self.work.put(
                     lambda part=part, first=first_record: self._encoded(part, first),
                     self._take,
-                    ahead,
+                    most,
                 )
         except BaseException:
             self._give_up()
@@ -128,7 +121,7 @@ class FramedWriter(Writer):
     ) -> None:
         """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each payload as it is stored there."""
-        self._finishing(self._work.drain)
+        self._finishing(self.work.drain)
         self._num_records += len(lengths)
         self._finishing(lambda: self._add(frames, lengths, checksums))
 
@@ -190,16 +183,15 @@ class FramedWriter(Writer):
         self._output.add(parts, lengths)
 
     def _drain(self) -> None:
-        self._work.drain()
+        self.work.drain()
         self._output.drain()
 
     def _finish(self) -> None:
-        self._work.drain()
+        self.work.drain()
         self._output.close()
 
     def _stop(self) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, cancel_futures=True)
+        self.work.close()
 
     def _finishing(self, last: Callable[[], None]) -> None:
         self._check()

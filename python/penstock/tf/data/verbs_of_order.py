@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from penstock.tf.data.ahead import Ahead
+from penstock.tf.data.ahead import ahead
 from penstock.tf.data.base import Base
 from penstock.tf.data.blocks import Blocks
 from penstock.tf.data.caching import FileCache, MemoryCache
@@ -46,8 +46,8 @@ class Prefetch(Op):
         most = _AUTO_AHEAD if self.number == AUTOTUNE else self.number
         if isinstance(stream, Blocks):
             # A block holds many elements, so few of them are enough.
-            return stream.like(Ahead(stream.blocks, min(most, 2)), is_ahead=True)
-        return Ahead(stream, most)
+            return stream.like(ahead(stream.blocks, min(most, 2)), is_ahead=True)
+        return ahead(stream, most)
 
     def cardinality(self) -> int:
         return self.source.cardinality()

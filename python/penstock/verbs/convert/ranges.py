@@ -6,7 +6,6 @@ read: such a dataset is scanned, and its records are counted as they are deliver
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -71,7 +70,7 @@ def batches_between(
     ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
     # Who reads these writes them with threads of its own, so the caller's is one of the readers.
-    yield from in_order(streams, run, _held_bytes, threads, ahead, helps_within=math.inf)
+    yield from in_order(streams, run, _held_bytes, threads, ahead)
 
 
 class Delivered:

@@ -9,7 +9,6 @@ other format is decoded and written again. Each file gets its name when it is wh
 from __future__ import annotations
 
 import errno
-import math
 import os
 import shutil
 import warnings
@@ -254,7 +253,7 @@ class _Work:
         output: Output | None = None
         try:
             for part, framed in in_order(
-                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES, helps_within=math.inf
+                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES
             ):
                 if output is None:
                     output = self._output(part.shard)
