@@ -107,6 +107,6 @@ class TFRecordWriter(FramedWriter):
         """The output that frames go to: plain, gzip members, or one compressed stream."""
         how = self._options
         if how.compression == "gzip":
-            work = Pushed(self.threads, 4 * self.threads, beside=self.work)
+            work = Pushed(self.threads, 4 * self.threads, beside=self._work)
             return GzipMembers(sink, how.level, how.member_bytes, work)
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)

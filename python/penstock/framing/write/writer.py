@@ -70,7 +70,7 @@ class FramedWriter(Writer):
         self._lent = lent_schema(schema)
         self._encode = encode
         self.threads = checked_threads(threads)
-        self.work = Pushed(self.threads, 2 * self.threads + 1)
+        self._work = Pushed(self.threads, 2 * self.threads + 1)
         self._lengths: list[np.ndarray] = []
         self._checksums: list[np.ndarray] = []
         self._num_records = 0
@@ -103,7 +103,7 @@ class FramedWriter(Writer):
             for part in slices_of(batch):
                 first_record = self._num_records
                 self._num_records += part.num_rows
-                self.work.put(
+                self._work.put(
                     lambda part=part, first=first_record: self._encoded(part, first),
                     self._take,
                     most,
@@ -121,7 +121,7 @@ class FramedWriter(Writer):
     ) -> None:
         """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each payload as it is stored there."""
-        self._finishing(self.work.drain)
+        self._finishing(self._work.drain)
         self._num_records += len(lengths)
         self._finishing(lambda: self._add(frames, lengths, checksums))
 
@@ -183,15 +183,15 @@ class FramedWriter(Writer):
         self._output.add(parts, lengths)
 
     def _drain(self) -> None:
-        self.work.drain()
+        self._work.drain()
         self._output.drain()
 
     def _finish(self) -> None:
-        self.work.drain()
+        self._work.drain()
         self._output.close()
 
     def _stop(self) -> None:
-        self.work.close()
+        self._work.close()
 
     def _finishing(self, last: Callable[[], None]) -> None:
         self._check()
