@@ -48,6 +48,7 @@ def in_order(
     budget_bytes: int | Callable[[], int] = BUDGET_BYTES,
     *,
     ahead: bool = False,
+    need: Callable[[], float] | None = None,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -59,6 +60,8 @@ def in_order(
         budget_bytes: how many bytes waiting results and running tasks may hold together; or a function that returns
             it, called under a lock before each task.
         ahead: all threads run beside the caller's, which runs no tasks.
+        need: how many bytes a task needs while it runs; infinite while that is unknown, when one runs alone. Without
+            it, as many as the largest results.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
 
@@ -72,7 +75,7 @@ def in_order(
         return
     budget = budget_bytes if callable(budget_bytes) else lambda: budget_bytes
     opened = [Stream(stream) for stream in streams]
-    work = Work(opened, run, size, threads, budget, ahead=ahead)
+    work = Work(opened, run, size, threads, budget, need, ahead=ahead)
     try:
         work.start()
         yield from work.results()

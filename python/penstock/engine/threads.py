@@ -161,6 +161,7 @@ class Work(Generic[Task, Result]):
         size: bytes that a waiting result holds.
         threads: how many tasks may run at once.
         budget: how many bytes waiting results and running tasks may hold together; asked before each task.
+        need: how many bytes a task needs while it runs; without it, as many as the largest results.
         ahead: all threads run beside the consumer. Otherwise the consumer is one of them: it runs a task where it
             would wait, since handing over and waking costs more than many a task.
     """
@@ -172,6 +173,7 @@ class Work(Generic[Task, Result]):
         size: Callable[[Result], int],
         threads: int,
         budget: Callable[[], float],
+        need: Callable[[], float] | None = None,
         *,
         ahead: bool = False,
     ) -> None:
@@ -180,6 +182,7 @@ class Work(Generic[Task, Result]):
         self._run = run
         self._size = size
         self._budget = budget
+        self._need = need or (lambda: self._largest_bytes)
         self._threads = threads
         self._helps = not ahead
         self._held_bytes = 0
@@ -322,7 +325,7 @@ class Work(Generic[Task, Result]):
         if self._running >= self._threads:
             return None
         # A result in the making needs room, too.
-        room = self._held_bytes + (self._running + 1) * self._largest_bytes <= self._budget()
+        room = self._held_bytes + (self._running + 1) * self._need() <= self._budget()
         chosen: Stream[Task, Result] | None = None
         for place, stream in enumerate(self._open):
             if stream.busy or not stream.has_task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from itertools import count, islice
+from math import inf
 
 import numpy as np
 
@@ -80,21 +81,24 @@ class BatchMaker:
                 yield made, part
             tasks.lasted(time.perf_counter() - begun, len(task))
 
-        if self._making_bytes is None:
-            # Made alone, since the memory of a batch is not known yet.
-            yield from make(list(islice(parts, 1)))
+        in_loop = 0  # bytes of the batch that the loop has
+
+        def need() -> float:
+            return inf if self._making_bytes is None else self._making_bytes * tasks.size
+
         results = in_order(
             [lambda: tasks.of(parts)],
             make,
-            lambda result: result[0].making_bytes,
+            lambda result: result[0].num_bytes,
             # A thread that waits for a worker process uses no CPU.
             max(self._threads, 1) + self._processes,
-            # The loop holds a batch, too.
-            lambda: self._room - reading.num_bytes - (self._making_bytes or 0),
+            lambda: self._room - reading.num_bytes - in_loop,
             ahead=self._threads + self._processes > 0,
+            need=need,
         )
         try:
             for result in results:
+                in_loop = result[0].num_bytes
                 yield result
                 del result
         finally:
