@@ -27,18 +27,12 @@ from penstock.tf.arrays import (
     concat,
     ensure_shape,
     expand_dims,
-    eye,
-    fill,
     gather,
     gather_nd,
     identity,
     is_tensor,
     newaxis,
-    one_hot,
-    ones,
-    ones_like,
     pad,
-    range,
     rank,
     repeat,
     reshape,
@@ -53,6 +47,14 @@ from penstock.tf.arrays import (
     tile,
     transpose,
     unstack,
+)
+from penstock.tf.creation import (
+    eye,
+    fill,
+    one_hot,
+    ones,
+    ones_like,
+    range,
     zeros,
     zeros_like,
 )
@@ -139,7 +141,7 @@ from penstock.tf.math import (
     where,
 )
 from penstock.tf.missing import absent_from
-from penstock.tf.ragged import RaggedTensor
+from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.shapes import (
     RaggedTensorSpec,
     SparseTensorSpec,

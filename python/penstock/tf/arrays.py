@@ -1,6 +1,6 @@
-"""What programs do with the shape of a tensor: `tf.reshape`, `tf.stack`, `tf.gather` and their kin, by NumPy.
+"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and their kin, by NumPy.
 
-Only what appears in code that prepares data is here; NumPy's own functions take a `Tensor`, too.
+Only functions that appear in code that prepares data are here; NumPy's functions also take a `Tensor`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.dtypes import as_dtype, string
+from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError
 from penstock.tf.shapes import TensorShape
-from penstock.tf.tensor import Tensor, constant, convert_to_tensor
+from penstock.tf.tensor import Tensor, convert_to_tensor
 
 newaxis = None
-_WIDTHS = [np.dtype(name) for name in ("int32", "int64", "float16", "float32", "float64")]
-"""What the numbers of a range can be; the last of those given counts."""
 
 
 def tensor(array: Any) -> Tensor:
-    """An array of NumPy's, or a scalar of its, as a tensor over the same memory."""
+    """A NumPy array or scalar as a tensor over the same memory."""
     return np.asarray(array).view(Tensor)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether this is a tensor: dense, sparse or ragged.
+    """Whether a value is a tensor: dense, sparse or ragged.
 
     Example:
         >>> import penstock.tf as tf
@@ -42,10 +40,10 @@ def identity(input: Any, name: str | None = None) -> Tensor:
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    """The tensor, if it has the shape (None fits any size).
+    """The tensor itself, if it has this shape (None fits any size).
 
     Raises:
-        InvalidArgumentError: it has another.
+        InvalidArgumentError: it has a different one.
 
     Example:
         >>> import penstock.tf as tf
@@ -87,7 +85,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """The same values in another shape; one size may be -1.
 
     Raises:
-        InvalidArgumentError: the shape has another number of values.
+        InvalidArgumentError: the shape has a different number of values.
 
     Example:
         >>> import penstock.tf as tf
@@ -95,7 +93,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
         [[1, 2], [3, 4]]
     """
     value = convert_to_tensor(tensor)
-    sizes = _sizes(shape)
+    sizes = sizes_of(shape)
     try:
         return np.reshape(value, sizes).view(Tensor)
     except ValueError as error:
@@ -105,20 +103,21 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
         ) from error  # fmt: skip
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
+def sizes_of(shape: Any) -> tuple[int, ...]:
+    """A shape, or another argument of one or more integers, as a tuple."""
     return tuple(int(s) for s in np.atleast_1d(np.asarray(shape, np.int64)))
 
 
 def expand_dims(input: Any, axis: int, name: str | None = None) -> Tensor:
-    """A dimension of size 1 put in at `axis`."""
+    """The tensor with a dimension of size 1 inserted at `axis`."""
     return tensor(np.expand_dims(convert_to_tensor(input), int(axis)))
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
-    """Dimensions of size 1 taken out: all, or those named.
+    """The tensor without its dimensions of size 1: all, or the named ones.
 
     Raises:
-        InvalidArgumentError: a dimension named has another size.
+        InvalidArgumentError: a named dimension has a different size.
     """
     named = None if axis is None else tuple(int(a) for a in np.atleast_1d(axis))
     try:
@@ -128,14 +127,14 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
 
 
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | None = None) -> Tensor:
-    """The dimensions in another order; reversed where none is given."""
+    """The dimensions in another order; reversed by default."""
     value = convert_to_tensor(a)
-    turned = np.transpose(value, None if perm is None else _sizes(perm))
-    return tensor(np.conjugate(turned) if conjugate else turned)
+    permuted = np.transpose(value, None if perm is None else sizes_of(perm))
+    return tensor(np.conjugate(permuted) if conjugate else permuted)
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
-    """Tensors of one shape, side by side along a new dimension.
+    """Tensors of one shape, stacked along a new dimension.
 
     Raises:
         InvalidArgumentError: their shapes differ.
@@ -157,15 +156,15 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
 def unstack(
     value: Any, num: int | None = None, axis: int = 0, name: str = "unstack"
 ) -> list[Tensor]:
-    """The tensors that lie side by side along a dimension."""
+    """The slices of a tensor along a dimension, as a list."""
     moved = np.moveaxis(convert_to_tensor(value), axis, 0)
     if num is not None and num != len(moved):
         raise ValueError(f"Expected axis {axis} to have {num} elements, it has {len(moved)}")
-    return [tensor(moved[i, ...]) for i in builtins.range(len(moved))]
+    return [tensor(moved[i, ...]) for i in range(len(moved))]
 
 
 def concat(values: Any, axis: int, name: str = "concat") -> Tensor:
-    """Tensors one behind the other along a dimension.
+    """Tensors joined along a dimension.
 
     Raises:
         InvalidArgumentError: other sizes differ.
@@ -182,10 +181,10 @@ def concat(values: Any, axis: int, name: str = "concat") -> Tensor:
 def split(
     value: Any, num_or_size_splits: Any, axis: int = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
-    """A tensor cut along a dimension: into so many equal parts, or into parts of these sizes.
+    """A tensor split along a dimension: into a number of equal parts, or into parts of these sizes.
 
     Raises:
-        InvalidArgumentError: it cannot be cut so.
+        InvalidArgumentError: the sizes do not add up, or the parts would not be equal.
     """
     whole = convert_to_tensor(value)
     sizes = np.asarray(num_or_size_splits)
@@ -210,13 +209,13 @@ def split(
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
-    """The part that begins at `begin` and has the given sizes; -1 is as far as it goes.
+    """The part that begins at `begin` and has the given sizes; -1 means up to the end.
 
     Raises:
         InvalidArgumentError: the part reaches beyond the tensor.
     """
     value = convert_to_tensor(input_)
-    starts, sizes = _sizes(begin), _sizes(size)
+    starts, sizes = sizes_of(begin), sizes_of(size)
     limits = np.shape(value)
     ends = [n if s == -1 else b + s for b, s, n in zip(starts, sizes, limits, strict=True)]
     if any(not 0 <= b <= e <= n for b, e, n in zip(starts, ends, limits, strict=True)):
@@ -234,14 +233,14 @@ def gather(
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
-    """The slices at these places along a dimension.
+    """The slices with these indices along a dimension.
 
     Raises:
-        InvalidArgumentError: a place that is not there.
+        InvalidArgumentError: an index is out of range.
     """
     if batch_dims:
-        told = "tf.gather(batch_dims=...) is not in penstock; use np.take_along_axis"
-        raise UnimplementedError(None, None, told)
+        message = "tf.gather(batch_dims=...) is not in penstock; use np.take_along_axis"
+        raise UnimplementedError(None, None, message)
     value, places = convert_to_tensor(params), np.asarray(indices)
     length = value.shape[axis]
     if places.size and (places.min() < 0 or places.max() >= length):
@@ -258,10 +257,10 @@ def gather_nd(
     name: str | None = None,
     bad_indices_policy: str = "",
 ) -> Tensor:
-    """The values, or slices, at places that the last dimension of `indices` names.
+    """The values, or slices, at the positions in the last dimension of `indices`.
 
     Raises:
-        InvalidArgumentError: a place that is not there.
+        InvalidArgumentError: a position is out of range.
 
     Example:
         >>> import penstock.tf as tf
@@ -269,8 +268,8 @@ def gather_nd(
         array([3, 2], dtype=int32)
     """
     if batch_dims:
-        told = "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
-        raise UnimplementedError(None, None, told)
+        message = "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
+        raise UnimplementedError(None, None, message)
     value, places = convert_to_tensor(params).view(np.ndarray), np.asarray(indices)
     if not places.size:
         places = places.astype(np.int64)
@@ -295,15 +294,15 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """The part from `begin` to before `end` in steps, as slices of NumPy's; masks as TensorFlow's.
+    """The part from `begin` to before `end` in steps, as NumPy slices; the masks are TensorFlow's.
 
     Example:
         >>> import penstock.tf as tf
         >>> tf.strided_slice([1, 2, 3, 4, 5], [1], [5], [2]).numpy()
         array([2, 4], dtype=int32)
     """
-    starts, ends = _sizes(begin), _sizes(end)
-    steps = (1,) * len(starts) if strides is None else _sizes(strides)
+    starts, ends = sizes_of(begin), sizes_of(end)
+    steps = (1,) * len(starts) if strides is None else sizes_of(strides)
     key: list[Any] = []
     for i, (start, stop, step) in enumerate(zip(starts, ends, steps, strict=True)):
         bit = 1 << i
@@ -329,13 +328,13 @@ def boolean_mask(
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """The values in reversed order along the dimensions named."""
-    return np.flip(convert_to_tensor(tensor), _sizes(axis)).view(Tensor)
+    """The values in reversed order along the named dimensions."""
+    return np.flip(convert_to_tensor(tensor), sizes_of(axis)).view(Tensor)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """The tensor repeated so many times along each dimension."""
-    return tensor(np.tile(convert_to_tensor(input), _sizes(multiples)))
+    """The tensor repeated `multiples` times along each dimension."""
+    return tensor(np.tile(convert_to_tensor(input), sizes_of(multiples)))
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
@@ -344,8 +343,8 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """The tensor as one of a larger shape, by NumPy's rules of broadcasting."""
-    return tensor(np.broadcast_to(convert_to_tensor(input), _sizes(shape)))
+    """The tensor expanded to a larger shape, by NumPy's broadcasting rules."""
+    return tensor(np.broadcast_to(convert_to_tensor(input), sizes_of(shape)))
 
 
 def pad(
@@ -355,115 +354,16 @@ def pad(
     constant_values: Any = 0,
     name: str | None = None,
 ) -> Tensor:
-    """The tensor with values put before and behind it along each dimension.
+    """The tensor with values added before and after it along each dimension.
 
     Args:
-        tensor: what is padded.
-        paddings: [rank, 2] numbers: values before, values behind.
+        tensor: the tensor to pad.
+        paddings: [rank, 2]: how many values before, how many after.
         mode: CONSTANT, REFLECT or SYMMETRIC.
-        constant_values: what is put there in CONSTANT mode.
-        name: no meaning here.
+        constant_values: the added value in CONSTANT mode.
+        name: ignored.
     """
     value, widths = convert_to_tensor(tensor), np.asarray(paddings)
     if mode.upper() == "CONSTANT":
         return np.pad(value, widths, constant_values=constant_values).view(Tensor)
     return np.pad(value, widths, mode=mode.lower()).view(Tensor)  # type: ignore[call-overload]
-
-
-def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    """A tensor of one value."""
-    return tensor(np.full(_sizes(dims), constant(value)))
-
-
-def zeros(
-    shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None
-) -> Tensor:
-    """A tensor of zeros; of empty strings where the dtype is string."""
-    kind = as_dtype(dtype)
-    return fill(shape, b"") if kind is string else tensor(np.zeros(_sizes(shape), kind.dtype))
-
-
-def ones(shape: Any, dtype: Any = "float32", name: str | None = None, layout: Any = None) -> Tensor:
-    """A tensor of ones."""
-    return tensor(np.ones(_sizes(shape), as_dtype(dtype).dtype))
-
-
-def zeros_like(
-    input: Any, dtype: Any = None, name: str | None = None, layout: Any = None
-) -> Tensor:
-    """A tensor of zeros of the same shape."""
-    value = convert_to_tensor(input)
-    return zeros(value.shape, dtype or value.dtype)
-
-
-def ones_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
-    """A tensor of ones of the same shape."""
-    value = convert_to_tensor(input)
-    return ones(value.shape, dtype or value.dtype)
-
-
-def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
-) -> Tensor:
-    """Numbers from `start` to before `limit`; from 0 where only one is given.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> tf.range(3).numpy()
-        array([0, 1, 2], dtype=int32)
-    """
-    if limit is None:
-        start, limit = 0, start
-    parts = [convert_to_tensor(part) for part in (start, limit, delta)]
-    if dtype is None:
-        kind = max((part.dtype for part in parts), key=_WIDTHS.index)
-    else:
-        kind = as_dtype(dtype).dtype
-    first, last, step = (part.astype(kind).item() for part in parts)
-    if step == 0:
-        raise InvalidArgumentError(None, None, "Requires delta != 0")
-    if (step > 0 and first > last) or (step < 0 and first < last):
-        compared = "<=" if step > 0 else ">="
-        raise InvalidArgumentError(
-            None,
-            None,
-            f"Requires start {compared} limit when delta {'>' if step > 0 else '<'} 0: {first}, {last}",
-        )
-    return tensor(np.arange(first, last, step, dtype=kind))
-
-
-def one_hot(
-    indices: Any,
-    depth: int,
-    on_value: Any = 1,
-    off_value: Any = 0,
-    axis: int = -1,
-    dtype: Any = None,
-    name: str | None = None,
-) -> Tensor:
-    """For each index a vector that is `on_value` there and `off_value` elsewhere; nowhere on where it is outside.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> tf.one_hot([1, -1], 2).numpy().tolist()
-        [[0.0, 1.0], [0.0, 0.0]]
-    """
-    places = np.asarray(indices)
-    kind = as_dtype(dtype or "float32").dtype
-    hot = places[..., None] == np.arange(int(depth))
-    made = np.where(hot, np.asarray(on_value, kind), np.asarray(off_value, kind))
-    return tensor(made if axis == -1 else np.moveaxis(made, -1, axis))
-
-
-def eye(
-    num_rows: int,
-    num_columns: int | None = None,
-    batch_shape: Any = None,
-    dtype: Any = "float32",
-    name: str | None = None,
-) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
-    one = np.eye(int(num_rows), num_columns, dtype=as_dtype(dtype).dtype)
-    return tensor(
-        one if batch_shape is None else np.broadcast_to(one, (*_sizes(batch_shape), *one.shape))
-    )

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import RaggedFeature, SparseFeature
-from penstock.tf.ragged import RaggedTensor
+from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.row_splits import Numbers, sums
 from penstock.tf.sparse import made, reorder, same_length
 from penstock.tf.tensor import Tensor

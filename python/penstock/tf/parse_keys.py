@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.payloads.example.plans import Wire
 from penstock.tf.dtypes import DType, string
-from penstock.tf.ragged import RaggedTensor
+from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.sparse import made as sparse_tensor
 from penstock.tf.tensor import Tensor
 

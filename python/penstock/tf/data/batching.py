@@ -263,7 +263,7 @@ class RaggedBatch(Batch):
             return stack(values, place)
         if len({np.shape(value) for value in values}) == 1 and self._is_fixed(place):
             return stack(values, place)
-        from penstock.tf.ragged import RaggedTensor
+        from penstock.tf.ragged_tensor import RaggedTensor
 
         splits = np.cumsum([0, *map(len, values)]).astype(self._dtype)
         return RaggedTensor.from_row_splits(np.concatenate(values), splits)

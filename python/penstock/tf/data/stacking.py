@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.errors import DataLossError, InvalidArgumentError
-from penstock.tf.ragged import RaggedTensor
+from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.tensor import Tensor
 
 _shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
