@@ -231,14 +231,14 @@ def test_a_config_of_very_many_values_is_refused() -> None:
 def test_inflated_shards_that_are_kept_take_no_more_than_one_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mds_inflated, "_kept", {})
-    monkeypatch.setattr(mds_inflated, "KEPT_BYTES", 25_000)
+    monkeypatch.setattr(mds_inflated, "_cache", {})
+    monkeypatch.setattr(mds_inflated, "CACHED_BYTES", 25_000)
     paths = [tmp_path / f"{n}.mds.gz" for n in range(4)]
     for number, path in enumerate(paths):
         path.write_bytes(gzip.compress(one_column("bytes", [bytes(10_000), b"%d" % number])))
     rows = [row["x"] for row in ps.open([str(path) for path in paths], index="never")]
     assert rows[1::2] == [b"0", b"1", b"2", b"3"]
-    assert len(mds_inflated._kept) == 2
-    monkeypatch.setattr(mds_inflated, "KEPT_BYTES", 0)
+    assert len(mds_inflated._cache) == 2
+    monkeypatch.setattr(mds_inflated, "CACHED_BYTES", 0)
     assert len(list(ps.open(str(paths[0]), index="never"))) == 2
-    assert len(mds_inflated._kept) == 1
+    assert len(mds_inflated._cache) == 1

@@ -1,7 +1,7 @@
-"""A compressed shard of MDS as the plain one in it.
+"""Compressed shards of MDS.
 
-A shard is compressed as a whole, so any record needs all bytes before it. The last few shards that
-were inflated stay in memory; how large one may be, `limits.member_bytes` says.
+A shard is compressed as a whole, so a record needs all bytes before it. The plain bytes of the last few shards stay in
+memory; one shard may have `limits.member_bytes` of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, UnsupportedError
-from penstock.limits import Limits
+from penstock.limits import Limits, raise_limit
 from penstock.storage.base import Source
 from penstock.storage.pyarrow_files import PositionedFile
 
@@ -26,31 +26,23 @@ CODECS = {
     "snappy": "snappy",
 }
 """Endings of names, and what pyarrow calls the codecs."""
-KEPT = 4
-"""Inflated shards that stay in memory, of all datasets together."""
-KEPT_BYTES = 1 << 30
-"""What they may take; the one that was read last stays all the same."""
+CACHED_SHARDS = 4
+"""Shards that stay in memory, of all datasets together."""
+CACHED_BYTES = 1 << 30
+"""The most that they take, except for the one that was read last."""
 _STEP = 8 << 20
 
-_kept: dict[int, Inflated] = {}
-_keeping = Lock()
-
-
-def _let_go() -> None:
-    """Of those that were read longest ago, as many as are too many, or too large together."""
-    sizes = [one.size or 0 for one in _kept.values()]
-    for place, key in enumerate(list(_kept)[:-1]):
-        if len(sizes) - place > KEPT or sum(sizes[place:]) > KEPT_BYTES:
-            _kept.pop(key).forget()
+_cache: dict[int, Inflated] = {}
+_cache_lock = Lock()
 
 
 class Inflated:
-    """The plain bytes of a compressed file, inflated when the first of them are read."""
+    """The plain bytes of a compressed file, decompressed when the first of them are read."""
 
     def __init__(self, source: Source, ending: str, limits: Limits) -> None:
         self.path = source.path
         self.size: int | None = None
-        """Bytes in all, None while nobody knows."""
+        """Plain bytes in all; None until they were decompressed."""
         self._source = source
         self._codec = CODECS[ending]
         self._limits = limits
@@ -59,12 +51,12 @@ class Inflated:
         self._head = b""
 
     def front(self, length: int) -> bytes:
-        """The first bytes, inflating no more than those where the codec allows it."""
+        """The first bytes. No more than those are decompressed if the codec allows it."""
         if self._codec == "snappy":
             return self._whole().slice(0, length).to_bytes()
         if len(self._head) < length:
             self._limits.check("member_bytes", length)
-            self._head = self._inflated(length)
+            self._head = self._decompress(length)
         return self._head[:length]
 
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -75,44 +67,46 @@ class Inflated:
         with self._lock:
             data = self._data
             if data is None:
-                most = self._limits.member_bytes
-                plain = self._unsnapped() if self._codec == "snappy" else self._inflated(most + 1)
-                if len(plain) > most:
-                    raise LimitError(
-                        f"a compressed shard is larger than the limit member_bytes={most}",
-                        file=self.path,
-                        hint="open(..., limits={'member_bytes': ...})",
-                    )
-                data = self._data = _core.Buffer.from_bytes(plain)
+                data = self._data = _core.Buffer.from_bytes(self._decompress_whole())
                 self.size = len(data)
-        with _keeping:
-            _kept.pop(id(self), None)
-            _kept[id(self)] = self
-            _let_go()
+        with _cache_lock:
+            _cache.pop(id(self), None)
+            _cache[id(self)] = self
+            _evict()
         return data
 
-    def _inflated(self, most: int) -> bytes:
-        """The first bytes of the stream, all of it if it has no more."""
+    def _decompress_whole(self) -> bytes:
+        if self._codec == "snappy":
+            return self._decompress_snappy()
+        limit = self._limits.member_bytes
+        plain = self._decompress(limit + 1)
+        if len(plain) > limit:
+            raise LimitError(
+                f"a compressed shard is larger than the limit member_bytes={limit}",
+                file=self.path,
+                hint=raise_limit("member_bytes", ...),
+            )
+        return plain
+
+    def _decompress(self, length: int) -> bytes:
+        """The first plain bytes, or all if there are fewer."""
         if not self._source.size:
             raise FormatError("the file is empty", file=self.path, byte=0)
         file: Any = pa.PythonFile(PositionedFile(self._source), mode="r")
         parts: list[bytes] = []
         try:
             with pa.CompressedInputStream(file, self._codec) as stream:
-                while most > 0:
-                    part = stream.read(min(most, _STEP))
-                    if not part:
-                        break
+                while length > 0 and (part := stream.read(min(length, _STEP))):
                     parts.append(part)
-                    most -= len(part)
+                    length -= len(part)
         except OSError as error:
             if error.errno is not None:
                 raise
             raise FormatError(f"the compressed data is damaged: {error}", file=self.path) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _unsnapped(self) -> bytes:
-        """A block of Snappy: its size as a varint, then the data."""
+    def _decompress_snappy(self) -> bytes:
+        """One block: its size as a varint, then the data."""
         data = self._source.read(0, self._source.size).to_bytes()
         size = shift = 0
         for byte in data[:5]:
@@ -131,12 +125,19 @@ class Inflated:
             raise FormatError(f"the compressed data is damaged: {error}", file=self.path) from None
 
     def forget(self) -> None:
-        """Let go of what was inflated; it is inflated again when it is read."""
+        """Free the plain bytes. They are decompressed again when they are read."""
         self._data = None
 
     def close(self) -> None:
-        """Let go of the file and what was inflated of it."""
-        with _keeping:
-            _kept.pop(id(self), None)
+        with _cache_lock:
+            _cache.pop(id(self), None)
         self.forget()
         self._source.close()
+
+
+def _evict() -> None:
+    """Free the shards that were read longest ago if they are too many, or too large together."""
+    sizes = [one.size or 0 for one in _cache.values()]
+    for place, key in enumerate(list(_cache)[:-1]):
+        if len(sizes) - place > CACHED_SHARDS or sum(sizes[place:]) > CACHED_BYTES:
+            _cache.pop(key).forget()
