@@ -52,9 +52,9 @@ def test_a_plan_is_made_once() -> None:
         )
     known = [entries for where, entries in plans.items() if "once" in where]
     assert [len(entries) for entries in known] == [1]
-    for n in range(parsing._MOST_PLANS + 9):
+    for n in range(parsing._MAX_PLANS + 9):
         OURS.io.parse_example([EXAMPLE], {f"k{n}": OURS.io.VarLenFeature(ours.int64)})
-    assert len(plans) <= parsing._MOST_PLANS
+    assert len(plans) <= parsing._MAX_PLANS
 
 
 # Batches that lie elsewhere

@@ -202,7 +202,7 @@ def decode_jpeg(
         try_recover_truncated (bool): make the best of data that ends too early.
         acceptable_fraction (float): the part of the rows that has to be readable; the rest is black.
         dct_method (str): "INTEGER_FAST", which "" is too, or "INTEGER_ACCURATE".
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor uint8[height, width, channels].
@@ -286,7 +286,7 @@ def decode_png(
         contents: the encoded bytes.
         channels (int): 0 as stored, 1 grey, 3 RGB, 4 RGBA.
         dtype: uint8 or uint16.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor[height, width, channels] of the dtype.
@@ -326,7 +326,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     Args:
         contents: the encoded bytes.
         channels (int): 0 as stored, 3 RGB, 4 RGBA.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor uint8[height, width, channels].
@@ -359,7 +359,7 @@ def decode_image(
         channels (int): None or 0 as stored, 1, 3 or 4.
         dtype: uint8, uint16, or float32, which is of 0 to 1; others as `tf.image.convert_image_dtype`
             makes them of uint16.
-        name: no meaning here.
+        name: ignored.
         expand_animations (bool): a GIF gives all its frames, else the first.
 
     Returns:
@@ -397,7 +397,7 @@ def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None
     Args:
         contents: the encoded bytes.
         output_type: int32 or int64.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor[3].

@@ -38,16 +38,16 @@ def decode_raw(
 
     Args:
         input_bytes: strings of any shape, all of one length unless fixed_length is given.
-        out_type: the type of the numbers; uint32 and uint64 are none that TensorFlow takes.
+        out_type: the type of the numbers; TensorFlow takes neither uint32 nor uint64.
         little_endian: the order of the bytes.
-        fixed_length: cut strings to so many bytes, or fill them up with zeros.
-        name: no meaning here.
+        fixed_length: truncate strings to this many bytes, or pad them with zeros.
+        name: ignored.
 
     Returns:
-        The shape of the strings, and as many numbers behind as each holds.
+        Tensor of the shape of the strings + [numbers in each].
 
     Raises:
-        InvalidArgumentError: strings of different lengths, a length that is no multiple of the type's,
+        InvalidArgumentError: strings of different lengths, a length that is not a multiple of the type's,
             or another type.
 
     Example:
@@ -72,27 +72,11 @@ def decode_raw(
         )
     width = kind.dtype.itemsize
     values: list[bytes] = strings.reshape(-1).tolist()
-    if fixed_length is not None:
-        if fixed_length <= 0:
-            _refuse(f"fixed_length ({fixed_length}) must be greater than zero.")
-        if fixed_length % width:
-            _refuse(
-                f"fixed_length ({fixed_length}) must be a multiple of the size of out_type ({width})"
-            )
-        values = [value[:fixed_length].ljust(fixed_length, b"\0") for value in values]
-        size = fixed_length
+    if fixed_length is None:
+        size = _common_size(values, kind)
     else:
-        size = len(values[0]) if values else 0
-        for number, value in enumerate(values):
-            if len(value) != size:
-                _refuse(
-                    "DecodeRaw requires input strings to all be the same size, "
-                    f"but element {number} has size {len(value)} != {size}"
-                )
-        if size % width:
-            _refuse(
-                f"Input to DecodeRaw has length {size} that is not a multiple of {width}, the size of {core_name(kind)}"
-            )
+        size = _checked_size(fixed_length, width)
+        values = [value[:size].ljust(size, b"\0") for value in values]
     shape = (*tuple(strings.shape), size // width)
     found = np.frombuffer(bytearray(b"".join(values)), np.uint8)
     if kind.name == "bool":
@@ -101,8 +85,35 @@ def decode_raw(
     return numbers.astype(kind.dtype, copy=False).reshape(shape).view(Tensor)
 
 
+def _checked_size(fixed_length: int, width: int) -> int:
+    if fixed_length <= 0:
+        _refuse(f"fixed_length ({fixed_length}) must be greater than zero.")
+    if fixed_length % width:
+        _refuse(
+            f"fixed_length ({fixed_length}) must be a multiple of the size of out_type ({width})"
+        )
+    return fixed_length
+
+
+def _common_size(values: list[bytes], kind: DType) -> int:
+    """The size of all strings, which must be equal."""
+    size = len(values[0]) if values else 0
+    for number, value in enumerate(values):
+        if len(value) != size:
+            _refuse(
+                "DecodeRaw requires input strings to all be the same size, "
+                f"but element {number} has size {len(value)} != {size}"
+            )
+    if size % kind.dtype.itemsize:
+        _refuse(
+            f"Input to DecodeRaw has length {size} that is not a multiple of {kind.dtype.itemsize}, "
+            f"the size of {core_name(kind)}"
+        )
+    return size
+
+
 def core_name(dtype: DType) -> str:
-    """What TensorFlow calls a type in messages of its core."""
+    """A type's name in the messages of TensorFlow's C++ core."""
     return {"float16": "half", "float32": "float", "float64": "double"}.get(dtype.name, dtype.name)
 
 

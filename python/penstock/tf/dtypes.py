@@ -1,6 +1,6 @@
 """TensorFlow's dtypes: names for NumPy's, with `string` for bytes, which NumPy keeps as objects.
 
-A `DType` equals NumPy's dtype of the same meaning, and NumPy takes one wherever it takes a dtype.
+A `DType` equals the NumPy dtype with the same meaning, and NumPy accepts it wherever it accepts a dtype.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "object"
 
 
 class DType:
-    """One type of elements.
+    """An element type.
 
     Attributes: name (str), as_numpy_dtype (NumPy's scalar type), is_floating, is_integer, is_bool,
     is_complex, is_unsigned (bool), min and max (the least and greatest value), size (bytes).
@@ -34,7 +34,7 @@ class DType:
 
     def __init__(self, name: str, dtype: np.dtype[Any]) -> None:
         self.name = name
-        self.dtype = dtype  # under this name NumPy finds it: np.dtype(tf.float32)
+        self.dtype = dtype  # NumPy looks for this attribute: np.dtype(tf.float32)
 
     @property
     def as_numpy_dtype(self) -> type[Any]:
@@ -43,12 +43,12 @@ class DType:
 
     @property
     def as_datatype_enum(self) -> int:
-        """The number of the type in TensorFlow's protocol buffers."""
+        """The type's number in TensorFlow's protocol buffers."""
         return _ENUM[self.name]
 
     @property
     def base_dtype(self) -> DType:
-        """The type itself: there are no references here."""
+        """The type itself: penstock has no reference types."""
         return self
 
     @property
@@ -63,7 +63,7 @@ class DType:
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether values are whole numbers of 0 and more."""
+        """Whether values are whole numbers without a sign."""
         return self.dtype.kind == "u"
 
     @property
@@ -78,7 +78,7 @@ class DType:
 
     @property
     def is_numpy_compatible(self) -> bool:
-        """Always: values lie in NumPy arrays."""
+        """Always True: values are in NumPy arrays."""
         return True
 
     @property
@@ -91,7 +91,7 @@ class DType:
         """The least value.
 
         Raises:
-            TypeError: there is none.
+            TypeError: the type has no order.
         """
         return self._limit("min")
 
@@ -100,7 +100,7 @@ class DType:
         """The greatest value.
 
         Raises:
-            TypeError: there is none.
+            TypeError: the type has no order.
         """
         return self._limit("max")
 
@@ -126,7 +126,7 @@ class DType:
             return False
 
     def __hash__(self) -> int:
-        return hash(self.dtype)  # as NumPy's, which it equals
+        return hash(self.dtype)  # equal to the NumPy dtype, so the hashes are, too
 
     def __repr__(self) -> str:
         return f"tf.{self.name}"
@@ -170,10 +170,10 @@ _PYTHON = {int: int32, float: float32, bool: bool_, str: string, bytes: string}
 
 
 def as_dtype(value: Any) -> DType:
-    """The type meant by a DType, a name, NumPy's dtype or scalar type, Python's type, or TensorFlow's number.
+    """The DType for a DType, a name, a NumPy dtype or scalar type, a Python type, or TensorFlow's number.
 
     Raises:
-        TypeError: none is meant.
+        TypeError: there is none.
 
     Example:
         >>> import numpy as np
@@ -189,18 +189,19 @@ def as_dtype(value: Any) -> DType:
         return _BY_NUMBER[value]
     if isinstance(value, type) and value in _PYTHON:
         return _PYTHON[value]
-    if value is not None:
-        # A dtype of TensorFlow itself says what it is in NumPy's words.
-        value = getattr(value, "as_numpy_dtype", value)
-        try:
-            dtype = np.dtype(value)
-        except TypeError:
-            pass
-        else:
-            if dtype.kind in "OSUT":
-                return string
-            if (found := BY_NAME.get(dtype.name)) is not None:
-                return found
-    raise TypeError(
-        f"Cannot convert {value!r} to a TensorFlow dtype; penstock has {', '.join(BY_NAME)}"
-    )
+    # A dtype of TensorFlow itself has a NumPy equivalent.
+    value = getattr(value, "as_numpy_dtype", value)
+    found = None if value is None else _of_numpy(value)
+    if found is None:
+        raise TypeError(
+            f"Cannot convert {value!r} to a TensorFlow dtype; penstock has {', '.join(BY_NAME)}"
+        )
+    return found
+
+
+def _of_numpy(value: Any) -> DType | None:
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        return None
+    return string if dtype.kind in "OSUT" else BY_NAME.get(dtype.name)

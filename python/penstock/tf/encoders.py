@@ -70,7 +70,7 @@ def encode_jpeg(
         chroma_downsampling (bool): colour at half size.
         density_unit (str), x_density, y_density (int): pixels an inch "in" or a centimetre "cm".
         xmp_metadata (str): kept in the file.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         A scalar string Tensor.
@@ -128,7 +128,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
     Args:
         image: uint8 or uint16 [..., height, width, 1 to 4].
         compression (int): 0 to 9, of which 9 is the smallest; -1 is a usual one.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         A string Tensor of the shape of the batch, without dimensions for one image.

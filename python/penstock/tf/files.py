@@ -67,7 +67,7 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
 
     Args:
         filename: its path, a str, path or scalar string tensor.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor: shape (), dtype string.
@@ -96,7 +96,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
     Args:
         filename: its path, a str, path or scalar string tensor.
         contents: bytes, str or a scalar string tensor.
-        name: no meaning here.
+        name: ignored.
 
     Raises:
         PermissionDeniedError, FailedPreconditionError, …: what the file system says.
@@ -124,7 +124,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
 
     Args:
         pattern: a pattern with `*`, `?` or `[…]`, or a list or tensor of them.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor: shape (files,), dtype string; none is no error.

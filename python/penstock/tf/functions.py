@@ -46,7 +46,7 @@ def py_function(
         func: gets the inputs as tensors.
         inp: what it gets.
         Tout: the dtype of its result, a list of them for several, None for none.
-        name: no meaning here.
+        name: ignored.
 
     Raises:
         InvalidArgumentError: another number of results than dtypes.

@@ -141,7 +141,7 @@ def matmul(
     Args:
         a, b: [..., n, k] and [..., k, m].
         transpose_a, transpose_b (bool): exchange the last two dimensions first.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor[..., n, m].
@@ -255,7 +255,7 @@ def cumsum(
         axis: along which dimension.
         exclusive: leave each value out of its own sum.
         reverse: from the end.
-        name: no meaning here.
+        name: ignored.
     """
     value = convert_to_tensor(x).view(np.ndarray)
     turned = np.flip(value, axis) if reverse else value

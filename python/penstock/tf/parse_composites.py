@@ -1,7 +1,7 @@
-"""Features that are spread over several keys, put together from the tensors of these: sparse and ragged.
+"""Features of several keys, assembled from the tensors of these: sparse and ragged.
 
-The steps are TensorFlow's, since what comes of numbers that do not fit depends on them: in a batch, lengths
-that are too short let a row begin among the values of the record before.
+The steps are TensorFlow's, because they decide what invalid numbers lead to: in a batch, lengths that are too short
+make a row begin among the values of the record before.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Tensors = Mapping[Any, Any]
 
 
 def check_size(feature: SparseFeature) -> None:
-    """Raise where a feature's size is not as TensorFlow wants it: an int, or one for each index key.
+    """Check that a feature's size is an int, or one int for each index key.
 
     Raises:
-        TypeError: something else than ints. ValueError: another number of them, or a negative one.
+        TypeError: not ints. ValueError: a different number of them, or a negative one.
     """
     kinds = (int, np.integer)
     if isinstance(feature.index_key, str):
@@ -50,11 +50,11 @@ def check_size(feature: SparseFeature) -> None:
 def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     """A sparse feature from its values and indices.
 
-    Counts are compared for the whole batch, as TensorFlow does: one index too few in a record and one too
-    many in the next pass, and the value belongs to the record of its index.
+    As in TensorFlow, only the counts of the whole batch are compared: one index too few in a record and one too many
+    in the next is accepted, and the value goes to the record of its index.
 
     Raises:
-        ValueError, InvalidArgumentError: another number of indices than of values.
+        ValueError, InvalidArgumentError: the numbers of indices and of values differ.
     """
     alone = isinstance(feature.index_key, str)
     keys = [feature.index_key] if alone else list(feature.index_key)
@@ -93,7 +93,7 @@ def ragged(key: Any, feature: RaggedFeature, tensors: Tensors) -> Any:
 
 
 def _reshaped(values: Any, length: int) -> Tensor:
-    """Values as rows of one length."""
+    """Values reshaped to rows of one length."""
     if not length and not len(values):
         return values.reshape((1, 0, *values.shape[1:]))  # TensorFlow's answer
     if length < 1 or len(values) % length:
@@ -107,7 +107,7 @@ def _reshaped(values: Any, length: int) -> Tensor:
 
 
 def _cut(values: Any, partition: Any, tensors: Tensors, feature: RaggedFeature) -> Any:
-    """The values of one record in rows."""
+    """The values of one record, divided into rows."""
     validate = feature.validate
     if isinstance(partition, RaggedFeature.UniformRowLength):
         if not isinstance(values, RaggedTensor):
@@ -134,7 +134,7 @@ def _cut_batch(
     feature: RaggedFeature,
     outer: Tensor | None,
 ) -> RaggedTensor:
-    """The values of each record, or frame, in rows."""
+    """The values of each record or frame, divided into rows."""
     validate = feature.validate
     splits = np.asarray(found.row_splits)
     if isinstance(partition, RaggedFeature.UniformRowLength):
@@ -168,9 +168,9 @@ def _cut_batch(
 
 
 def _shifted(numbers: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
-    """Numbers that count within a row of values as numbers that count within all of them.
+    """Positions within each row of values as positions among all values.
 
-    Where a record has other frames of partitions than of values, one of them stands for all.
+    If there is only one row of partitions, it applies to all rows of values.
     """
     if len(counts) != 1:
         same_length(len(starts), len(counts))
@@ -196,7 +196,7 @@ def _cut_uniform(found: RaggedTensor, length: int, validate: bool) -> RaggedTens
 
 
 def _num_rows(ids: Numbers, counts: Numbers) -> Numbers:
-    """The number of rows that the ids of each record name."""
+    """The number of rows that the ids of each record need."""
     found = np.zeros(len(counts), ids.dtype)
     np.maximum.at(found, np.repeat(np.arange(len(counts)), counts), ids + np.asarray(1, ids.dtype))
     return found

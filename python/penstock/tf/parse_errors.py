@@ -1,7 +1,7 @@
-"""What the kernel found wrong with a record, in the words of TensorFlow's parsers.
+"""The kernel's faults as the errors of TensorFlow's parsers.
 
-All of it is an InvalidArgumentError. Of several faults in a record another one may be told of than by
-TensorFlow. Bytes in messages are escaped where they are no text, on which TensorFlow's own errors fail.
+All are InvalidArgumentErrors, except for limits. If a record has several faults, TensorFlow may report a different
+one. Bytes in messages are escaped if they are not text; TensorFlow's own errors fail on these.
 """
 
 from __future__ import annotations
@@ -35,17 +35,15 @@ def example_error(
     """The error of `parse_example`, or of one record alone.
 
     Args:
-        error: what the kernel raised.
-        plan: what it decoded by.
-        payloads: what it decoded.
+        error: from the kernel.
+        plan: the plan by which it decoded.
+        payloads: the records.
         names: of the records, or None.
         single: whether it was one record alone.
     """
     fault: Any = error.args[0]
     if fault.kind == "limit":
-        return kind_of(fault.kind)(
-            fault.message, record=fault.record, field=fault.field, hint=_HINT
-        )
+        return _limit_error(fault)
     key = _key(plan, fault.field, in_lists=False)
     record = fault.record or 0
     name = "" if single else f"Name: {_name(names, record)}, "
@@ -72,28 +70,22 @@ def sequence_error(
     """The error of `parse_sequence_example`; arguments as `example_error`."""
     fault: Any = error.args[0]
     if fault.kind == "limit":
-        return kind_of(fault.kind)(
-            fault.message, record=fault.record, field=fault.field, hint=_HINT
-        )
-    lists = fault.frame is not None
-    key = _key(plan, fault.field, in_lists=lists)
-    if not lists and (key is None or "required" in fault.message):
-        key = _key(plan, fault.field, in_lists=True) or key
+        return _limit_error(fault)
+    key = _sequence_key(plan, fault)
     name = _name(names, fault.record or 0)
     if key is None:
         return _error(f"Invalid protocol message input, example id: {name}")
-    counted = fault.expected is not None
-    if isinstance(key, Dense):
-        if counted or fault.message.startswith("required"):
-            return _error(_context_count(key, payloads, name, counted=counted))
-    elif isinstance(key, Rows):
-        if fault.message.startswith("required"):
-            return _error(
-                f"Name: {name}, Feature list '{key.name}' is required but could not be found.  Did you mean to "
-                "include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
-            )
-        if counted:
-            return _error(_frame_count(key, payloads, name, fault))
+    is_counted = fault.expected is not None
+    is_missing = fault.message.startswith("required")
+    if isinstance(key, Dense) and (is_counted or is_missing):
+        return _error(_context_count(key, payloads, name, counted=is_counted))
+    if isinstance(key, Rows) and is_missing:
+        return _error(
+            f"Name: {name}, Feature list '{key.name}' is required but could not be found.  Did you mean to "
+            "include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"
+        )
+    if isinstance(key, Rows) and is_counted:
+        return _error(_frame_count(key, payloads, name, fault))
     expected = f"Data types don't match. Expected type: {_type(key)}"
     if not key.in_lists:
         return _error(f"Name: {name}, Context feature: {key.name}.  {expected}")
@@ -104,6 +96,19 @@ def sequence_error(
 
 def _error(message: str) -> InvalidArgumentError:
     return InvalidArgumentError(None, None, message)
+
+
+def _limit_error(fault: Any) -> Exception:
+    return kind_of(fault.kind)(fault.message, record=fault.record, field=fault.field, hint=_HINT)
+
+
+def _sequence_key(plan: Plan, fault: Any) -> Key | None:
+    """The key with a fault. A fault outside a frame may be about the context or about a whole feature list."""
+    in_lists = fault.frame is not None
+    key = _key(plan, fault.field, in_lists=in_lists)
+    if not in_lists and (key is None or "required" in fault.message):
+        key = _key(plan, fault.field, in_lists=True) or key
+    return key
 
 
 def _key(plan: Plan, field: str | None, *, in_lists: bool) -> Key | None:
@@ -165,7 +170,7 @@ def _shown(*sizes: Any) -> str:
 
 
 def _context_count(key: Dense, payloads: Any, name: str, *, counted: bool) -> str:
-    """TensorFlow compares the most values of any record first, then each."""
+    """TensorFlow first compares the largest number of values of any record, then that of each."""
     wanted, most = prod(key.shape), len(key.default or ())
     lengths = _lengths(Sparse(key.name, key.dtype), payloads)
     most = max(most, *lengths) if lengths else most
@@ -177,7 +182,7 @@ def _context_count(key: Dense, payloads: Any, name: str, *, counted: bool) -> st
 
 
 def _frame_count(key: Rows, payloads: Any, name: str, fault: Any) -> str:
-    """TensorFlow compares the most values of any record with the shape first, then each frame."""
+    """TensorFlow first compares the largest number of values of any record with the shape, then each frame."""
     most = max(_lengths(Sparse(key.name, key.dtype, in_lists=True), payloads), default=0)
     if most % prod(key.shape):
         return (
@@ -191,7 +196,7 @@ def _frame_count(key: Rows, payloads: Any, name: str, fault: Any) -> str:
 
 
 def _lengths(key: Sparse, payloads: Any) -> list[int]:
-    """How many values each record has under a key; nothing where that is not to be found out."""
+    """How many values each record has under a key; empty if they cannot be counted."""
     from penstock.payloads.example.plans import example_plan
 
     core = example_plan([key.wire()], "tensorflow_sequence", [key.encoded()])

@@ -1,8 +1,8 @@
-"""What is read under one key of a record: how the kernel decodes it, and the tensor it becomes.
+"""One key of a record: how the kernel decodes it, and the tensor made from the result.
 
-TensorFlow's parsers know a key as dense, dense of any length, sparse or ragged; features that are spread
-over several keys are put together from these afterwards (`parse_composites.py`). A key makes the tensor of a
-batch with `batch`, that of one record with `single`, out of what `_core.decode_tensors` gives.
+TensorFlow's parsers read a key as dense, dense of any length, sparse or ragged; features of several keys are
+assembled from these afterwards (`parse_composites.py`). From what `_core.decode_tensors` returns, `batch` makes the
+tensor of a batch and `single` that of one record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INT32 = np.dtype(np.int32)
 
 
 def numbers(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Tensor:
-    """Numbers out of the kernel: few come in a bytearray, many with an array interface."""
+    """Numbers from the kernel, which returns few as a bytearray, many with an array interface."""
     if type(raw) is bytearray:
         return Tensor(shape, dtype, raw)  # pyright: ignore[reportArgumentType]
     return np.asarray(raw).reshape(shape).view(Tensor)
@@ -40,7 +40,7 @@ def _count(raw: Any, width: int) -> int:
 
 
 def flat(raw: Any, dtype: DType) -> Tensor:
-    """All values of a key, one after another."""
+    """All values of a key, concatenated."""
     if dtype is string:
         made = np.empty(len(raw), object)
         made[:] = raw
@@ -49,13 +49,13 @@ def flat(raw: Any, dtype: DType) -> Tensor:
 
 
 def ends(raw: Any) -> Array:
-    """Where lists begin, and the end of the last, int32."""
+    """The positions where lists begin, and the end of the last: int32."""
     return np.asarray(numbers(raw, _INT32, (_count(raw, 4),)))
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Any kind of key.
+    """A key of a record.
 
     Attributes: name; dtype; in_lists (bool): whether it is one of a SequenceExample's feature lists.
     """
@@ -116,7 +116,7 @@ class Dense(Key):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Key):
-    """Any number of elements of one shape; in a batch filled up to the longest."""
+    """Any number of elements of one shape; padded to the longest in a batch."""
 
     shape: tuple[int, ...] = ()
     fill: Any = 0
@@ -150,7 +150,7 @@ class Rows(Key):
 
 @dataclass(frozen=True, slots=True)
 class Sparse(Key):
-    """Any number of values, as a sparse tensor of record and place (and frame, in feature lists)."""
+    """Any number of values, as a sparse tensor indexed by record and position (and by frame, in feature lists)."""
 
     sparse = True
 
@@ -171,7 +171,7 @@ class Sparse(Key):
 
 @dataclass(frozen=True, slots=True)
 class Ragged(Key):
-    """Any number of values, as rows of a ragged tensor; in feature lists a row holds frames."""
+    """Any number of values, as rows of a ragged tensor; in feature lists a row is a list of frames."""
 
     splits: DType = string
 

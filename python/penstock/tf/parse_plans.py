@@ -1,4 +1,4 @@
-"""From a dict of features to what is decoded, once for all batches that are parsed by it."""
+"""The plan that the kernel decodes by, made once from a dict of features."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Plan:
     """How records are parsed by some features.
 
     Args:
-        groups: features with the kinds that are allowed among them: one dict for Examples; context and
-            feature lists for SequenceExamples.
-        dialect: the kernel's.
+        groups: features and the kinds allowed among them: one dict for Examples; context and feature lists for
+            SequenceExamples.
+        dialect: a dialect of the kernel.
 
     Raises:
-        ValueError, TypeError, InvalidArgumentError: features that TensorFlow refuses.
+        ValueError, TypeError, InvalidArgumentError: features that TensorFlow rejects.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Plan:
 
 
 class _Composites:
-    """The features of several keys, and which keys are no features themselves."""
+    """Features made from several keys; keys that only serve these are dropped from the result."""
 
     def __init__(self, features: Mapping[Any, Any]) -> None:
         self.features = set(features)
@@ -76,7 +76,7 @@ class _Composites:
                 self.made.append((key, made))
 
     def put(self, tensors: dict[Any, Any]) -> dict[Any, Any]:
-        """The tensors of features from those of keys."""
+        """The tensors of all features, from the tensors of keys."""
         made = [(key, make(tensors)) for key, make in self.made]
         tensors.update(made)
         return {key: tensor for key, tensor in tensors.items() if key in self.features}
@@ -100,7 +100,7 @@ def _keys(features: Mapping[Any, Any], allowed: tuple[type, ...], in_lists: bool
 
 
 class _Keys:
-    """Keys being collected, checked as TensorFlow checks them."""
+    """The keys of features, with TensorFlow's checks."""
 
     def __init__(self, in_lists: bool, *, sequence: bool) -> None:
         self.in_lists = in_lists
@@ -115,25 +115,31 @@ class _Keys:
         if isinstance(feature, VarLenFeature):
             self._add_sparse(key, feature.dtype)
         elif isinstance(feature, SparseFeature):
-            for part in ("index_key", "value_key"):
-                if not getattr(feature, part):
-                    raise ValueError(f"Missing {part} for SparseFeature {feature}.")
-            index = feature.index_key
-            for name in [index] if isinstance(index, str) else sorted(index):
-                self._add_sparse(name, int64)
-            self._add_sparse(feature.value_key, feature.dtype)
+            self._add_sparse_feature(feature)
         elif isinstance(feature, RaggedFeature):
-            value_key = key if feature.value_key is None else feature.value_key
-            self._add_ragged(value_key, feature.dtype, feature.row_splits_dtype)
-            for partition in feature.partitions:
-                if not isinstance(partition, RaggedFeature.UniformRowLength):
-                    self._add_ragged(partition.key, int64, feature.row_splits_dtype)
+            self._add_ragged_feature(key, feature)
         elif feature.shape is None and (self.in_lists or isinstance(feature, FixedLenFeature)):
             raise ValueError(f"Missing shape for feature {key}. Received feature={feature}.")
         elif isinstance(feature, FixedLenFeature):
             self.dense[key] = self._fixed(key, feature)
         else:
             self.dense[key] = self._rows(key, feature)
+
+    def _add_sparse_feature(self, feature: SparseFeature) -> None:
+        for part in ("index_key", "value_key"):
+            if not getattr(feature, part):
+                raise ValueError(f"Missing {part} for SparseFeature {feature}.")
+        index = feature.index_key
+        for name in [index] if isinstance(index, str) else sorted(index):
+            self._add_sparse(name, int64)
+        self._add_sparse(feature.value_key, feature.dtype)
+
+    def _add_ragged_feature(self, key: Any, feature: RaggedFeature) -> None:
+        value_key = key if feature.value_key is None else feature.value_key
+        self._add_ragged(value_key, feature.dtype, feature.row_splits_dtype)
+        for partition in feature.partitions:
+            if not isinstance(partition, RaggedFeature.UniformRowLength):
+                self._add_ragged(partition.key, int64, feature.row_splits_dtype)
 
     def _dtype(self, key: Any, dtype: Any, attribute: str) -> DType:
         if not isinstance(key, (str, bytes)):
@@ -197,7 +203,7 @@ class _Keys:
             )
         shape = tuple(int(size) for size in sizes if size is not None)
         if not prod(shape):
-            # TensorFlow divides by the number of values of an element, and dies of it.
+            # TensorFlow divides by the number of values in an element, and crashes.
             _refuse(f"elements of {key!r} have no values, so they cannot be counted: {sizes}")
         default = _values(feature.default_value, dtype, ())
         fill = default[0] if default else b"" if dtype is string else 0
@@ -206,7 +212,7 @@ class _Keys:
         )
 
     def check(self) -> None:
-        """Raise ValueError where a key is to be read in two ways."""
+        """Raise ValueError if a key would be read in two ways."""
         groups = {"Dense": self.dense, "Sparse": self.sparse, "Ragged": self.ragged}
         for a, b in (("Dense", "Sparse"), ("Dense", "Ragged"), ("Ragged", "Sparse")):
             if both := groups[a].keys() & groups[b].keys():
@@ -225,7 +231,7 @@ def _refuse(message: str) -> None:
 
 
 def _values(value: Any, dtype: DType, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """A default as flat values: exactly as many as the shape has."""
+    """A default as flat values, exactly as many as the shape needs."""
     if value is None:
         return None
     if isinstance(value, Tensor) and value.dtype != dtype:

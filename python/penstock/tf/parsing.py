@@ -1,8 +1,8 @@
-"""`tf.io.parse_example` and its kin: serialized records to tensors, by TensorFlow's own rules.
+"""`tf.io.parse_example` and its relatives: from serialized records to tensors, by TensorFlow's rules.
 
-One kernel decodes a whole batch (`_core.decode_tensors`); what it gives becomes tensors without a step for
-each record. Where TensorFlow's two forms differ, they differ here: alone, a record is never padded, an entry
-without a kind never replaces one before it, and errors do not say which record.
+One call of the kernel decodes a whole batch (`_core.decode_tensors`); its result becomes tensors without a loop over
+records. The forms for a batch and for one record differ as in TensorFlow: a single record is never padded, an entry
+without a kind never replaces an earlier one, and errors do not name the record.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ def parse_example(
 
     Args:
         serialized: strings [batch], or one string, which is parsed as by `parse_single_example`.
-        features: what to make of which key: `tf.io.FixedLenFeature` and its kin.
+        features: a `tf.io.FixedLenFeature` or another kind for each key.
         example_names: strings of the shape of `serialized`, for errors.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         A tensor for each feature: dense [batch] + shape for FixedLenFeature, [batch, longest] + shape for
         FixedLenSequenceFeature, a SparseTensor for VarLenFeature and SparseFeature, a RaggedTensor for
-        RaggedFeature. A key counts as missing where it has an entry without a list of any kind; a list
-        without values is there. As in TensorFlow, runs of packed values after the first are not read.
+        RaggedFeature. A key whose entry has no list of any kind counts as missing; one with an empty list does not.
+        As in TensorFlow, runs of packed values after the first are not read.
 
     Raises:
-        InvalidArgumentError: a record that is no Example, lacks a feature without a default, or has other
-            values than the feature wants. ValueError, TypeError: features that make no sense.
+        InvalidArgumentError: a record that is not an Example, lacks a feature without a default, or has values that
+            do not fit the feature. ValueError, TypeError: invalid features.
 
     Example:
         >>> import penstock.tf as tf
@@ -80,7 +80,7 @@ def parse_single_example(
         RaggedTensor for RaggedFeature with partitions, a dense tensor [n] without.
 
     Raises:
-        ValueError: a batch, or features that make no sense. InvalidArgumentError: as `parse_example`.
+        ValueError: a batch, or invalid features. InvalidArgumentError: as `parse_example`.
 
     Example:
         >>> import penstock.tf as tf
@@ -107,7 +107,7 @@ def parse_single_example(
 def parse_batch(
     serialized: Any, features: Features, names: Sequence[Any] | None = None
 ) -> dict[str, Any]:
-    """Parse a batch that may lie in Arrow's memory or in a chunk of a file, without copying it.
+    """Parse a batch from Arrow memory or from a chunk of a file, without copying it.
 
     Args:
         serialized: a list of bytes, a binary array, a record batch with one such column, `_core.Frames`, or
@@ -145,16 +145,16 @@ def parse_sequence_example(
         context_features: FixedLenFeature, VarLenFeature and RaggedFeature by key of the context.
         sequence_features: FixedLenSequenceFeature, VarLenFeature and RaggedFeature by key of the lists.
         example_names: strings, as many as records, for errors.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         The context as `parse_example` gives it; the feature lists: dense [batch, most frames] + shape,
-        filled up with zeros, sparse [batch, most frames, most values], ragged [batch, frames, values];
-        and how many frames each record has, int64 [batch], for each dense list. For one string all
+        padded with zeros, sparse [batch, most frames, most values], ragged [batch, frames, values];
+        and the number of frames in each record, int64 [batch], for each dense list. For one string, all
         without the first dimension.
 
     Raises:
-        InvalidArgumentError: a record that does not fit. ValueError: features that make no sense.
+        InvalidArgumentError: a record that does not fit. ValueError: invalid features.
 
     Example:
         >>> import penstock.tf as tf
@@ -196,8 +196,7 @@ def parse_single_sequence_example(
         sparse [frames, most values], ragged [frames, values].
 
     Raises:
-        ValueError: a batch, or features that make no sense. InvalidArgumentError: a record that does not
-            fit.
+        ValueError: a batch, or invalid features. InvalidArgumentError: a record that does not fit.
 
     Example:
         >>> import penstock.tf as tf
@@ -222,11 +221,11 @@ def parse_single_sequence_example(
     return found[:2]
 
 
-# -- what comes in --------------------------------------------------------------------------------
+# -- arguments -----------------------------------------------------------------------------------
 
 
 def _payloads(serialized: Any) -> tuple[list[bytes], bool]:
-    """The serialized records as a list of bytes, and whether it was one string alone."""
+    """The serialized records as a list of bytes, and whether it was a single string."""
     if isinstance(serialized, bytes):
         return [serialized], True
     if isinstance(serialized, np.ndarray) and serialized.dtype == object:
@@ -276,17 +275,17 @@ def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str,
     return serialized.parse(features)
 
 
-# -- what goes out --------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------
 
 
 def _decode(plan: Plan, payloads: Any) -> tuple[list[Any], Any]:
-    """What the kernel makes of records, and these as it took them."""
+    """The decoded columns, and the records as the kernel took them."""
     try:
         return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
     except TypeError:
         if not isinstance(payloads, list):
             raise
-    # An array of objects that are not all bytes, but perhaps text.
+    # Not all of the objects are bytes; some may be text.
     payloads = convert_to_tensor(payloads, dtype="string").tolist()
     return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
 
@@ -351,7 +350,7 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """TensorFlow counts the values of dense context features even where there is no record."""
+    """Raise if TensorFlow would: it checks the values of dense context features even without records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:
             wanted = int(np.prod(key.shape))
@@ -362,15 +361,15 @@ def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
             )
 
 
-# -- plans are made once ---------------------------------------------------------------------------
+# -- the cache of plans --------------------------------------------------------------------------
 
-_MOST_PLANS = 256
+_MAX_PLANS = 256
 _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
-"""By dialect, keys and kinds of features: these as they were, the kinds of their partitions, and the plan."""
+"""By dialect, keys and kinds of features: copies of these, the kinds of their partitions, and the plan."""
 
 
 def _plan_of(dialect: str, *groups: Features) -> Plan:
-    """The plan for these features, which may be made anew for every call, or changed in between."""
+    """The plan for these features, which may be new objects in every call, or may have been changed."""
     try:
         where = (
             dialect,
@@ -379,28 +378,32 @@ def _plan_of(dialect: str, *groups: Features) -> Plan:
         for known, kinds, plan in _plans.get(where, ()):
             if _same(known, groups) and (kinds is None or kinds == _partition_kinds(groups)):
                 return plan
-    except TypeError:  # keys that have no hash
+    except TypeError:  # keys that cannot be hashed
         where = None
     allowed = (EXAMPLE,) if len(groups) == 1 else (CONTEXT, LISTS)
     plan = Plan(list(zip(groups, allowed, strict=True)), dialect)
     if where is not None:
-        if len(_plans) >= _MOST_PLANS:
-            _plans.clear()
-        kinds = _partition_kinds(groups)
-        known = tuple({key: _copied(f) for key, f in features.items()} for features in groups)
-        _plans[where] = [(known, kinds, plan), *_plans.get(where, [])[:3]]
+        _remember(where, groups, plan)
     return plan
+
+
+def _remember(where: Any, groups: tuple[Features, ...], plan: Plan) -> None:
+    if len(_plans) >= _MAX_PLANS:
+        _plans.clear()
+    kinds = _partition_kinds(groups)
+    known = tuple({key: _copied(f) for key, f in features.items()} for features in groups)
+    _plans[where] = [(known, kinds, plan), *_plans.get(where, [])[:3]]
 
 
 def _same(known: tuple[Features, ...], groups: tuple[Features, ...]) -> bool:
     try:
         return known == groups
-    except ValueError:  # a list before, and an array now
+    except ValueError:  # a list is compared with an array
         return False
 
 
 def _partition_kinds(groups: tuple[Features, ...]) -> Any:
-    """What tuples do not compare: the kinds of partitions. None where there are none."""
+    """The kinds of partitions, which equality of tuples ignores; None if there are none."""
     return [
         [type(partition) for partition in feature.partitions]
         for features in groups
@@ -410,7 +413,7 @@ def _partition_kinds(groups: tuple[Features, ...]) -> Any:
 
 
 def _copied(feature: Any) -> Any:
-    """A feature whose lists and arrays are its own."""
+    """A copy of a feature and of its lists and arrays."""
     if isinstance(feature, RaggedFeature):
         return feature
     return type(feature)(*(_copy(part) for part in feature))
@@ -423,7 +426,7 @@ def _copy(part: Any) -> Any:
 
 
 class _Array:
-    """An array as it was, to be compared with what it is now."""
+    """A copy of an array, equal to an array of the same dtype and values."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.array = np.array(array)

@@ -19,7 +19,7 @@ def convert_image_dtype(
         image: of whole numbers or floats.
         dtype: of whole numbers or floats.
         saturate (bool): cut off what does not fit; else it wraps.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor of the dtype.

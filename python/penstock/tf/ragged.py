@@ -40,17 +40,7 @@ def constant(
         <tf.RaggedTensor [[1, 2], [], [3]]>
     """
     inner = None if inner_shape is None else tuple(TensorShape(inner_shape).as_list())
-    inner_rank = len(inner or ())
-    scalars, deepest = _depths(pylist)
-    if scalars is not None and deepest > scalars:
-        raise ValueError(
-            f"Invalid pylist={pylist!r}: empty list nesting is greater than scalar value nesting"
-        )
-    depth = deepest if scalars is None else scalars
-    if ragged_rank is None:
-        ragged_rank = max(depth - 1 - inner_rank, 0)
-    elif scalars is not None and depth < ragged_rank + 1 + inner_rank:
-        raise ValueError(f"Invalid pylist={pylist!r}: incompatible with ragged_rank={ragged_rank}")
+    depth, ragged_rank = _checked_nesting(pylist, ragged_rank, len(inner or ()))
     if not ragged_rank:
         return dense_constant(pylist, dtype, inner)
     values, nested_splits = _flattened(list(pylist), ragged_rank)
@@ -62,6 +52,21 @@ def constant(
     return RaggedTensor.from_nested_row_splits(
         flat_values, [np.asarray(splits, kind) for splits in nested_splits], validate=False
     )
+
+
+def _checked_nesting(pylist: Any, ragged_rank: int | None, inner_rank: int) -> tuple[int, int]:
+    """The nesting depth of lists, and how many of their levels are ragged."""
+    scalars, deepest = _depths(pylist)
+    if scalars is not None and deepest > scalars:
+        raise ValueError(
+            f"Invalid pylist={pylist!r}: empty list nesting is greater than scalar value nesting"
+        )
+    depth = deepest if scalars is None else scalars
+    if ragged_rank is None:
+        return depth, max(depth - 1 - inner_rank, 0)
+    if scalars is not None and depth < ragged_rank + 1 + inner_rank:
+        raise ValueError(f"Invalid pylist={pylist!r}: incompatible with ragged_rank={ragged_rank}")
+    return depth, ragged_rank
 
 
 def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]]:

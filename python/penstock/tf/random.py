@@ -169,7 +169,7 @@ def uniform(
         minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats.
         dtype: float16, float32, float64, int32 or int64.
         seed (int): of this operation; `tf.random.set_seed` sets the program's.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor of the shape and dtype.
@@ -305,7 +305,7 @@ def stateless_uniform(
         minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats; both
             None for integers of all sizes.
         dtype: float16, float32, float64, int32, int64, uint32 or uint64.
-        name, alg: no meaning here.
+        name, alg: ignored.
 
     Returns:
         Tensor of the shape and dtype.
@@ -349,7 +349,7 @@ def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
     Args:
         seed: two numbers.
         num (int): how many.
-        alg: no meaning here.
+        alg: ignored.
 
     Returns:
         Tensor[num, 2] of the seed's dtype.

@@ -142,7 +142,7 @@ def to_dense(
         sp_input: elements and where they stand.
         default_value: what all others are; None: zero, False or b"".
         validate_indices: whether indices out of order or there twice are refused.
-        name: no meaning here.
+        name: ignored.
 
     Raises:
         InvalidArgumentError: an index outside the shape, or one that is out of order or there twice.

@@ -1,8 +1,8 @@
-"""`Tensor`: a NumPy array that answers to TensorFlow's words, so that code written for either runs.
+"""`Tensor`: a NumPy array with TensorFlow's methods, so that code written for either runs.
 
-A Tensor *is* an `np.ndarray`: every function of NumPy, torch.from_numpy and jax.numpy take it without
-a copy. Strings are arrays of `bytes` objects. What TensorFlow adds is here: `.numpy()`, scalars that
-stay tensors, `.shape` with `as_list()`, the quotient of small integers as float32, its printed form.
+A Tensor *is* an `np.ndarray`: NumPy, torch.from_numpy and jax.numpy take it without a copy. Strings are arrays of
+`bytes` objects. TensorFlow's additions are here: `.numpy()`, scalars that stay tensors, `.shape` with `as_list()`,
+float32 quotients of small integers, the printed form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.tf.shapes import TensorShape, TensorSpec
 
 
 class Tensor(np.ndarray[Any, np.dtype[Any]]):
-    """An array of NumPy's with TensorFlow's words; made by `tf.constant` and by what reads data.
+    """A NumPy array with TensorFlow's methods; made by `tf.constant` and by functions that read data.
 
     Example:
         >>> import penstock.tf as tf
@@ -32,7 +32,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return TensorShape(np.ndarray.shape.__get__(self))  # type: ignore[attr-defined]
 
     def numpy(self) -> Any:
-        """The plain array over the same memory; NumPy's scalar, or `bytes`, where there is no dimension."""
+        """The plain array over the same memory; a NumPy scalar or `bytes` if there are no dimensions."""
         return np.ndarray.__getitem__(self, ()) if self.ndim == 0 else self.view(np.ndarray)
 
     def get_shape(self) -> TensorShape:
@@ -40,10 +40,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Check that the tensor has that shape, which is all it can mean for values that are there.
+        """Check that the tensor has this shape; an existing tensor has nothing to set.
 
         Raises:
-            ValueError: it has another.
+            ValueError: it has a different one.
         """
         if not self.shape.is_compatible_with(shape):
             raise ValueError(
@@ -62,7 +62,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return (np.ndarray.__getitem__(self, (i, ...)) for i in range(len(self)))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        # NumPy would turn results without dimensions into scalars of its own.
+        # NumPy would turn results without dimensions into its own scalars.
         return (
             array.view(Tensor) if isinstance(array, np.ndarray) else np.asarray(array).view(Tensor)
         )
@@ -79,7 +79,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __ne__(self, other: object) -> Any:
         return np.not_equal(self, _comparable(self, other))
 
-    __hash__ = None  # type: ignore[assignment] -- as NumPy's arrays
+    __hash__ = None  # type: ignore[assignment] -- like NumPy arrays
 
     def __bool__(self) -> bool:
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
@@ -99,7 +99,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
 
 
-# In TensorFlow `x += 1` makes another tensor, and x may lie in an array that is used again.
+# In TensorFlow `x += 1` makes a new tensor; here x may be part of an array that is reused.
 for _operation in [
     "add",
     "and",
@@ -129,28 +129,28 @@ def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:
 
 
 def _divisible(value: Any) -> Any:
-    """A value as TensorFlow divides it: integers of up to 16 bits become float32, larger ones float64."""
+    """An operand of TensorFlow's division: integers of up to 16 bits become float32, larger ones float64."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize <= 2:
         return value.astype(np.float32)
     return value
 
 
 def _comparable(tensor: Tensor, other: Any) -> Any:
-    """What a tensor is compared with: texts as their UTF-8 bytes beside strings."""
+    """The operand of a comparison: beside a tensor of strings, text becomes UTF-8 bytes."""
     return _tensor(other, None) if tensor.dtype == object and other is not None else other
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
-    r"""A tensor of these values: Python's or NumPy's numbers, texts, nested lists of them.
+    r"""A tensor of these values: Python or NumPy numbers, text, nested lists of them.
 
-    Python's ints become int32 (int64 where one does not fit) and its floats float32, as in TensorFlow;
-    text becomes its UTF-8 bytes.
+    Python ints become int32 (int64 if one does not fit) and floats float32, as in TensorFlow; text becomes its UTF-8
+    bytes.
 
     Args:
-        value: what the tensor holds.
-        dtype: what to make of it; None: as above, and NumPy's arrays as they are.
-        shape: reshape to this; one value is repeated to fill it.
-        name: no meaning here.
+        value: the values.
+        dtype: the type to convert to; None: as above, and NumPy arrays keep theirs.
+        shape: reshape to this; a single value is repeated to fill it.
+        name: ignored.
 
     Raises:
         TypeError: values that are not of the dtype.
@@ -171,7 +171,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 def convert_to_tensor(
     value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
 ) -> Tensor:
-    """A tensor of these values, as `constant`; a tensor as it is.
+    """A tensor of these values, as `constant`; a tensor is returned unchanged.
 
     Raises:
         TypeError, ValueError: as `constant`; a tensor of another dtype is a ValueError.
@@ -189,16 +189,16 @@ def convert_to_tensor(
 def _tensor(value: Any, dtype: DType | None) -> Tensor:
     if isinstance(value, Tensor) and (dtype is None or dtype == value.dtype):
         return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        array = np.asarray(value)
-        if array.dtype.kind in "SUO":
-            return _strings(array, dtype)
-    else:
-        array = np.asarray(value) if not _holds_text(value) else np.asarray(value, object)
-        if array.dtype.kind in "SUO":
-            return _strings(array, dtype)
-        if dtype is None:
-            dtype = _of_python(array, value)
+    is_numpy = isinstance(value, (np.ndarray, np.generic))
+    array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
+    if array.dtype.kind in "SUO":
+        return _strings(array, dtype)
+    if dtype is None and not is_numpy:
+        dtype = _of_python(array, value)
+    return _converted(value, array, dtype)
+
+
+def _converted(value: Any, array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
     if dtype is None or dtype == array.dtype:
         return array.view(Tensor)
     if dtype is string and not array.size:
@@ -209,7 +209,7 @@ def _tensor(value: Any, dtype: DType | None) -> Tensor:
 
 
 def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
-    """The dtype of a tensor made from Python's values, which NumPy gave its own widths."""
+    """The dtype of a tensor made from Python values; None for NumPy's choice."""
     if _holds_arrays(value):
         return None
     if array.dtype.kind == "f":

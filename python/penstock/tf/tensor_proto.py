@@ -25,7 +25,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
 
     Args:
         tensor: what `tf.convert_to_tensor` takes.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor: shape (), dtype string; the bytes that TensorFlow writes.
@@ -53,7 +53,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
     Args:
         serialized: its bytes, or a scalar string tensor of them.
         out_type: the dtype that it must have.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor: of the shape and dtype that were written.

@@ -44,7 +44,7 @@ def make_batched_features_dataset(
         shuffle_buffer_size, shuffle_seed: as `Dataset.shuffle`.
         prefetch_buffer_size: batches that wait.
         reader_num_threads: files that are open at once, whose records take turns; 1 unless given.
-        parser_num_threads, sloppy_ordering: no meaning here.
+        parser_num_threads, sloppy_ordering: ignored.
         drop_final_batch: leave out a last batch that is not full.
 
     Returns:

@@ -66,7 +66,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
 
         Args:
             log_warning: warn of each.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             PenstockError and others: when read: an error behind which nothing more can be read.
@@ -109,7 +109,7 @@ class TFRecordDataset(_OfFiles):
         compression_type: "GZIP", "ZLIB" or None, as the files are.
         buffer_size: bytes read at once; accepted, and left to penstock.
         num_parallel_reads: files read at once, whose records then take turns; None: one after another.
-        name: no meaning here.
+        name: ignored.
 
     Raises:
         TypeError: names that are no strings.

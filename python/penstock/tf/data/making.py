@@ -40,7 +40,7 @@ class Making(Base):
         Args:
             tensors: a structure of arrays, nested lists, sparse or ragged tensors, all of as many rows. Lists
                 are tensors, tuples and dicts structure.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             ValueError: tensors of other numbers of rows, or of none.
@@ -70,7 +70,7 @@ class Making(Base):
             output_types, output_shapes: what it yields, in the older spelling.
             args: what the function is called with, as arrays.
             output_signature: a structure of `tf.TensorSpec`.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             TypeError: nothing says what it yields.
@@ -122,7 +122,7 @@ class Making(Base):
             file_pattern: one pattern or several: `*`, `?`, `[ab]`, `[!ab]`; `*` does not cross a slash.
             shuffle: False: sorted by their bytes.
             seed: of the shuffle.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             InvalidArgumentError: no file matches.
@@ -146,7 +146,7 @@ class Making(Base):
         Args:
             args: datasets, or one structure of them.
             datasets: the structure, in the older spelling.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             TypeError: something is no dataset.
@@ -226,7 +226,7 @@ class Making(Base):
         Args:
             seed: a number; with it or `tf.random.set_seed` they are repeatable.
             rerandomize_each_iteration: others in each epoch.
-            name: no meaning here.
+            name: ignored.
 
         Example:
             >>> import penstock.tf as tf

@@ -36,7 +36,7 @@ class BatchVerbs(Base):
         Args:
             batch_size: elements of a batch.
             drop_remainder: leave out the last ones where they are fewer.
-            num_parallel_calls, deterministic, name: no meaning here.
+            num_parallel_calls, deterministic, name: ignored.
 
         Raises:
             InvalidArgumentError: batch_size is below 1; when read: shapes that differ.
@@ -62,7 +62,7 @@ class BatchVerbs(Base):
             batch_size, drop_remainder: as `batch`.
             padded_shapes: a shape for each component; None and -1: the longest of the batch.
             padding_values: what is put behind the ends; 0, False or "" unless given.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             InvalidArgumentError: batch_size is below 1; when read: another number of dimensions.
@@ -122,7 +122,7 @@ class BatchVerbs(Base):
             shift: how far the next one begins; None: behind the end of this one.
             stride: how far the elements of a window lie apart.
             drop_remainder: leave out windows that are not full.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             InvalidArgumentError: a number below 1.
@@ -157,7 +157,7 @@ class BatchVerbs(Base):
             pad_to_bucket_boundary: make unknown sizes as long as the bucket allows.
             no_padding: batches as `batch` makes them.
             drop_remainder: leave out what does not fill a batch.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             ValueError: not one batch size more than boundaries.

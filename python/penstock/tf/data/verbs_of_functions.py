@@ -44,7 +44,7 @@ class FunctionVerbs(Base):
         Args:
             map_func: takes an element; a tuple's components as several arguments.
             num_parallel_calls: on how many threads, `tf.data.AUTOTUNE` for one a core; None: here.
-            deterministic, synchronous, use_unbounded_threadpool, name: no meaning here.
+            deterministic, synchronous, use_unbounded_threadpool, name: ignored.
 
         Raises:
             InvalidArgumentError: num_parallel_calls is 0 or less.
@@ -71,7 +71,7 @@ class FunctionVerbs(Base):
             reduce_func: takes a key and the dataset of a window, gives a dataset.
             window_size: elements of a window; the last one of a key may have less.
             window_size_func: gives that for a key, in the place of window_size.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             ValueError: not exactly one of window_size and window_size_func.
@@ -164,7 +164,7 @@ class FunctionVerbs(Base):
             cycle_length: datasets that are open; None depends on the machine's cores, as in TensorFlow.
             block_length: elements of one turn.
             num_parallel_calls: checked as TensorFlow does; changes nothing in the order.
-            deterministic, name: no meaning here.
+            deterministic, name: ignored.
 
         Raises:
             InvalidArgumentError: a number out of its range.

@@ -127,7 +127,7 @@ class OrderVerbs(Base):
             buffer_size: how many wait to be chosen from; `tf.data.UNKNOWN_CARDINALITY` for all.
             seed: a number; with it or `tf.random.set_seed` the order is repeatable.
             reshuffle_each_iteration: another order each time, unless False.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             InvalidArgumentError: buffer_size is 0 or less.
@@ -184,7 +184,7 @@ class OrderVerbs(Base):
 
         Args:
             buffer_size: how many may wait; `tf.data.AUTOTUNE`; 0 for none.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             InvalidArgumentError: buffer_size is below -1.
@@ -196,7 +196,7 @@ class OrderVerbs(Base):
 
         Args:
             filename: what the names of the files begin with; nothing: in memory.
-            name: no meaning here.
+            name: ignored.
 
         Raises:
             AlreadyExistsError: when read: another iterator fills the file.

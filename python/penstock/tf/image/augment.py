@@ -91,7 +91,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         value: an array, such as an image.
         size: of the part, a number for each dimension.
         seed (int): of the operation.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor of the size.

@@ -111,7 +111,7 @@ def adjust_jpeg_quality(
         image: [height, width, 1 or 3].
         jpeg_quality (int): 0 to 100.
         dct_method: as `tf.io.decode_jpeg`.
-        name: no meaning here.
+        name: ignored.
     """
     array = convert_to_tensor(image)
     bytes_ = convert_image_dtype(array, "uint8", saturate=True)
@@ -211,7 +211,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     Args:
         a, b: [..., height, width, channels] of the same type.
         max_val: the largest value that there can be.
-        name: no meaning here.
+        name: ignored.
     """
     first, second = (convert_image_dtype(one, "float32").view(np.ndarray) for one in (a, b))
     kind = as_dtype(convert_to_tensor(a).dtype)

@@ -45,7 +45,7 @@ def sample_distorted_bounding_box(
         area_range: its area by that of the image, from and to; (0.05, 1).
         max_attempts (int): after which it is the whole image; 100.
         use_image_if_no_bounding_boxes (bool): the image is the box where there is none.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         DistortedBox of begin [3], size [3] and bboxes [1, 1, 4].

@@ -33,7 +33,7 @@ def resize(
         method: ResizeMethod.BILINEAR (0) or NEAREST_NEIGHBOR (1), or the name of one.
         align_corners (bool): corner pixels keep their places.
         preserve_aspect_ratio: not there.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor of the rank of `images`: float32; of nearest, and of a size that stays, what the images are.

@@ -56,7 +56,7 @@ def resize(
         method: one of ResizeMethod.
         preserve_aspect_ratio (bool): as large as fits into the size with both sides in proportion.
         antialias (bool): look at all pixels that a new one covers where the image shrinks.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor of the rank of `images`: float32, not rounded; of "nearest" what the images are.
@@ -180,7 +180,7 @@ def crop_and_resize(
         crop_size: height and width.
         method: "bilinear" or "nearest".
         extrapolation_value (float): what is beyond the image.
-        name: no meaning here.
+        name: ignored.
 
     Returns:
         Tensor float32[n, *crop_size, channels].
