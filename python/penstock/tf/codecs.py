@@ -1,6 +1,6 @@
-"""`tf.io.decode_jpeg` and its kin: one encoded image at a time, to the pixels that TensorFlow gives.
+"""`tf.io.decode_jpeg` and its relatives: one encoded image at a time, decoded to TensorFlow's pixels.
 
-`docs/guide/tf-images.md` says how equal they are, format by format.
+`docs/guide/tf-images.md` says how closely they agree, format by format.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _DCT = {"": True, "INTEGER_FAST": True, "INTEGER_ACCURATE": False}
 _JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 
 
-def _told(call: Callable[[], Any], what: str) -> Any:
-    """What a kernel makes; its faults as TensorFlow's error."""
+def _as_tensor(call: Callable[[], Any], what: str) -> Any:
+    """The result of a kernel as a tensor; its faults as TensorFlow's errors."""
     try:
         return np.asarray(call()).view(Tensor)
     except _core.KernelError as error:
@@ -78,7 +78,7 @@ def _jpeg(
 ) -> Tensor:
     if channels == 4:
         raise refuse("JPEG does not support 4 channels")
-    return _told(
+    return _as_tensor(
         lambda: _core.jpeg_pixels(
             contents,
             channels=channels,
@@ -98,25 +98,25 @@ def _gif(contents: bytes, channels: int, first_only: bool) -> Tensor:
     if channels not in {0, 3}:
         raise refuse(f"channels must be 0 or 3 for GIF, got {channels}")
     kernel = _core.gif_pixels
-    return _told(
+    return _as_tensor(
         lambda: kernel(contents, first_only=first_only, image_pixels=_PIXELS), "Invalid GIF data"
     )
 
 
 def _webp(contents: bytes, channels: int, dtype: Any, first_only: bool) -> Tensor:
-    """As TensorFlow has it: a batch of frames, of the channels that are stored."""
+    """As in TensorFlow: a batch of frames with the stored channels."""
     if dtype != uint8:
         raise refuse("WebP only supports uint8 for dtype")
     if contents[12:16] == b"VP8X" and contents[20:21] and contents[20] & 2 and not first_only:
-        told = "penstock decodes the first frame of a WebP: tf.io.decode_image(expand_animations=False)"
-        raise UnimplementedError(None, None, told)
+        message = "penstock decodes the first frame of a WebP: tf.io.decode_image(expand_animations=False)"
+        raise UnimplementedError(None, None, message)
     try:
         made = decode_images([contents], mode="stored", threads=1)[0]
     except PenstockError as error:
         raise refuse(f"Invalid WebP data: {error.message}") from None
     if channels not in {0, made.shape[2]}:
-        told = f"{channels} of an image of {made.shape[2]}"
-        raise refuse(f"Number of channels requested does not match input: {told}")
+        message = f"{channels} of an image of {made.shape[2]}"
+        raise refuse(f"Number of channels requested does not match input: {message}")
     return (made if first_only else made[np.newaxis]).view(Tensor)
 
 
@@ -131,42 +131,48 @@ def _check(channels: int, ratio: int = 1, dct_method: str = "") -> None:
 
 
 def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: Any) -> Tensor:
-    """An image of any format for the operation `op`, as TensorFlow's operations take each other's."""
+    """An image of any format for the operation `op`; as in TensorFlow, operations take each other's formats."""
     data = scalar_bytes(contents)
     codec = _codec_of(data)
     if codec == "PNG":
-        wide = dtype != uint8
-        found = _told(
-            lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
-            f"Invalid PNG data, size {len(data)}",
-        )
-        # 16 bits were read for float32 as well.
-        return found if dtype != float32 else found * np.float32(1 / 65535)
+        return _png(data, channels, dtype)
+    if codec == "WebP":
+        return _webp(data, channels, dtype, first_only=op == "first frame")
     if codec == "JPEG":
         found = _jpeg(data, channels, **how)
     elif codec == "GIF":
-        found = _gif(data, channels, first_only=op == "first frame")
-        if op == "first frame":
-            found = found[0]
-        elif op in {"DecodeJpeg", "DecodePng"}:
-            if len(found) != 1:
-                told = "but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image"
-                raise refuse(f"Got {len(found)} frames, {told}")
-            found = found[0]
-    elif codec == "BMP":
+        found = _gif_for(op, data, channels)
+    else:
         if channels == 1:
             raise refuse("`channels` must be 0, 3 or 4 for BMP, but got 1")
         if op in {"DecodeJpeg", "DecodePng", "DecodeGif"}:
             use = "Use `decode_bmp` or `decode_image` instead."
             raise refuse(f"Trying to decode BMP format using a wrong op. {use} Op used: {op}")
         found = _bmp(data, channels)
-    else:
-        return _webp(data, channels, dtype, first_only=op == "first frame")
+    if dtype == uint8:
+        return found
     if dtype == uint16:
         return (found.astype(np.uint16) * np.uint16(256)).view(Tensor)
-    return (
-        found if dtype == uint8 else (found.astype(np.float32) * np.float32(1 / 255)).view(Tensor)
+    return (found.astype(np.float32) * np.float32(1 / 255)).view(Tensor)
+
+
+def _png(data: bytes, channels: int, dtype: Any) -> Tensor:
+    wide = dtype != uint8
+    found = _as_tensor(
+        lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
+        f"Invalid PNG data, size {len(data)}",
     )
+    # 16 bits were read for float32 as well.
+    return found if dtype != float32 else found * np.float32(1 / 65535)
+
+
+def _gif_for(op: str, data: bytes, channels: int) -> Tensor:
+    """All frames of a GIF, or its only or first one, as the operation returns them."""
+    found = _gif(data, channels, first_only=op == "first frame")
+    if op in {"DecodeJpeg", "DecodePng"} and len(found) != 1:
+        message = "but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image"
+        raise refuse(f"Got {len(found)} frames, {message}")
+    return found[0] if op in {"first frame", "DecodeJpeg", "DecodePng"} else found
 
 
 def _bmp(data: bytes, channels: int) -> Tensor:
@@ -176,10 +182,12 @@ def _bmp(data: bytes, channels: int) -> Tensor:
         )
         needed = start + (bits // 8 * width + 3) // 4 * 4 * abs(height)
         if len(data) != needed:
-            told = "Input size should match (header_size + row_size * abs_height)"
-            raise refuse(f"{told} but they differ by {abs(len(data) - needed)}")
+            message = "Input size should match (header_size + row_size * abs_height)"
+            raise refuse(f"{message} but they differ by {abs(len(data) - needed)}")
     kernel = _core.bmp_pixels
-    return _told(lambda: kernel(data, channels=channels, image_pixels=_PIXELS), "Invalid BMP data")
+    return _as_tensor(
+        lambda: kernel(data, channels=channels, image_pixels=_PIXELS), "Invalid BMP data"
+    )
 
 
 def decode_jpeg(
@@ -192,23 +200,23 @@ def decode_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Tensor:
-    """The pixels of a JPEG; also of a PNG, a WebP or a GIF of one frame, as TensorFlow takes them.
+    """The pixels of a JPEG; also of a PNG, a WebP or a GIF of one frame, as in TensorFlow.
 
     Args:
         contents: the encoded bytes.
-        channels (int): 0 as stored (3 of CMYK), 1 grey, 3 RGB.
-        ratio (int): 1, 2, 4 or 8: one such part of each side.
-        fancy_upscaling (bool): spread halved colour smoothly.
-        try_recover_truncated (bool): make the best of data that ends too early.
-        acceptable_fraction (float): the part of the rows that has to be readable; the rest is black.
-        dct_method (str): "INTEGER_FAST", which "" is too, or "INTEGER_ACCURATE".
+        channels (int): 0 as stored (3 for CMYK), 1 grey, 3 RGB.
+        ratio (int): 1, 2, 4 or 8: divides the length of each side.
+        fancy_upscaling (bool): interpolate subsampled colours.
+        try_recover_truncated (bool): decode truncated data as far as possible.
+        acceptable_fraction (float): the fraction of the rows that must be readable; the rest is black.
+        dct_method (str): "INTEGER_FAST" (also ""), or "INTEGER_ACCURATE".
         name: ignored.
 
     Returns:
         Tensor uint8[height, width, channels].
 
     Raises:
-        InvalidArgumentError: bytes that are no whole image, or an option that is not there.
+        InvalidArgumentError: not a complete image, or an unknown option.
 
     Example:
         >>> import numpy as np
@@ -242,10 +250,10 @@ def decode_and_crop_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Tensor:
-    """A part of a JPEG, without the rest in memory.
+    """A part of a JPEG, decoded without the rest.
 
     Args:
-        crop_window: top, left, height and width in pixels of what `ratio` leaves.
+        crop_window: top, left, height and width, in pixels of the image scaled by `ratio`.
         contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
             dct_method, name: as `decode_jpeg`.
 
@@ -292,7 +300,7 @@ def decode_png(
         Tensor[height, width, channels] of the dtype.
 
     Raises:
-        InvalidArgumentError: bytes that are no whole image, or an option that is not there.
+        InvalidArgumentError: not a complete image, or an unknown option.
 
     Example:
         >>> import numpy as np
@@ -308,20 +316,20 @@ def decode_png(
 
 
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
-    """All frames of a GIF, each as it is seen; also other images, as one frame.
+    """All frames of a GIF, each as displayed; other images as one frame.
 
     Returns:
         Tensor uint8[frames, height, width, 3].
 
     Raises:
-        InvalidArgumentError: bytes that are no image.
+        InvalidArgumentError: not an image.
     """
     found = _decode(contents, 0, "DecodeGif")
     return found if found.ndim == 4 else found[np.newaxis]
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
-    """The pixels of a BMP of 8, 24 or 32 bits.
+    """The pixels of a BMP with 8, 24 or 32 bits.
 
     Args:
         contents: the encoded bytes.
@@ -332,7 +340,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
         Tensor uint8[height, width, channels].
 
     Raises:
-        InvalidArgumentError: bytes that are no whole BMP.
+        InvalidArgumentError: not a complete BMP.
     """
     _check(channels)
     data = scalar_bytes(contents)
@@ -357,16 +365,16 @@ def decode_image(
     Args:
         contents: the encoded bytes.
         channels (int): None or 0 as stored, 1, 3 or 4.
-        dtype: uint8, uint16, or float32, which is of 0 to 1; others as `tf.image.convert_image_dtype`
-            makes them of uint16.
+        dtype: uint8, uint16, or float32 from 0 to 1; others are converted from uint16 by
+            `tf.image.convert_image_dtype`.
         name: ignored.
-        expand_animations (bool): a GIF gives all its frames, else the first.
+        expand_animations (bool): return all frames of a GIF, else the first.
 
     Returns:
-        Tensor[height, width, channels], or [frames, height, width, 3] of a GIF.
+        Tensor[height, width, channels], or [frames, height, width, 3] for a GIF.
 
     Raises:
-        InvalidArgumentError: bytes that are no whole image.
+        InvalidArgumentError: not a complete image.
     """
     kind = as_dtype(dtype)
     channels = channels or 0
@@ -379,7 +387,7 @@ def decode_image(
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
-    """Whether bytes begin as a JPEG does; an array of them gives an array.
+    """Whether bytes begin like a JPEG; elementwise for an array.
 
     Returns:
         Tensor bool of the shape of `contents`.
@@ -403,11 +411,11 @@ def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None
         Tensor[3].
 
     Raises:
-        InvalidArgumentError: bytes that are no JPEG.
+        InvalidArgumentError: not a JPEG.
     """
     kind = as_dtype(output_type)
     if kind not in {int32, int64}:
         raise refuse(f"Value for attr 'output_type' of {kind.name} is not in int32, int64")
     data = scalar_bytes(contents)
     what = f"Invalid JPEG data, size {len(data)}"
-    return _told(lambda: np.array(_core.jpeg_shape(data), kind.dtype), what)
+    return _as_tensor(lambda: np.array(_core.jpeg_shape(data), kind.dtype), what)

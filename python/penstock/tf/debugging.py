@@ -34,9 +34,9 @@ def _comparison(compare: Callable[..., Any], sign: str) -> Callable[..., None]:
     ) -> None:
         first, second = convert_to_tensor(x), convert_to_tensor(y)
         if not np.all(compare(first, second)):
-            told = f"{message or ''}\nCondition x {sign} y did not hold.".strip()
+            message = f"{message or ''}\nCondition x {sign} y did not hold.".strip()
             raise InvalidArgumentError(
-                None, None, f"{told}\nx: {first.numpy()}\ny: {second.numpy()}"
+                None, None, f"{message}\nx: {first.numpy()}\ny: {second.numpy()}"
             )
 
     check.__doc__ = f"Check that x {sign} y for all values; InvalidArgumentError where not."

@@ -91,8 +91,8 @@ def encode_jpeg(
     if wanted is None:
         raise refuse(f"Value for attr 'format' of {format!r} is not '', 'grayscale' or 'rgb'")
     if array.shape[2] not in wanted:
-        told = f"format {format} expects {wanted[0]}" if format else "image must have 1 or 3"
-        raise refuse(f"{told} channels, got {_shown(array)}")
+        message = f"format {format} expects {wanted[0]}" if format else "image must have 1 or 3"
+        raise refuse(f"{message} channels, got {_shown(array)}")
     if not 0 <= quality <= 100:
         raise refuse(f"quality must be in [0,100], got {quality}")
     if density_unit not in {"in", "cm"}:

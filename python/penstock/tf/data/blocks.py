@@ -68,7 +68,7 @@ class Varying:
 
 
 class Listed(list[Any]):
-    """A column of tensors as they are, where elements came one by one."""
+    """A column of separate tensors, for elements that came one by one."""
 
     nbytes = 0
 
@@ -98,14 +98,16 @@ def _joined(columns: Sequence[Column]) -> Column:
         return Listed(row for column in columns for row in column)
     if isinstance(first, pa.Array):
         return pa.concat_arrays(columns)
-    if isinstance(first, Varying):
-        ends = np.cumsum([0, *(c.splits[-1] for c in columns)])
-        splits = [
-            columns[0].splits[:1],
-            *(c.splits[1:] + e for c, e in zip(columns, ends, strict=False)),
-        ]
-        return Varying(np.concatenate([c.values for c in columns]), np.concatenate(splits))
-    return np.concatenate(columns)
+    return _joined_varying(columns) if isinstance(first, Varying) else np.concatenate(columns)
+
+
+def _joined_varying(columns: Sequence[Varying]) -> Varying:
+    ends = np.cumsum([0, *(c.splits[-1] for c in columns)])
+    splits = [
+        columns[0].splits[:1],
+        *(c.splits[1:] + e for c, e in zip(columns, ends, strict=False)),
+    ]
+    return Varying(np.concatenate([c.values for c in columns]), np.concatenate(splits))
 
 
 def _rows(column: Column) -> Iterator[Any]:
@@ -120,23 +122,23 @@ def _rows(column: Column) -> Iterator[Any]:
 
 
 def tensor_of(column: Column) -> Any:
-    """A column as one tensor, whose memory is nobody else's."""
+    """A column as one tensor in memory of its own."""
     if isinstance(column, Varying):
         return column.tensor()
     if isinstance(column, Listed):
         return stack(column)
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False).view(Tensor)
-    # What lies in an array that is used again is copied.
+    # A read-only array belongs to a buffer that is reused.
     return (column if column.flags.writeable else column.copy()).view(Tensor)
 
 
 class Block:
-    """Some elements, one a row of the columns.
+    """Some elements, each a row of the columns.
 
     Args:
-        columns: one a leaf of the structure.
-        num_rows: elements.
+        columns: one for each leaf of the structure.
+        num_rows: the number of elements.
     """
 
     __slots__ = ("columns", "num_rows")

@@ -266,10 +266,10 @@ def _structure(described: Any) -> Any:
     """What `_described` made. Raises FormatError where it is something else."""
     if not isinstance(described, dict):
         return described
-    told = Facts.of(described, "the structure")
-    if "dict" not in told:
-        return tuple(_structure(value) for value in told.list("tuple"))
-    pairs = told.list("dict")
+    facts = Facts.of(described, "the structure")
+    if "dict" not in facts:
+        return tuple(_structure(value) for value in facts.list("tuple"))
+    pairs = facts.list("dict")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise FormatError("the structure is none of a cache")
     return {key: _structure(value) for key, value in pairs}

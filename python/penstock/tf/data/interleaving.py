@@ -168,7 +168,7 @@ class _Slot:
 
 
 class _Columns:
-    """The same turns over blocks: while no slot ends, whole rounds are made at once."""
+    """The same turns over blocks: as long as no slot ends, whole rounds are made at once."""
 
     def __init__(self, kind: Blocks, opened: Iterator[Stream], cycle: int, block: int) -> None:
         self._kind = kind
@@ -196,15 +196,19 @@ class _Columns:
             if current is None and self._is_more:
                 current = places[place] = self._next_opened()
             if current is not None:
-                left = self._block
-                while left and places[place] is not None:
-                    taken = current.take(left)
-                    if taken is None:
-                        places[place] = None
-                    else:
-                        left -= len(taken)
-                        yield taken
+                yield from self._turn(current, place)
             place = (place + 1) % cycle
+
+    def _turn(self, slot: _Slot, place: int) -> Iterator[AnyBlock]:
+        """The elements of one slot's turn; the slot is removed when it ends."""
+        left = self._block
+        while left:
+            taken = slot.take(left)
+            if taken is None:
+                self._places[place] = None
+                return
+            left -= len(taken)
+            yield taken
 
     def _rounds(self, active: list[_Slot]) -> Iterator[AnyBlock]:
         while True:
@@ -223,7 +227,7 @@ class _Columns:
 
 
 class Choose(Op):
-    """The next element of the dataset that another dataset's next number says."""
+    """The next element of the dataset whose number another dataset yields."""
 
     def __init__(self, sources: list[Op], choice: Op, stop_on_empty: bool) -> None:
         self.sources = sources
@@ -257,7 +261,7 @@ class Choose(Op):
 
 
 class Numbers(Op):
-    """Random numbers of 32 bits without an end: `Dataset.random`."""
+    """An endless sequence of random 32-bit numbers: `Dataset.random`."""
 
     def __init__(self, pair: tuple[int, int], *, changes: bool) -> None:
         self._pair = pair

@@ -1,4 +1,4 @@
-"""Elements put together to batches, and taken apart: dense, padded, sparse and ragged."""
+"""Elements stacked to batches, and batches split into elements: dense, padded, sparse and ragged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
 
 
 class RaggedRow(Tensor):
-    """A row of a ragged tensor: a dense one, but of rows like it a batch is ragged again."""
+    """A row of a ragged tensor: dense, but a batch of such rows is ragged again."""
 
 
 def stack(values: Sequence[Any], component: int = 0) -> Any:
-    """Leaves of several elements as one tensor with one dimension more.
+    """Leaves of several elements as one tensor with an additional dimension.
 
     Raises:
         InvalidArgumentError: dense tensors of different shapes or dtypes.
@@ -57,7 +57,7 @@ def _stack_dense(values: Sequence[Any], component: int) -> Tensor:
                 None,
                 f"Cannot batch tensors of different types in component {component}: {dtype} and {value.dtype}.",
             )
-        # The dots keep bytes in an array of objects from being taken apart.
+        # The dots keep NumPy from splitting bytes that go to an object array.
         made[place, ...] = value
     return made.view(Tensor)
 
@@ -92,7 +92,7 @@ def _stack_rows(values: Sequence[Any]) -> Any:
 
 
 def _joined_ragged(values: Sequence[Any]) -> Any:
-    """Ragged tensors one after another."""
+    """Ragged tensors, concatenated."""
     if not hasattr(values[0], "row_splits"):
         return np.concatenate([np.asarray(value) for value in values])
     parts, end = [np.asarray(values[0].row_splits)[:1]], 0
@@ -113,9 +113,9 @@ def stack_padded(
     """Dense leaves as one tensor, each padded at its ends.
 
     Args:
-        values: of the leaves.
+        values: the leaves.
         shape: the size of each dimension, None for the longest of the batch.
-        fill: what stands behind the ends; None: 0, False or "".
+        fill: the padding; None: 0, False or "".
 
     Raises:
         DataLossError: a leaf is larger than the shape.
@@ -125,7 +125,20 @@ def stack_padded(
         raise TypeError(
             "padded_batch takes dense tensors only: convert sparse and ragged ones first"
         )
-    shapes = [_shape_of(value) for value in values]
+    dtype = values[0].dtype
+    padded = _padded_shape([_shape_of(value) for value in values], shape, component)
+    made = np.empty((len(values), *padded), dtype)
+    made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
+    for place, value in enumerate(values):
+        # The dots keep NumPy from splitting bytes that go to an object array.
+        made[(place, *(slice(size) for size in _shape_of(value)), ...)] = value
+    return made.view(Tensor)
+
+
+def _padded_shape(
+    shapes: Sequence[Sequence[int]], shape: Sequence[int | None] | None, component: int
+) -> list[int]:
+    """The shape to which all leaves are padded, with the sizes of the longest where `shape` has None."""
     rank = len(shapes[0]) if shape is None else len(shape)
     for place, each in enumerate(shapes):
         if len(each) != rank:
@@ -137,37 +150,28 @@ def stack_padded(
                 record=place,
             )
     longest = [max(sizes) for sizes in zip(*shapes, strict=True)]
-    wanted = (
-        longest
-        if shape is None
-        else [long if size is None else size for size, long in zip(shape, longest, strict=True)]
-    )
-    for size, long in zip(wanted, longest, strict=True):
-        if long > size:
-            raise DataLossError(
-                None,
-                None,
-                "Attempted to pad to a smaller size than the input element.",
-                expected=wanted,
-                found=longest,
-            )
-    dtype = values[0].dtype
-    made = np.empty((len(values), *wanted), dtype)
-    made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
-    for place, value in enumerate(values):
-        # The dots keep bytes in an array of objects from being taken apart.
-        made[(place, *(slice(size) for size in _shape_of(value)), ...)] = value
-    return made.view(Tensor)
+    if shape is None:
+        return longest
+    padded = [long if size is None else size for size, long in zip(shape, longest, strict=True)]
+    if any(long > size for size, long in zip(padded, longest, strict=True)):
+        raise DataLossError(
+            None,
+            None,
+            "Attempted to pad to a smaller size than the input element.",
+            expected=padded,
+            found=longest,
+        )
+    return padded
 
 
-# -- taking apart ---------------------------------------------------------------------------------
+# -- splitting -----------------------------------------------------------------------------------
 
 
 def unstack(value: Any) -> Iterator[Any]:
     """The rows of a leaf.
 
     Raises:
-        InvalidArgumentError: it has no dimension.
+        InvalidArgumentError: it is a scalar.
     """
     if isinstance(value, np.ndarray):
         if not value.ndim:
@@ -184,7 +188,7 @@ def unstack(value: Any) -> Iterator[Any]:
 
 
 def ragged_row(row: Any) -> Any:
-    """What lies in one row of a ragged tensor."""
+    """A row of a ragged tensor, marked as one."""
     return row.view(RaggedRow) if isinstance(row, np.ndarray) else row
 
 
@@ -199,10 +203,10 @@ def _unstack_sparse(value: Any) -> Iterator[Any]:
 
 
 def num_rows(value: Any) -> int:
-    """How many rows a leaf has.
+    """The number of rows of a leaf.
 
     Raises:
-        InvalidArgumentError: it has no dimension.
+        InvalidArgumentError: it is a scalar.
     """
     if hasattr(value, "dense_shape"):
         return int(value.dense_shape[0])

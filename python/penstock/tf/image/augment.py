@@ -77,8 +77,8 @@ def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -
     array = convert_to_tensor(value)
     lengths = np.asarray(size, np.int64).reshape(-1)
     if len(lengths) != array.ndim or np.any(lengths > np.shape(array)):
-        told = f"Need value.shape >= size, got {np.shape(array)} and {lengths.tolist()}"
-        raise InvalidArgumentError(None, None, told)
+        message = f"Need value.shape >= size, got {np.shape(array)} and {lengths.tolist()}"
+        raise InvalidArgumentError(None, None, message)
     offsets = numbers((array.ndim,)) % (np.shape(array) - lengths + 1)
     spans = zip(offsets.tolist(), lengths.tolist(), strict=True)
     return array[tuple(slice(first, first + length) for first, length in spans)]

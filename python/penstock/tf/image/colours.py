@@ -30,8 +30,8 @@ def _floats(image: Any) -> tuple[Tensor, Any]:
 def _colours(array: Any, change: str, amount: float = 0.0) -> Tensor:
     """Pixels of three values changed by the kernel."""
     if not np.shape(array) or np.shape(array)[-1] != 3:
-        told = f"input must have 3 channels but instead has shape {np.shape(array)}"
-        raise InvalidArgumentError(None, None, told)
+        message = f"input must have 3 channels but instead has shape {np.shape(array)}"
+        raise InvalidArgumentError(None, None, message)
     kind = array.dtype
     plain = np.ascontiguousarray(array.astype(np.float32) if kind == np.float16 else array)
     made = np.asarray(_core.change_colours(plain, change, amount))
@@ -141,8 +141,8 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
 def _real(images: Any) -> Tensor:
     array = convert_to_tensor(images)
     if array.dtype.kind != "f":
-        told = f"Value for attr 'T' of {array.dtype} is not in the list of floats"
-        raise InvalidArgumentError(None, None, told)
+        message = f"Value for attr 'T' of {array.dtype} is not in the list of floats"
+        raise InvalidArgumentError(None, None, message)
     return array
 
 

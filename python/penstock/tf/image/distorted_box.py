@@ -1,4 +1,4 @@
-"""A part of an image of random size, proportion and place, that shows enough of what is boxed in it."""
+"""A part of an image with random size, proportions and position that covers enough of a box."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def sample_distorted_bounding_box(
         aspect_ratio_range: its width by its height, from and to; (0.75, 1.33).
         area_range: its area by that of the image, from and to; (0.05, 1).
         max_attempts (int): after which it is the whole image; 100.
-        use_image_if_no_bounding_boxes (bool): the image is the box where there is none.
+        use_image_if_no_bounding_boxes (bool): without boxes, the image is the box.
         name: ignored.
 
     Returns:
         DistortedBox of begin [3], size [3] and bboxes [1, 1, 4].
 
     Raises:
-        InvalidArgumentError: sizes, boxes or ranges that are none.
+        InvalidArgumentError: invalid sizes, boxes or ranges.
     """
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
@@ -108,8 +108,8 @@ def _sampled(
     rects = _rectangles(boxes.reshape(-1, 4), height, width)
     if not rects:
         if not image_is_box:
-            told = "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to not provide any bounding boxes."
-            raise InvalidArgumentError(None, None, told)
+            message = "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to not provide any bounding boxes."
+            raise InvalidArgumentError(None, None, message)
         rects = [(0, 0, width, height)]
     low, high = _F(ratios[0]), _F(ratios[1])
     found = (0, 0, width, height)
@@ -134,6 +134,7 @@ def _sampled(
     )
 
 
+# Complexity: one check after another, each with its message.
 def _check(
     size: Tensor, boxes: np.ndarray, covered: Any, ratios: Any, areas: Any, attempts: int
 ) -> None:
@@ -174,7 +175,7 @@ def _rounded(value: Any) -> int:
 def _crop(
     numbers: Iterator[int], width: int, height: int, areas: tuple[float, float], ratio: Any
 ) -> tuple[int, int, int, int] | None:
-    """Left, top, right and bottom of a part of that proportion, or None where rounding forbids it."""
+    """Left, top, right and bottom of a part with these proportions, or None if rounding makes it impossible."""
     least, most = (_F(area) * _F(width) * _F(height) for area in areas)
     rows, most_rows = _rounded(np.sqrt(least / ratio)), _rounded(np.sqrt(most / ratio))
     if _rounded(_F(most_rows) * ratio) > width:
@@ -186,7 +187,7 @@ def _crop(
     if rows < most_rows:
         rows += next(numbers) % (most_rows - rows + 1)
     columns = _rounded(_F(rows) * ratio)
-    # A row more or less makes good what rounding has done to the area.
+    # One row more or less corrects the rounding of the area.
     for misses, change in ((lambda a: a < least, 1), (lambda a: a > most, -1)):
         if misses(_F(columns * rows)):
             rows += change
@@ -199,7 +200,7 @@ def _crop(
 
 
 def _covers(crop: tuple[int, ...], boxes: list[tuple[int, int, int, int]], covered: Any) -> bool:
-    """Whether enough of some box of at least a pixel is in the part."""
+    """Whether the part covers enough of some box of at least one pixel."""
 
     def area(left: int, top: int, right: int, bottom: int) -> np.float32:
         return _F(max(right - left, 0)) * _F(max(bottom - top, 0))

@@ -1,4 +1,4 @@
-"""`tf.compat.v1.image.resize`: TensorFlow 1's resizing, which takes pixels for points at their corners."""
+"""`tf.compat.v1.image.resize`: TensorFlow 1's resizing, which treats pixels as points at their corners."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def resize(
     preserve_aspect_ratio: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Images at another size, by TensorFlow 1's rules.
+    """Images resized by TensorFlow 1's rules.
 
     Args:
         images: [height, width, channels] or [batch, height, width, channels].
         size: the new height and width.
         method: ResizeMethod.BILINEAR (0) or NEAREST_NEIGHBOR (1), or the name of one.
-        align_corners (bool): corner pixels keep their places.
-        preserve_aspect_ratio: not there.
+        align_corners (bool): corner pixels keep their positions.
+        preserve_aspect_ratio: not supported.
         name: ignored.
 
     Returns:
-        Tensor of the rank of `images`: float32; of nearest, and of a size that stays, what the images are.
+        Tensor of the rank of `images`: float32; for nearest, and if the size does not change, of the dtype of the images.
 
     Raises:
         ValueError: images of another rank.
-        InvalidArgumentError: a side of no pixels.
+        InvalidArgumentError: a side of 0 pixels.
         UnimplementedError: another method.
 
     Example:
@@ -55,8 +55,8 @@ def resize(
         raise ValueError(f"'images' must have either 3 or 4 dimensions, not {given.ndim}.")
     height, width = (int(side) for side in np.asarray(size))
     if height <= 0 or width <= 0 or 0 in given.shape[-3:-1]:
-        told = "output dimensions must be positive, input image must be of non-zero size"
-        raise InvalidArgumentError(None, None, f"{told}: {given.shape} to {height} x {width}")
+        message = "output dimensions must be positive, input image must be of non-zero size"
+        raise InvalidArgumentError(None, None, f"{message}: {given.shape} to {height} x {width}")
     if preserve_aspect_ratio or kind not in {"bilinear", "nearest", "area"}:
         raise missing(f"tf.compat.v1.image.resize of {kind}")
     if given.shape[-3:-1] == (height, width):
@@ -66,30 +66,33 @@ def resize(
     plain = given.view(np.ndarray)
     rows = _places(plain.shape[-3], height, align_corners=align_corners)
     columns = _places(plain.shape[-2], width, align_corners=align_corners)
-    if kind == "nearest":
-        pick = np.round if align_corners else np.floor
-        across = pick(columns).astype(int).clip(max=plain.shape[-2] - 1)
-        down = pick(rows).astype(int).clip(max=plain.shape[-3] - 1)
-        return plain[..., down, :, :][..., across, :].view(Tensor)
-    values = plain.astype(np.float32)
-    left, right, share = _between(columns, plain.shape[-2])
+    if kind != "nearest":
+        return _bilinear(plain.astype(np.float32), rows, columns).view(Tensor)
+    pick = np.round if align_corners else np.floor
+    across = pick(columns).astype(int).clip(max=plain.shape[-2] - 1)
+    down = pick(rows).astype(int).clip(max=plain.shape[-3] - 1)
+    return plain[..., down, :, :][..., across, :].view(Tensor)
+
+
+def _bilinear(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    left, right, share = _between(columns, values.shape[-2])
     share = share[:, None]
-    upper, lower, part = _between(rows, plain.shape[-3])
+    upper, lower, part = _between(rows, values.shape[-3])
     top, bottom = values[..., upper, :, :], values[..., lower, :, :]
     top = top[..., left, :] + (top[..., right, :] - top[..., left, :]) * share
     bottom = bottom[..., left, :] + (bottom[..., right, :] - bottom[..., left, :]) * share
-    return np.asarray(top + (bottom - top) * part[:, None, None]).view(Tensor)
+    return np.asarray(top + (bottom - top) * part[:, None, None])
 
 
 def _places(old: int, new: int, *, align_corners: bool) -> np.ndarray:
-    """Where the new pixels lie among the old ones."""
+    """The positions of the new pixels among the old ones."""
     by_corners = align_corners and new > 1
     scale = np.float32((old - 1) / (new - 1) if by_corners else old / new)
     return np.arange(new, dtype=np.float32) * scale
 
 
 def _between(places: np.ndarray, old: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pixels on both sides of each place, and how far it lies from the first."""
+    """The pixels on both sides of each position, and its distance from the first."""
     first = np.floor(places).astype(int)
     return first, np.minimum(first + 1, old - 1), (places - first).astype(np.float32)
 

@@ -1,5 +1,5 @@
-"""Images at another size. Bilinear, nearest and bicubic give TensorFlow's very floats; the other
-methods differ from its by rounding."""
+"""Resizing of images. Bilinear, nearest and bicubic give exactly TensorFlow's floats; the other methods differ by
+rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class ResizeMethod:
-    """The names of the ways to resize.
+    """The names of the methods.
 
     Example:
         >>> import penstock.tf.image as image
@@ -48,23 +48,23 @@ def resize(
     antialias: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Images at another size.
+    """Images resized.
 
     Args:
-        images: [height, width, channels] or [batch, height, width, channels], of any numbers.
+        images: [height, width, channels] or [batch, height, width, channels], of any numeric type.
         size: the new height and width.
         method: one of ResizeMethod.
-        preserve_aspect_ratio (bool): as large as fits into the size with both sides in proportion.
-        antialias (bool): look at all pixels that a new one covers where the image shrinks.
+        preserve_aspect_ratio (bool): keep the proportions, with the largest size that fits.
+        antialias (bool): average all covered pixels when the image shrinks.
         name: ignored.
 
     Returns:
-        Tensor of the rank of `images`: float32, not rounded; of "nearest" what the images are.
+        Tensor of the rank of `images`: float32, not rounded; for "nearest", of the dtype of the images.
 
     Raises:
         ValueError: images of another rank, a size that is not two numbers, an unknown method.
-        InvalidArgumentError: a side of no pixels.
-        ResourceExhaustedError: a size of more pixels than `ps.Limits` has for an image.
+        InvalidArgumentError: a side of 0 pixels.
+        ResourceExhaustedError: more pixels than `ps.Limits` allows for an image.
 
     Example:
         >>> import numpy as np
@@ -75,30 +75,38 @@ def resize(
     array = images if isinstance(images, np.ndarray) else convert_to_tensor(images)
     if array.ndim not in {3, 4}:
         raise ValueError(f"'images' must have either 3 or 4 dimensions, not {array.ndim}.")
-    new = np.asarray(size)
-    if new.shape != (2,):
-        told = "'size' must be a 1-D Tensor of 2 elements: new_height, new_width"
-        raise ValueError(f"{told}; it is {size!r}")
-    if new.dtype.kind not in "iu":
-        raise ValueError(f"'size' must be a 1-D int32 Tensor, not of {new.dtype}")
+    height, width = _height_and_width(size)
     if method not in _METHODS:
         known = ", ".join(sorted(_METHODS))
         raise ValueError(f"Resize method is not implemented: {method!r}; there are {known}")
-    height, width = int(new[0]), int(new[1])
     if preserve_aspect_ratio:
         height, width = _in_proportion(array, height, width)
-    if height <= 0 or width <= 0 or 0 in np.shape(array)[-3:-1]:
-        told = "output dimensions must be positive, input image must be of non-zero size"
-        raise InvalidArgumentError(None, None, f"{told}: {np.shape(array)} to {height} x {width}")
-    if height * width > _PIXELS:
-        told = f"{height} x {width} pixels, beyond the {_PIXELS} that an image may have"
-        raise ResourceExhaustedError(None, None, told)
+    _check_sides(np.shape(array), height, width)
     if array.size == 0:
         shape = (*np.shape(array)[:-3], height, width, np.shape(array)[-1])
         return np.zeros(shape, array.dtype if method == "nearest" else np.float32).view(Tensor)
     if array.dtype.kind not in _READ or (array.dtype == np.bool_ and method != "nearest"):
         raise InvalidArgumentError(None, None, f"images of {array.dtype} cannot be resized")
     return _resized(array, height, width, method, antialias)
+
+
+def _height_and_width(size: Any) -> tuple[int, int]:
+    new = np.asarray(size)
+    if new.shape != (2,):
+        message = "'size' must be a 1-D Tensor of 2 elements: new_height, new_width"
+        raise ValueError(f"{message}; it is {size!r}")
+    if new.dtype.kind not in "iu":
+        raise ValueError(f"'size' must be a 1-D int32 Tensor, not of {new.dtype}")
+    return int(new[0]), int(new[1])
+
+
+def _check_sides(old: tuple[int, ...], height: int, width: int) -> None:
+    if height <= 0 or width <= 0 or 0 in old[-3:-1]:
+        message = "output dimensions must be positive, input image must be of non-zero size"
+        raise InvalidArgumentError(None, None, f"{message}: {old} to {height} x {width}")
+    if height * width > _PIXELS:
+        message = f"{height} x {width} pixels, beyond the {_PIXELS} that an image may have"
+        raise ResourceExhaustedError(None, None, message)
 
 
 def _resized(array: Any, height: int, width: int, method: str, antialias: bool) -> Tensor:
@@ -127,7 +135,7 @@ def resize_with_pad(
     method: str = ResizeMethod.BILINEAR,
     antialias: bool = False,
 ) -> Tensor:
-    """Images as large as fits, both sides in proportion, with zeros around.
+    """Images resized to the largest size that fits in proportion, padded with zeros.
 
     Args:
         image: [height, width, channels] or a batch of them.
@@ -135,7 +143,7 @@ def resize_with_pad(
         method, antialias: as `resize`.
 
     Returns:
-        Tensor[..., target_height, target_width, channels] as `resize` makes it.
+        Tensor[..., target_height, target_width, channels], as from `resize`.
 
     Raises:
         ValueError: images of another rank, a size of 0 or less.
@@ -151,7 +159,7 @@ def resize_with_pad(
     if target_height <= 0 or target_width <= 0:
         side = "target_width" if target_width <= 0 else "target_height"
         raise ValueError(f"{side} must be > 0.")
-    # In float32, whose rounding decides of a row or a column.
+    # In float32 like TensorFlow: its rounding can decide about a row or column.
     old = np.array([height, width], np.float32)
     new = np.array([target_height, target_width], np.float32)
     new_height, new_width = old / (old / new).max()
@@ -171,7 +179,7 @@ def crop_and_resize(
     extrapolation_value: float = 0.0,
     name: str | None = None,
 ) -> Tensor:
-    """Parts of images, each at the same size; corners of a box are the middles of corner pixels.
+    """Parts of images, each resized to the same size; the corners of a box are the centers of the corner pixels.
 
     Args:
         image: [batch, height, width, channels].
@@ -179,14 +187,14 @@ def crop_and_resize(
         box_indices: [n]: the image of each box.
         crop_size: height and width.
         method: "bilinear" or "nearest".
-        extrapolation_value (float): what is beyond the image.
+        extrapolation_value (float): the value outside the image.
         name: ignored.
 
     Returns:
         Tensor float32[n, *crop_size, channels].
 
     Raises:
-        ValueError: an unknown method, arguments of other shapes, an image that is not there.
+        ValueError: an unknown method, arguments of other shapes, the number of an image that does not exist.
     """
     images, edges = np.asarray(image), np.asarray(boxes, np.float32)
     numbers, (height, width) = (
