@@ -25,6 +25,7 @@ from fuzz.riegeli_files import (
 )
 from penstock import _core
 from penstock.formats.arrayrecord import format as arrayrecord
+from penstock.formats.arrayrecord._footer import MAGIC
 from penstock.storage import MemoryStorage
 
 PEERS = (
@@ -108,7 +109,7 @@ def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
     for length in range(40):
         assert chunk_of(data[:length], 0, 0)[16:24] == hash64(data[:length]).to_bytes(8, "little")
     assert data[64 : 64 + len(chunk([b"one"]))] == chunk([b"one"])
-    assert data[BLOCK + 24 + 40 : BLOCK + 24 + 60].count(numbers(0x14E, arrayrecord.MAGIC)[-10:])
+    assert data[BLOCK + 24 + 40 : BLOCK + 24 + 60].count(numbers(0x14E, MAGIC)[-10:])
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -312,15 +313,15 @@ FIRST, SECOND = 64, 64 + len(GOOD[0])
 @pytest.mark.parametrize(
     ("lie", "message"),
     [
-        ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 2, 3)}, "as many"),
-        ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 1, 3)}, "as many"),
+        ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 2, 3)}, "counts of chunks and records"),
+        ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 1, 3)}, "counts of chunks and records"),
         ({"listed": [(FIRST, 2, 1), (FIRST, 2, 2)]}, "where none can be"),
         ({"listed": [(SECOND, 2, 2), (FIRST, 2, 1)]}, "where none can be"),
         ({"listed": [(0, 2, 1)]}, "where none can be"),
         ({"listed": [(1 << 40, 2, 1)]}, "where none can be"),
         ({"listed": [((1 << 64) - 1, 2, 1)]}, "where none can be"),
         ({"listed": [(FIRST, 2, 1 << 40)]}, "where none can be"),
-        ({"listed": [(FIRST, 1 << 63, 1)]}, "no size"),
+        ({"listed": [(FIRST, 1 << 63, 1)]}, "impossible sizes"),
         ({"listed": [(FIRST, 1 << 50, 1)]}, "member_bytes"),
         ({"listed": [(FIRST, 2, 1), (SECOND, 2, 1)]}, "what the footer says"),
         ({"listed": [(FIRST, 3, 1), (SECOND, 2, 2)]}, "what the footer says"),
