@@ -1,4 +1,4 @@
-"""A dataset: what it is made of, and how one goes through it. The verbs are in files of their own."""
+"""The base of datasets: the op, iteration and the specs of elements. The verbs are in `making.py` and `verbs_of_*.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Iterator:
         """The next element.
 
         Raises:
-            OutOfRangeError: there is none.
+            OutOfRangeError: the dataset has ended.
         """
         try:
             return next(self._stream)
@@ -48,25 +48,25 @@ class Iterator:
 
     @property
     def element_spec(self) -> Any:
-        """What the elements look like."""
+        """The specs of the elements."""
         return self.op.spec()
 
 
 class Base:
-    """What all datasets share. Attributes: element_spec."""
+    """The base of all datasets. Attributes: element_spec."""
 
     op: Op
 
     @classmethod
     def of(cls, op: Op) -> Any:
-        """A dataset of an op: a plain one, whatever class the method was found in."""
+        """A plain dataset of an op, whatever class the method was called on."""
         made = object.__new__(PLAIN[0])
         made.op = op
         return made
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        """What it is to `isinstance`: also what Keras takes, once Keras is there."""
+        """The class for `isinstance`: also Keras's adapter, once Keras is imported."""
         if "keras" in sys.modules:
             from penstock.tf.data.for_keras import with_adapter
 
@@ -102,10 +102,10 @@ class Base:
 
     @property
     def element_spec(self) -> Any:
-        """What the elements look like: a structure of specs.
+        """The structure of the specs of an element.
 
-        Behind a function of the user's nobody knows before it has been called: then the first two
-        elements are made, and what differs between them is left open.
+        The specs after a user's function are inferred from the first two elements; sizes that differ between them
+        are unknown.
         """
         return self.op.spec()
 
@@ -126,7 +126,7 @@ class Base:
         return np.array(self.op.cardinality(), np.int64).view(Tensor)
 
     def as_numpy_iterator(self) -> PythonIterator[Any]:
-        """The elements with NumPy's arrays and scalars, and `bytes`.
+        """The elements as NumPy arrays and scalars, and `bytes`.
 
         Example:
             >>> import penstock.tf as tf
@@ -139,7 +139,7 @@ class Base:
         """The only element.
 
         Raises:
-            InvalidArgumentError: there is none, or more than one.
+            InvalidArgumentError: the dataset is empty or has more than one.
         """
         from penstock.tf.errors import InvalidArgumentError
 
@@ -152,7 +152,7 @@ class Base:
 
 
 PLAIN: list[Any] = []
-"""The class of datasets that verbs make, which is put here where it is made."""
+"""The class of the datasets that verbs make; `dataset.py` sets it."""
 
 
 def _plain(leaf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`make_batched_features_dataset`: from names of files to batches of features, in one call."""
+"""`make_batched_features_dataset`: from file names to batches of features in one call."""
 
 from __future__ import annotations
 
@@ -27,32 +27,31 @@ def make_batched_features_dataset(
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Any:
-    """Batches of Examples out of files.
+    """Batches of Examples from files.
 
-    Without num_epochs it has no end, batches go across the epochs' borders, and what is left over is never
-    given.
+    Without num_epochs it is endless: batches cross the boundaries of epochs, and none is ever incomplete.
 
     Args:
         file_pattern: one or several patterns of `Dataset.list_files`.
         batch_size: records of a batch.
         features: {name: tf.io.FixedLenFeature, tf.io.VarLenFeature, …}.
-        reader: makes a dataset of records of a name; TFRecordDataset unless given.
+        reader: from a file name to a dataset of records; TFRecordDataset unless given.
         label_key: the feature that becomes the second component.
-        reader_args: what the reader takes behind the name, such as ["GZIP"].
-        num_epochs: how often; None for ever.
-        shuffle: whether files and records come in another order in each epoch.
+        reader_args: further arguments of the reader, such as ["GZIP"].
+        num_epochs: number of epochs; None: endless.
+        shuffle: whether files and records come in a random order in each epoch.
         shuffle_buffer_size, shuffle_seed: as `Dataset.shuffle`.
-        prefetch_buffer_size: batches that wait.
-        reader_num_threads: files that are open at once, whose records take turns; 1 unless given.
+        prefetch_buffer_size: batches made ahead.
+        reader_num_threads: files that are open at once, whose records alternate; 1 unless given.
         parser_num_threads, sloppy_ordering: ignored.
-        drop_final_batch: leave out a last batch that is not full.
+        drop_final_batch: drop a last batch that is not full.
 
     Returns:
         Dataset of {name: batch}, or of ({name: batch}, labels).
 
     Raises:
         InvalidArgumentError: no file matches.
-        ValueError: the label is none of the features.
+        ValueError: the label is not one of the features.
 
     Example:
         >>> import penstock as ps

@@ -1,4 +1,4 @@
-"""Elements put together and taken apart again: batch, padded_batch, ragged_batch, unbatch, rebatch."""
+"""Elements combined to batches, and batches split: batch, padded_batch, ragged_batch, unbatch, rebatch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.tf.tensor import convert_to_tensor
 
 
 class Groups:
-    """Elements taken so many at a time, and made one. After an error it goes on with the next."""
+    """A fixed number of elements combined to one. After an error it continues with the next batch."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Groups:
 
 
 class Batch(Op):
-    """So many elements, stacked."""
+    """Batches of stacked elements."""
 
     def __init__(self, source: Op, batch_size: Any, drop_remainder: Any = False) -> None:
         self.source = source
@@ -80,7 +80,7 @@ class Batch(Op):
             assert isinstance(block, Block)
             start = 0
             if waiting:
-                # The batch across the border, so that the rest of the block need not move.
+                # Complete the batch that crosses the boundary, so that the rest of the block need not be copied.
                 start = min(size - count, len(block))
                 waiting.append(block.sliced(0, start))
                 count += start
@@ -108,7 +108,7 @@ class Batch(Op):
 
 
 class PaddedBatch(Batch):
-    """So many elements, each padded to one shape."""
+    """Batches of elements padded to one shape."""
 
     def __init__(
         self, source: Op, batch_size: Any, shapes: Any, values: Any, drop_remainder: Any
@@ -117,7 +117,7 @@ class PaddedBatch(Batch):
         self._shapes, self._values = shapes, values
 
     def _wanted(self, leaves: list[Any], structure: Any) -> tuple[list[Any], list[Any]]:
-        """The shape and the filling of each leaf."""
+        """The padded shape and the padding of each leaf."""
         count = len(leaves)
         shapes: list[Any] = [None] * count
         if self._shapes is not None:
@@ -172,7 +172,7 @@ class PaddedBatch(Batch):
 
 
 def _aligned(structure: Any, values: Any) -> list[Any]:
-    """Fillings for the leaves of a structure; None stands for the default of all below it."""
+    """The paddings of the leaves of a structure; None means the default for all leaves below it."""
     if values is None:
         return [None] * len(flatten(structure, lists=False))
     if not is_nested(structure, lists=False):
@@ -188,7 +188,7 @@ def _filling(value: Any, dtype: Any) -> Any:
     tensor = convert_to_tensor(value)
     if tensor.ndim:
         raise ValueError(f"padding_values must be scalars, not of shape {tensor.shape}")
-    # Python's numbers become what the elements are, if they can.
+    # Python numbers are converted to the dtype of the elements, if possible.
     is_number = isinstance(value, (int, float)) and dtype.kind in "iufc"
     if tensor.dtype != dtype and not (is_number and np.can_cast(tensor.dtype.kind, dtype.kind)):
         raise TypeError(
@@ -249,7 +249,7 @@ class Unbatch(Op):
 
 
 class RaggedBatch(Batch):
-    """So many elements; dense ones of other lengths become ragged."""
+    """Batches of elements; dense ones of different lengths become ragged."""
 
     def __init__(self, source: Op, batch_size: Any, drop_remainder: Any, dtype: Any) -> None:
         super().__init__(source, batch_size, drop_remainder)
@@ -284,7 +284,7 @@ class RaggedBatch(Batch):
 
 
 class Rebatch(Op):
-    """Batches cut to other sizes, in turn."""
+    """Batches cut to other sizes, which alternate."""
 
     def __init__(self, source: Op, batch_size: Any, drop_remainder: Any) -> None:
         self.source = source

@@ -1,9 +1,9 @@
-"""Blocks: runs of elements that lie in columns, so that a step costs a few array operations a block.
+"""Blocks: runs of elements in columns, so that a step costs a few array operations per block.
 
-A dataset whose elements come out of columns (records, slices of arrays, numbers) gives `Blocks`
-instead of elements, and steps that only choose, order and group pass them on. Whoever needs an
-element takes it out of its block. A column is an array (one row an element), an Arrow array of strings
-(not yet Python's objects), or the values of rows of different lengths (`Varying`).
+A dataset whose elements come from columns (records, slices of arrays, numbers) yields `Blocks` instead of elements,
+and steps that only choose, order and group pass them on; other steps take the elements out. A column is an array
+(one row for each element), an Arrow array of strings (not yet Python objects), or the values of rows of different
+lengths (`Varying`).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Block:
 
     @staticmethod
     def joined(blocks: Sequence[Block]) -> Block:
-        """Elements of several blocks, one after another."""
+        """The elements of several blocks, concatenated."""
         if len(blocks) == 1:
             return blocks[0]
         columns = [_joined(each) for each in zip(*(b.columns for b in blocks), strict=True)]
@@ -181,7 +181,7 @@ class Block:
         )
 
     def kept(self) -> Block:
-        """The same elements, whose arrays can no longer be written to."""
+        """The same elements with read-only arrays."""
         columns = [c.view() if isinstance(c, np.ndarray) else c for c in self.columns]
         for column in columns:
             if isinstance(column, np.ndarray):
@@ -245,11 +245,11 @@ class Blocks:
 
     Args:
         blocks: all of one kind.
-        structure: what the elements look like, with anything at the leaves.
-        strings: of each leaf, whether it is a string, or a batch of strings.
+        structure: of the elements, with anything at the leaves.
+        strings: for each leaf, whether it is a string, or a batch of strings.
         batched: whether the blocks are Batches.
-        is_ahead: whether threads make them ahead of who reads them.
-        is_varying: whether a column is sparse: a row of a batch is as long as the batch's longest then.
+        is_ahead: whether threads make them ahead of the consumer.
+        is_varying: whether a column is sparse; the rows of a batch then have the length of its longest.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Blocks:
         )
 
     def is_like(self, other: Any) -> bool:
-        """Whether blocks of both may be joined."""
+        """Whether blocks of both can be joined."""
         return (
             isinstance(other, Blocks)
             and (self.strings, self.batched) == (other.strings, other.batched)
@@ -292,7 +292,7 @@ class Blocks:
         )
 
     def adopted(self, stream: Any) -> Iterator[AnyBlock]:
-        """Another stream of elements of the same structure, as blocks that can be joined with these."""
+        """Another stream of elements with the same structure, as blocks that can be joined with these."""
         if isinstance(stream, Blocks):
             if self.is_like(stream):
                 yield from stream.blocks

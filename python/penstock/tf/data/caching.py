@@ -1,16 +1,15 @@
-"""`cache`: the elements of a whole pass, kept in memory or in a file.
+"""`cache`: the elements of a complete pass, kept in memory or in a file.
 
-In memory a pass that is not finished leaves nothing. A file `path` is written as
+In memory, an incomplete pass leaves nothing. A file `path` is written as
 
-    path_0.lockfile                        while one iterator fills it: others are refused
+    path_0.lockfile                        while one iterator fills it: others raise an error
     path_0.data-00000-of-00001.tempstate…  the elements so far
-    path.data-00000-of-00001, path.index   when the pass is whole
+    path.data-00000-of-00001, path.index   when the pass is complete
 
-The names and the behaviour are TensorFlow's, the content is penstock's own: the index is JSON (a mark,
-the structure, dtypes and number of elements), the data each element's leaves, one after another, each a
-dense tensor as its number of dimensions (int64, little endian), its sizes, then its values (or, of strings,
-their lengths and bytes). Nothing in it is ever executed. A finished file is used whatever the data
-upstream has become.
+The names and the behaviour are TensorFlow's, the content is penstock's: the index is JSON (a magic, the structure,
+dtypes and number of elements); the data is the concatenation of each element's leaves, each a dense tensor with its
+number of dimensions (int64, little endian), its sizes, and its values (for strings, their lengths and bytes).
+Reading it executes nothing. A complete file is used even if the data upstream has changed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _MARK = "penstock.tf.data cache 1"
 
 
 class MemoryCache(Op):
-    """The elements of the first whole pass, for all later ones."""
+    """The elements of the first complete pass, for all later ones."""
 
     passes_on = True
 
@@ -70,7 +69,7 @@ class MemoryCache(Op):
     def _filled(self, values: Iterator[Any], kind: Blocks | None) -> Iterator[Any]:
         kept: list[Any] = []
         for value in values:
-            # What is kept must not change with what somebody does to an element.
+            # The kept elements must not change when a caller modifies one.
             own: AnyBlock = value.kept() if kind is not None else value
             kept.append(own)
             yield own
@@ -86,7 +85,7 @@ class MemoryCache(Op):
 
 
 class FileCache(Op):
-    """The same in a file, for later programs too."""
+    """The same in a file, also for later programs."""
 
     passes_on = True
 
@@ -172,7 +171,7 @@ class FileCache(Op):
                 yield pack(leaves)
 
     def _check(self, found: list[str]) -> None:
-        """Refuse elements of other types than those upstream, as far as these are known."""
+        """Raise if the elements differ in type from those upstream, as far as these are known."""
         try:
             wanted = [
                 s.dtype.name
@@ -180,7 +179,7 @@ class FileCache(Op):
                 if isinstance(s, TypeSpec)
             ]
         except Exception:
-            return  # what is upstream may be gone: that is what the file is for
+            return  # the data upstream may be gone: the file replaces it
         if found and wanted != found:
             raise InvalidArgumentError(
                 None,
@@ -200,13 +199,13 @@ class FileCache(Op):
 
 
 class _Kept(NamedTuple):
-    """What the index of a cache says."""
+    """The contents of the index of a cache."""
 
     num_elements: int
     names: list[str]
-    """Of the dtypes of an element's leaves."""
+    """The dtypes of an element's leaves."""
     structure: Any
-    """An element with the numbers of its leaves in their places."""
+    """An element with the number of each leaf in its place."""
 
 
 def _kept_in(path: str) -> _Kept:
@@ -219,7 +218,7 @@ def _kept_in(path: str) -> _Kept:
             structure = _structure(facts.any("structure"))
             for name in names:
                 as_dtype(name)
-            # An element without leaves is never written, and any number of them would take no bytes.
+            # Elements without leaves are never written; a file could claim any number of them at no cost.
             leaves = flatten(structure, lists=False) if names else [None]
             if leaves == (list(range(len(names))) or [None]) and (names or not count):
                 return _Kept(count, names, structure)
@@ -263,7 +262,7 @@ def _described(structure: Any) -> Any:
 
 
 def _structure(described: Any) -> Any:
-    """What `_described` made. Raises FormatError where it is something else."""
+    """The inverse of `_described`. Raises FormatError for anything else."""
     if not isinstance(described, dict):
         return described
     facts = Facts.of(described, "the structure")

@@ -142,7 +142,7 @@ class Shard(Op):
 
 
 class Repeat(Op):
-    """The elements again and again."""
+    """The elements, repeated."""
 
     passes_on = True
 
@@ -172,8 +172,8 @@ class Repeat(Op):
             if is_empty and self.number < 0:
                 return
             if epoch == self.number:
-                # TensorFlow begins one epoch more, which draws from a shuffle's seeds; but not right behind
-                # the shuffle, where it makes one step of both.
+                # TensorFlow starts one more epoch, which draws from a shuffle's seeds; but not right after
+                # the shuffle, where it fuses both steps.
                 if not isinstance(_acting(self.source), Shuffle):
                     self.source.begin()
                 return
@@ -192,14 +192,14 @@ class Repeat(Op):
 
 
 def _acting(op: Any) -> Op:
-    """The nearest step upstream that changes something."""
+    """The nearest step upstream that has an effect."""
     while op.changes_nothing():
         op = op.source
     return op
 
 
 class Concatenate(Op):
-    """One dataset's elements, then another's."""
+    """The elements of one dataset, then those of another."""
 
     def __init__(self, first: Op, second: Op) -> None:
         self.sources = first, second
@@ -247,13 +247,13 @@ class Enumerate(Op):
 
 
 def numbers(start: int) -> Iterator[Tensor]:
-    """Whole numbers from one on, as scalars of int64."""
+    """Consecutive integers from a start, as int64 scalars."""
     for first in count(start, 1024):
         yield from np.arange(first, first + 1024, dtype=np.int64).view(Tensor)
 
 
 class Zip(Op):
-    """Elements of several datasets at each place of a structure."""
+    """Structures of the elements of several datasets."""
 
     def __init__(self, structure: Any) -> None:
         self.structure = structure

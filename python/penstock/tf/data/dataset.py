@@ -1,4 +1,4 @@
-"""`tf.data.Dataset`, and the datasets of files, which are classes of their own in TensorFlow, too."""
+"""`tf.data.Dataset`, and the datasets of files, which are separate classes in TensorFlow, too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.tf.tensor import Tensor
 
 
 class _Missing:
-    """A method of TensorFlow's that is not here, for the class and for datasets."""
+    """A method of TensorFlow that penstock lacks, on the class and on datasets."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._symbol = f"tf.data.Dataset.{name}"
@@ -39,10 +39,10 @@ class _Missing:
 
 
 class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
-    """Elements one after another: tensors in tuples and dicts. Every pass begins anew.
+    """A sequence of elements: tensors in tuples and dicts. Each pass starts from the beginning.
 
-    Made by `from_tensor_slices`, `range`, `list_files` … and by `TFRecordDataset`; verbs make others of it.
-    Keras takes one whose elements are (x, y) batches as it is.
+    Made by `from_tensor_slices`, `range`, `list_files` … and by `TFRecordDataset`; verbs make new datasets from it.
+    Keras takes a dataset of (x, y) batches directly.
 
     Example:
         >>> import penstock.tf as tf
@@ -52,7 +52,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
     """
 
     def __init__(self, variant_tensor: Any = None) -> None:
-        raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and their kin")
+        raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and the like")
 
     fingerprint = _Missing()
     load = _Missing()
@@ -62,14 +62,14 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
     sparse_batch = _Missing()
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Any:
-        """The elements without those that cannot be made.
+        """The elements without those that raise an error.
 
         Args:
-            log_warning: warn of each.
+            log_warning: warn about each.
             name: ignored.
 
         Raises:
-            PenstockError and others: when read: an error behind which nothing more can be read.
+            PenstockError and others: when read: an error after which nothing more can be read.
         """
         from penstock.tf.data.failures import IgnoreErrors
 
@@ -88,7 +88,7 @@ def _one(name: Any, read: Any) -> Files:
 
 
 class _OfFiles(Dataset):
-    """What several files hold, one file after another, or several at once."""
+    """The contents of several files, one file after another, or several at once."""
 
     def _set(self, filenames: Any, read: Any, num_parallel_reads: Any) -> None:
         names = _named(filenames)
@@ -102,18 +102,18 @@ class _OfFiles(Dataset):
 
 
 class TFRecordDataset(_OfFiles):
-    """The records of TFRecord files, each a scalar of bytes; all of them proved.
+    """The verified records of TFRecord files, each a scalar of bytes.
 
     Args:
         filenames: a name, several, a tensor or a dataset of them.
-        compression_type: "GZIP", "ZLIB" or None, as the files are.
-        buffer_size: bytes read at once; accepted, and left to penstock.
-        num_parallel_reads: files read at once, whose records then take turns; None: one after another.
+        compression_type: "GZIP", "ZLIB" or None, that of the files.
+        buffer_size: ignored.
+        num_parallel_reads: files read at once, whose records then alternate; None: one file after another.
         name: ignored.
 
     Raises:
-        TypeError: names that are no strings.
-        InvalidArgumentError: no possible num_parallel_reads.
+        TypeError: names that are not strings.
+        InvalidArgumentError: an invalid num_parallel_reads.
         NotFoundError: when read: no such file.
         DataLossError: when read: a damaged record, with its file and number; or another compression.
 
@@ -144,7 +144,7 @@ class TFRecordDataset(_OfFiles):
 
 
 class TextLineDataset(_OfFiles):
-    """The lines of text files without their ends, each a scalar of bytes.
+    """The lines of text files without their line ends, each a scalar of bytes.
 
     Args:
         filenames, compression_type, buffer_size, num_parallel_reads, name: as TFRecordDataset.
@@ -171,10 +171,10 @@ class FixedLengthRecordDataset(_OfFiles):
     Args:
         filenames, compression_type, buffer_size, num_parallel_reads, name: as TFRecordDataset.
         record_bytes: the size.
-        header_bytes, footer_bytes: bytes before and behind the records of a file.
+        header_bytes, footer_bytes: bytes before and after the records of a file.
 
     Raises:
-        InvalidArgumentError: a size that is not possible; when read: a file that does not divide by it.
+        InvalidArgumentError: an invalid size; when read: a file whose length is not a multiple of it.
         NotFoundError: when read: no such file.
     """
 

@@ -1,4 +1,4 @@
-"""`tf.data.experimental`: older and rarer words."""
+"""`tf.data.experimental`: older and rarer functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Transformation = Callable[[Any], Any]
 
 
 class Asserted(Op):
-    """The same elements, which must be so many."""
+    """The same elements, whose number is checked."""
 
     def __init__(self, source: Op, number: Any) -> None:
         self.source = source
@@ -63,7 +63,7 @@ class Asserted(Op):
 
 
 def assert_cardinality(expected_cardinality: Any) -> Transformation:
-    """For `Dataset.apply`: say how many elements there are, which is checked when they are read.
+    """For `Dataset.apply`: declare the number of elements, which is checked when they are read.
 
     Example:
         >>> import penstock.tf as tf
@@ -155,7 +155,7 @@ class TFRecordWriter:
     """Writes a dataset of scalar strings to a TFRecord file.
 
     Args:
-        filename: of the file.
+        filename: the file.
         compression_type: "GZIP", "ZLIB" or None.
 
     Example:
@@ -173,7 +173,7 @@ class TFRecordWriter:
         """Write all elements.
 
         Raises:
-            TypeError: no dataset, or elements that are no scalar strings.
+            TypeError: not a dataset, or elements that are not scalar strings.
         """
         if not isinstance(dataset, Base):
             raise TypeError(f"`dataset` must be a `tf.data.Dataset`, not {type(dataset)}")
@@ -201,7 +201,7 @@ def bucket_by_sequence_length(*args: Any, **kwargs: Any) -> Transformation:
 
 
 def prefetch_to_device(device: Any, buffer_size: Any = None) -> Transformation:
-    """For `Dataset.apply`: `Dataset.prefetch`; what goes to which device is the framework's to say."""
+    """For `Dataset.apply`: `Dataset.prefetch`; the framework decides about devices."""
     return lambda dataset: dataset.prefetch(AUTOTUNE if buffer_size is None else buffer_size)
 
 

@@ -1,7 +1,7 @@
-"""Errors on their way: one takes its place among the values, and what can go on behind it does.
+"""Errors in a stream: each takes the place of a value, and the stream continues after it if it can.
 
-An iterator that is a Python generator is over when it has raised; others go on with the next value, and
-`ignore_errors` passes over what they raise.
+A Python generator has ended when it raises; other iterators continue with the next value, and `ignore_errors` skips
+their errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.tf.data.op import Op, Stream
 
 
 class Failure:
-    """An error where a value would have been."""
+    """An error in place of a value."""
 
     nbytes = 0
 
@@ -23,7 +23,7 @@ class Failure:
         self.error: BaseException | None = error
 
     def throw(self) -> None:
-        """Raise the error, and hold it no longer: its traceback would hold this one in turn."""
+        """Raise the error and drop it: its traceback would refer to this object."""
         error, self.error = self.error, None
         assert error is not None
         try:
@@ -33,14 +33,14 @@ class Failure:
 
 
 def is_over(values: Any) -> bool:
-    """Whether an iterator that has raised has ended with that."""
+    """Whether an iterator ends when it raises."""
     if isinstance(values, Raising):
         return values.is_over()
     return getattr(values, "gi_frame", values) is None
 
 
 def guarded(values: Iterator[Any]) -> Iterator[Any]:
-    """The values, and the errors in their places."""
+    """The values, with errors in their places."""
     while True:
         try:
             value = next(values)
@@ -56,7 +56,7 @@ def guarded(values: Iterator[Any]) -> Iterator[Any]:
 
 
 class Raising:
-    """Values of which some are failures, which are raised."""
+    """Values, some of which are failures, which are raised."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
@@ -71,16 +71,16 @@ class Raising:
         return value
 
     def is_over(self) -> bool:
-        """Whether nothing comes behind the last error."""
+        """Whether nothing follows the last error."""
         return is_over(self._values)
 
     def close(self) -> None:
-        """End what makes the values."""
+        """Close the source of the values."""
         self._values.close()
 
 
 class IgnoreErrors(Op):
-    """The elements without those that cannot be made."""
+    """The elements without those that raise an error."""
 
     def __init__(self, source: Op, warns: bool) -> None:
         self.source = source
@@ -100,9 +100,9 @@ class IgnoreErrors(Op):
                 return
             except Exception as error:
                 if is_over(values):
-                    raise  # it ended with the error, and what follows is not to be had
+                    raise  # it ended with the error, so what follows cannot be read
                 if self.warns:
-                    warnings.warn(f"an element is passed over: {error}", stacklevel=2)
+                    warnings.warn(f"an element is skipped: {error}", stacklevel=2)
                 continue
             yield element
 

@@ -1,8 +1,8 @@
 """Datasets for Keras's `fit`, `evaluate` and `predict`, on any of its backends.
 
-Keras asks of what it is given whether it is one of its own `DataAdapter`s, and then uses it as it is. Once
-Keras has been imported, a dataset is one to `isinstance`. Nothing of Keras is imported or changed for that.
-Each epoch that ends is a new iteration; with `steps_per_epoch` one iteration goes on over the epochs.
+Keras uses data directly if it is an instance of its `DataAdapter`. Once Keras has been imported, a dataset is one for
+`isinstance`; this neither imports nor changes Keras. Each epoch is a new iteration; with `steps_per_epoch`, one
+iteration continues over all epochs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ADAPTER = frozenset({
     "batch_size", "get_jax_iterator", "get_numpy_iterator", "get_tf_dataset", "get_torch_dataloader",
     "has_partial_batch", "num_batches", "on_epoch_begin", "on_epoch_end", "partial_batch_size",
 })  # fmt: skip
-"""What Keras asks an adapter for."""
+"""The attributes that Keras uses of an adapter."""
 
 
 def with_adapter(kind: type) -> type:
-    """A class that is both, for `isinstance` to look at; the class itself while Keras is not there."""
+    """A class for `isinstance` that derives from both; the class itself without Keras."""
     module = sys.modules.get(_ADAPTERS)
     adapter = getattr(module, "DataAdapter", None)
     return kind if adapter is None else _both(kind, adapter)
@@ -41,7 +41,7 @@ def _both(kind: type, adapter: type) -> type:
 
 
 class Adapter:
-    """What Keras asks a dataset for."""
+    """The methods that Keras calls on a dataset."""
 
     def __init__(self, dataset: Any) -> None:
         self.op = dataset.op
@@ -49,7 +49,7 @@ class Adapter:
 
     @property
     def num_batches(self) -> int | None:
-        """Steps of an epoch, None where they are not known or have no end."""
+        """Steps of an epoch; None if unknown or endless."""
         _refuse_class_weight(inspect.currentframe())
         known = self.op.cardinality()
         return None if known < 0 else known
@@ -63,7 +63,7 @@ class Adapter:
     get_jax_iterator = get_numpy_iterator
 
     def get_torch_dataloader(self) -> Any:
-        """A new epoch, as what gives torch's tensors."""
+        """A new epoch, as an iterable of torch tensors."""
         import torch
 
         class Batches(torch.utils.data.IterableDataset[Any]):
@@ -89,15 +89,15 @@ class Adapter:
         )
 
     def on_epoch_begin(self) -> None:
-        """Nothing: an epoch begins with its iterator."""
+        """Does nothing: an epoch begins with its iterator."""
 
     def on_epoch_end(self) -> None:
         """Nothing."""
 
 
 def _refuse_class_weight(frame: FrameType | None) -> None:
-    """Keras gives class weights to its own adapters only, and would pass over them here."""
-    # Behind this property and the dataset's __getattr__ is who asked.
+    """Raise: Keras passes class weights only to its own adapters, and would ignore them here."""
+    # The frame beyond this property and the dataset's __getattr__ is the caller's.
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     if (
@@ -112,7 +112,7 @@ def _refuse_class_weight(frame: FrameType | None) -> None:
 
 
 def _batch(element: Any) -> Any:
-    """An element as Keras takes it: plain arrays in a tuple or dict."""
+    """An element in Keras's form: plain arrays in a tuple or dict."""
     return map_structure(_array, element, lists=False)
 
 

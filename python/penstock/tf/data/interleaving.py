@@ -1,8 +1,8 @@
 """Several datasets at once: interleave, flat_map, and choices between datasets.
 
-Interleaving has `cycle_length` slots, which take turns. An empty slot opens the next dataset at its turn.
-A slot gives up to `block_length` elements; one that is found at its end becomes empty, and its turn is
-over. So an empty dataset costs a turn.
+Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and a slot
+yields up to `block_length` elements. A slot whose dataset ends becomes empty and its turn is over, so an empty
+dataset costs a turn.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from penstock.tf.tensor import Tensor
 
 
 def slots(cycle_length: Any, calls: int | None) -> int:
-    """How many datasets are open at once.
+    """The number of datasets that are open at once.
 
     Raises:
-        InvalidArgumentError: a number that is not possible.
+        InvalidArgumentError: an invalid number.
     """
     cycle = AUTOTUNE if cycle_length is None else whole(cycle_length, "cycle_length")
     cores = default_threads()
@@ -57,7 +57,7 @@ def slots(cycle_length: Any, calls: int | None) -> int:
 
 
 class Interleave(Op):
-    """Elements of the datasets that a function makes of each element, in turns."""
+    """Elements of the datasets that a function makes from each element, in turns."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Interleave(Op):
             first = next(inputs, None)
             stream = None if first is None else self.function(first).open()
         except Exception as error:
-            # Told when an element is asked for, like every other error.
+            # Raised when an element is requested, like every other error.
             return _raised(error)
         if stream is None:
             return iter(())
@@ -91,7 +91,7 @@ class Interleave(Op):
         return _in_turns(map(elements, opened), self.cycle, self.block)
 
     def spec(self) -> Any:
-        # As TensorFlow traces the function: with a value that means nothing.
+        # Like TensorFlow's tracing, this calls the function with a meaningless value.
         try:
             blank = map_structure(_blank, self.source.spec(), lists=False)
             return self.function(blank).spec()
@@ -137,7 +137,7 @@ def _in_turns(opened: Iterator[Iterator[Any]], cycle: int, block: int) -> Iterat
 
 
 class _Slot:
-    """One open dataset of blocks, and what is left of the block in hand."""
+    """An open dataset of blocks, and the rest of its current block."""
 
     def __init__(self, blocks: Iterator[AnyBlock]) -> None:
         self._blocks = blocks
@@ -145,7 +145,7 @@ class _Slot:
         self._error: Exception | None = None
 
     def look(self) -> int:
-        """Elements in hand; 0 at the end, or before an error."""
+        """The number of elements available; 0 at the end, or before an error."""
         while not self.rest and self._error is None:
             try:
                 self.rest = next(self._blocks)
@@ -289,7 +289,7 @@ class Numbers(Op):
 
 
 class Draws(Op):
-    """Numbers of datasets, drawn by weights: each by a pair of the random numbers as its seed."""
+    """Numbers of datasets, drawn by weights, each with a pair of random numbers as its seed."""
 
     def __init__(self, weights: np.ndarray, numbers: Numbers) -> None:
         with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""Datasets out of what is in memory, of a generator, of names of files, and of other datasets."""
+"""Making datasets from data in memory, generators, file names and other datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class Making(Base):
-    """from_tensor_slices, from_generator, range, list_files and their kin."""
+    """from_tensor_slices, from_generator, range, list_files and others."""
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Any:
@@ -38,12 +38,12 @@ class Making(Base):
         """A dataset of the rows of tensors.
 
         Args:
-            tensors: a structure of arrays, nested lists, sparse or ragged tensors, all of as many rows. Lists
-                are tensors, tuples and dicts structure.
+            tensors: a structure of arrays, nested lists, sparse or ragged tensors with equal numbers of rows. Lists
+                are tensors; tuples and dicts are structure.
             name: ignored.
 
         Raises:
-            ValueError: tensors of other numbers of rows, or of none.
+            ValueError: different numbers of rows, or scalars.
 
         Example:
             >>> import penstock.tf as tf
@@ -63,17 +63,17 @@ class Making(Base):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Any:
-        """A dataset of what a generator yields.
+        """A dataset of the elements that a generator yields.
 
         Args:
-            generator: a function that gives an iterator; called anew for each pass.
-            output_types, output_shapes: what it yields, in the older spelling.
-            args: what the function is called with, as arrays.
+            generator: a function that returns an iterator; called for each pass.
+            output_types, output_shapes: older arguments for output_signature.
+            args: the arguments of the function, as arrays.
             output_signature: a structure of `tf.TensorSpec`.
             name: ignored.
 
         Raises:
-            TypeError: nothing says what it yields.
+            TypeError: no signature is given.
             InvalidArgumentError: when read: it yields something else.
 
         Example:
@@ -116,7 +116,7 @@ class Making(Base):
         seed: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Names of files that match, in another order each time.
+        """The names of matching files, in a different order in each epoch.
 
         Args:
             file_pattern: one pattern or several: `*`, `?`, `[ab]`, `[!ab]`; `*` does not cross a slash.
@@ -141,15 +141,15 @@ class Making(Base):
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Any:
-        """Elements of several datasets side by side, until one ends.
+        """Structures of the elements of several datasets, until one ends.
 
         Args:
             args: datasets, or one structure of them.
-            datasets: the structure, in the older spelling.
+            datasets: an older argument for the structure.
             name: ignored.
 
         Raises:
-            TypeError: something is no dataset.
+            TypeError: something is not a dataset.
 
         Example:
             >>> import penstock.tf as tf
@@ -168,7 +168,7 @@ class Making(Base):
     def choose_from_datasets(
         datasets: Any, choice_dataset: Any, stop_on_empty_dataset: bool = True
     ) -> Any:
-        """Each element from the dataset that another dataset's next number says.
+        """Each element from the dataset whose number another dataset yields.
 
         Example:
             >>> import penstock.tf as tf
@@ -195,14 +195,14 @@ class Making(Base):
         The same seed gives the choices that TensorFlow draws.
 
         Args:
-            datasets: what is drawn from.
-            weights: of each dataset; None for equal ones.
+            datasets: the datasets.
+            weights: one for each dataset; None for equal ones.
             seed: a number; with it or `tf.random.set_seed` the choices are repeatable.
             stop_on_empty_dataset: end with the first dataset that ends.
-            rerandomize_each_iteration: other choices in each epoch.
+            rerandomize_each_iteration: different choices in each epoch.
 
         Raises:
-            ValueError: no datasets, or not as many weights.
+            ValueError: no datasets, or a different number of weights.
         """
         ops = [_op_of(dataset) for dataset in datasets]
         if not ops:
@@ -221,11 +221,11 @@ class Making(Base):
     def random(
         seed: Any = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Any:
-        """Random numbers from 0 to below 2^32, int64, without an end.
+        """Endless random numbers from 0 to below 2^32, int64.
 
         Args:
             seed: a number; with it or `tf.random.set_seed` they are repeatable.
-            rerandomize_each_iteration: others in each epoch.
+            rerandomize_each_iteration: different numbers in each epoch.
             name: ignored.
 
         Example:
@@ -239,7 +239,7 @@ class Making(Base):
     def counter(
         start: Any = 0, step: Any = 1, dtype: Any = "int64", name: str | None = None
     ) -> Any:
-        """Numbers without an end."""
+        """Endless numbers."""
         from penstock.tf.data.sources import Counter
 
         return Base.of(Counter(start, step, dtype))

@@ -1,7 +1,7 @@
 """The user's functions on elements: map, filter, take_while, scan.
 
-A function that only parses and chooses (see `penstock.tf.recognised`) is done by kernels, block by block
-and on threads. Any other is called with each element, on threads where that was asked for.
+A function that only parses and chooses (see `penstock.tf.recognised`) is executed by kernels, block by block and on
+threads. Any other function is called with each element, on threads if requested.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Map(Op):
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
-        """What the function does, if it only parses and chooses. It is asked once."""
+        """The recorded steps of the function, if it only parses and chooses. It is called once."""
         if kinds not in self._recordings:
             self._recordings[kinds] = record(self.function, structure, call, list(kinds))
         return self._recordings[kinds]
@@ -93,7 +93,7 @@ class Map(Op):
         )
 
     def _parsed(self, block: Any, stream: Blocks, plan: Plan) -> Iterator[Any]:
-        """A block with the columns of the result, and failures where elements have none."""
+        """A block with the columns of the result, and failures in place of elements without one."""
         if type(block) is Failure:
             yield block
             return
@@ -101,7 +101,7 @@ class Map(Op):
         try:
             columns = plan.columns(rows.columns)
         except Exception as error:
-            # Which record it is, and what is said of it, is told by the function itself.
+            # The function itself, called with each record, finds the bad one and its error.
             good, failure = self._until_error(block, stream)
             if failure is None:
                 raise
@@ -116,7 +116,7 @@ class Map(Op):
         yield Batches(done, block.offsets) if isinstance(block, Batches) else done
 
     def _until_error(self, block: AnyBlock, stream: Blocks) -> tuple[int, Exception | None]:
-        """How many elements of a block go well, and the error of the next."""
+        """The number of elements of a block before the first error, and that error."""
         for number, element in enumerate(stream.like(iter((block,))).elements()):
             try:
                 call(self.function, element)
@@ -142,7 +142,7 @@ class Map(Op):
 
 
 class _Work:
-    """What the threads of a Parallel share. It knows nothing of the reader, who may be dropped."""
+    """The state that the threads of a Parallel share, without a reference to the consumer, which may be dropped."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any]) -> None:
         self._run = run
@@ -169,8 +169,8 @@ class _Work:
 
 
 class Parallel:
-    """A function of elements on threads, in the order of the elements. An error takes its place, and the
-    elements behind it follow."""
+    """A function of elements, called on threads, with results in the order of the elements. An error takes the place of
+    its element, and the next elements follow."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
         work = _Work(run, source)
@@ -190,12 +190,12 @@ class Parallel:
         return value
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._results.close()
 
 
 def _held_bytes(done: list[Any]) -> int:
-    """About as many bytes as the elements hold: the first tells of the others."""
+    """The approximate size of the elements in bytes, estimated from the first."""
     leaves = flatten(done[0], lists=False)  # of a failure: itself
     return (64 + sum(getattr(leaf, "nbytes", 64) for leaf in leaves)) * len(done)
 
@@ -219,7 +219,7 @@ def _decider(predicate: Callable[..., Any]) -> Callable[[Any], bool]:
 
 
 class Filter(Op):
-    """The elements of which a function says yes."""
+    """The elements for which a function returns True."""
 
     passes_on = True
 
@@ -259,7 +259,7 @@ class Filter(Op):
 
 
 class TakeWhile(Filter):
-    """The elements before the first of which a function says no."""
+    """The elements before the first for which a function returns False."""
 
     def open(self) -> Stream:
         for_all = self.decide
@@ -274,7 +274,7 @@ class TakeWhile(Filter):
 
 
 class Scan(Op):
-    """A function of a state and an element, which gives the next state and what comes out."""
+    """A function from a state and an element to the next state and an output."""
 
     def __init__(self, source: Op, state: Any, function: Callable[..., Any]) -> None:
         self.source = source
@@ -300,7 +300,7 @@ class Scan(Op):
 
 
 class Unique(Op):
-    """Each element the first time that it comes."""
+    """The first of equal elements."""
 
     def __init__(self, source: Op) -> None:
         self.source = source

@@ -1,7 +1,7 @@
 """What a dataset is made of: an `Op` knows its inputs, and opens as a stream of elements.
 
-A stream is an iterator of elements or, where they lie in columns, `Blocks`. Opening is what an epoch
-begins with; nothing of a stream is shared with the next.
+A stream is an iterator of elements, or `Blocks` if they are in columns. Each epoch opens a new stream, which shares
+nothing with the last one.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ Stream = Iterator[Any] | Blocks
 
 
 class Op:
-    """One step. Subclasses say how it opens, how many elements it has, and what they look like."""
+    """One step of a dataset. Subclasses define how it opens, its number of elements, and their specs."""
 
     passes_on = False
-    """Whether its elements are those of its source, some or all of them, in whatever order."""
+    """Whether its elements are elements of its source, some or all of them, in any order."""
 
     def open(self) -> Stream:
-        """Begin an epoch."""
+        """A stream for a new epoch."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """What TensorFlow does for an epoch that it begins and never reads: seeds are drawn."""
+        """Draw the seeds that TensorFlow draws for an epoch that it starts and never reads."""
         source = getattr(self, "source", None)
         if isinstance(source, Op):
             source.begin()
 
     def changes_nothing(self) -> bool:
-        """Whether it gives what it is given, as `take(-1)`: TensorFlow leaves such steps out."""
+        """Whether the step changes nothing, as `take(-1)`: TensorFlow removes such steps."""
         return False
 
     def cardinality(self) -> int:
@@ -61,14 +61,14 @@ class Op:
         return UNKNOWN
 
     def spec(self) -> Any:
-        """The structure of specs of an element. Where nobody says it, a look at two elements."""
+        """The structure of specs of an element; by default inferred from the first two elements."""
         found = getattr(self, "_looked", None)
         if found is None:
             with looking():
                 seen = list(islice(elements(self.open()), 2))
             if not seen:
                 raise InvalidArgumentError(
-                    None, None, "the dataset has no element to tell what its elements look like"
+                    None, None, "the dataset has no element from which to infer the element_spec"
                 )
             found = specs_of(seen[0])
             for other in seen[1:]:
@@ -91,7 +91,7 @@ _LOOK = _Look()
 
 @contextmanager
 def looking() -> Generator[None]:
-    """What is opened within is only looked at: nothing is drawn, and no cache is filled."""
+    """Streams opened in this context are for inference only: no seeds are drawn, no cache is filled."""
     before, _LOOK.is_on = _LOOK.is_on, True
     try:
         yield
@@ -100,7 +100,7 @@ def looking() -> Generator[None]:
 
 
 def is_looking() -> bool:
-    """Whether what is opened is only looked at."""
+    """Whether streams are opened for inference only."""
     return _LOOK.is_on
 
 
@@ -113,7 +113,7 @@ def is_composite(value: Any) -> bool:
 
 
 def as_leaf(value: Any) -> Any:
-    """A value as an element's leaf: a tensor, unless it is one of another kind."""
+    """A value as an element's leaf: a tensor, unless it is already a leaf of another kind."""
     if (
         isinstance(value, Tensor)
         or value is None
@@ -127,7 +127,7 @@ def as_leaf(value: Any) -> Any:
 
 
 def as_element(value: Any) -> Any:
-    """What a user's function returned, as an element."""
+    """The result of a user's function as an element."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, list):
@@ -164,12 +164,12 @@ def specs_of(element: Any) -> Any:
 
 
 def merged_specs(one: Any, other: Any) -> Any:
-    """What holds for both: sizes that differ are not known."""
+    """The spec that fits both: sizes that differ become unknown."""
     return map_structure(_merged, one, other, lists=False)
 
 
 def with_shape(spec: Any, shape: Any) -> Any:
-    """The same spec of another shape."""
+    """The same spec with another shape."""
     if isinstance(spec, RaggedTensorSpec):
         return RaggedTensorSpec(
             shape, spec.dtype, max(0, (TensorShape(shape).rank or 1) - 1), spec.row_splits_dtype
@@ -189,7 +189,7 @@ def _merged(one: Any, other: Any) -> Any:
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:
-    """The specs of a batch of such elements."""
+    """The specs of a batch of elements with these specs."""
 
     def add(leaf: Any) -> Any:
         if not isinstance(leaf, TypeSpec):
@@ -203,7 +203,7 @@ def batched_spec(spec: Any, size: int | None) -> Any:
 
 
 def call(function: Callable[..., Any], element: Any) -> Any:
-    """A user's function of an element: a tuple gives several arguments, anything else one."""
+    """Call a user's function with an element: a tuple becomes several arguments."""
     try:
         if isinstance(element, tuple):
             return function(*element)
@@ -215,7 +215,7 @@ def call(function: Callable[..., Any], element: Any) -> Any:
 
 
 def mapped(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """A function of an element that gives an element."""
+    """A function from an element to an element."""
 
     def run(element: Any) -> Any:
         return as_element(call(function, element))
@@ -227,10 +227,10 @@ def mapped(function: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 def whole(value: Any, name: str) -> int:
-    """An argument that must be a whole number.
+    """An argument that must be an integer.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
@@ -243,7 +243,7 @@ def whole(value: Any, name: str) -> int:
 
 
 def positive(value: Any, name: str, words: str = "must be greater than zero.") -> int:
-    """An argument that must be a whole number above 0.
+    """An argument that must be an integer above 0.
 
     Raises:
         InvalidArgumentError: it is 0 or less.
@@ -255,7 +255,7 @@ def positive(value: Any, name: str, words: str = "must be greater than zero.") -
 
 
 def parallel_calls(value: Any) -> int | None:
-    """num_parallel_calls or num_parallel_reads, None where nothing is asked for.
+    """num_parallel_calls or num_parallel_reads, None if not given.
 
     Raises:
         InvalidArgumentError: it is 0, or below -1.

@@ -1,4 +1,4 @@
-"""`tf.data.Options`: accepted as it is. penstock needs no tuning, so nothing in it changes a result."""
+"""`tf.data.Options`: accepted without effect, because penstock needs no tuning."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 
 class Options:
-    """Wishes about how a dataset runs. Every attribute that TensorFlow has may be read and set.
+    """Options for running a dataset. All attributes that TensorFlow has can be read and set.
 
-    Two of them have a meaning of their own elsewhere and none here: the order of elements is always
-    deterministic, and threads are as many as the process has cores.
+    They have no effect: the order of elements is always deterministic, and there is one thread per core.
 
     Example:
         >>> import penstock.tf as tf
@@ -54,7 +53,7 @@ class Options:
     __hash__ = None  # type: ignore[assignment]
 
     def merge(self, options: Options) -> Options:
-        """Both together; what the other says comes first."""
+        """Both merged; the other's attributes take precedence."""
         made = Options()
         made._values = {**self._values, **options._values}
         return made
@@ -75,7 +74,7 @@ class Wishes:
 
 
 class ThreadingOptions(Wishes):
-    """`tf.data.ThreadingOptions`: accepted, without a meaning here."""
+    """`tf.data.ThreadingOptions`: accepted without effect."""
 
 
 AutotuneOptions = OptimizationOptions = DistributeOptions = ThreadingOptions

@@ -1,4 +1,4 @@
-"""Columns by what a recognised function does: parsed by one call a block, chosen and renamed."""
+"""The columns of a recognised function: parsed by one call per block, chosen and renamed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.tf.recognised import Parsing, Recorded, Recording
 from penstock.tf.shapes import SparseTensorSpec, TensorShape, TensorSpec
 
 _COLUMNAR = ("FixedLenFeature", "VarLenFeature")
-"""Features of which rows, and so batches of any rows, can be cut out of what was parsed together."""
+"""Features whose tensors can be parsed together and then divided into rows."""
 
 
 class Plan:
-    """What a recording makes of the columns of a block."""
+    """A recording applied to the columns of blocks."""
 
     def __init__(self, recording: Recording) -> None:
         self.result = recording.result
         self._leaves = recording.leaves
         used = [leaf.parsing for leaf in recording.leaves]
-        # A parser whose results nobody wants still finds what is wrong with a record.
+        # A parser whose results are not used still reports faulty records.
         self._parsings = recording.parsings
         self._places = [None if p is None else self._parsings.index(p) for p in used]
 
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def is_varying(self) -> bool:
-        """Whether sparse columns come out of it."""
+        """Whether the result has sparse columns."""
         return any(
             type(feature).__name__ == "VarLenFeature"
             for parsing in self._parsings
@@ -59,13 +59,13 @@ class Plan:
         return self._leaves[leaf].parsing is None and given[self._leaves[leaf].leaf]
 
     def specs(self, given: Sequence[Any]) -> Any:
-        """What an element of the result looks like, by what one of the source does."""
+        """The specs of an element of the result, from those of the source."""
         flat = [_spec(leaf, given) for leaf in self._leaves]
         return pack_sequence_as(self.result, flat, lists=False)
 
 
 def plan_of(recording: Recording) -> Plan | None:
-    """How to do by columns what a function does, or None where that would not be the same."""
+    """The function as operations on columns, or None if the result could differ."""
     for parsing in recording.parsings:
         for feature in parsing.features.values():
             if type(feature).__name__ not in _COLUMNAR:

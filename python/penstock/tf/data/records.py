@@ -1,4 +1,4 @@
-"""Datasets of what files hold: the records of TFRecord, lines of text, records of one size."""
+"""Datasets of the contents of files: TFRecord records, lines of text, records of a fixed size."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from penstock.tf.tensor import Tensor
 
 _CONTAINERS = {"": "", "GZIP": "gzip", "ZLIB": "zlib"}
 LARGE_BYTES = 1024
-"""Records of this mean size become Python's objects at once: to move those costs nothing."""
+"""Records of this mean size become Python objects immediately, which are cheap to move."""
 _LINES = 4096
 
 
 def container_of(compression_type: Any) -> str:
-    """TensorFlow's word for a compression as penstock's. Words that it does not know mean none to it.
+    """penstock's name for a compression of TensorFlow; unknown names mean none, as in TensorFlow.
 
     Raises:
-        UnimplementedError: SNAPPY, which it knows besides.
+        UnimplementedError: SNAPPY, which only TensorFlow has.
     """
     word = "" if compression_type is None else compression_type
     if isinstance(word, np.ndarray):
@@ -60,7 +60,7 @@ def container_of(compression_type: Any) -> str:
 
 
 def refusal(error: OSError, path: str) -> OpError:
-    """What the operating system said of a file, as an error of TensorFlow's."""
+    """An error of the operating system as TensorFlow's."""
     kinds: dict[int | None, type[OpError]] = {
         errno.ENOENT: NotFoundError,
         errno.EACCES: PermissionDeniedError,
@@ -74,7 +74,7 @@ def refusal(error: OSError, path: str) -> OpError:
 
 
 class Files(Op):
-    """What several files hold, one after another, all strings."""
+    """The contents of several files, concatenated; all strings."""
 
     def __init__(self, names: Op, read: Callable[[str], Iterator[AnyBlock]]) -> None:
         self.names = names
@@ -88,7 +88,7 @@ class Files(Op):
 
 
 class _FileByFile:
-    """The blocks of several files. Behind an error it goes on with the next file."""
+    """The blocks of several files. After an error it continues with the next file."""
 
     def __init__(self, names: Iterator[Any], read: Callable[[str], Iterator[AnyBlock]]) -> None:
         self._names = names
@@ -107,11 +107,11 @@ class _FileByFile:
 
 
 def read_records(path: str, container: str) -> Iterator[AnyBlock]:
-    """The records of a TFRecord file, proved.
+    """The verified records of a TFRecord file.
 
     Raises:
-        DataLossError: the file is damaged, or compressed in another way; behind the records before it.
-        NotFoundError and its kin: the file cannot be read.
+        DataLossError: the file is damaged, or compressed in another way; raised after the records before it.
+        NotFoundError and others: the file cannot be read.
     """
     try:
         source = LocalStorage().source(path)
@@ -137,15 +137,15 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
 
 
 def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
-    """Whether a cut is just the end of the data: fewer bytes than the head of a record, which are no damage to
-    TensorFlow, or between two records of a compressed file whose writer is still open."""
+    """Whether a truncation counts as the end of the data: less than the head of a record, which TensorFlow does not
+    report, or between two records of a compressed file whose writer is still open."""
     if error.expected == TFRECORD.head_bytes:
         return True
     return bool(container) and not error.message.endswith(INSIDE) and is_flushed(path, container)
 
 
 def ends_between_records(error: TruncatedError, path: str) -> bool:
-    """The same for a file whose compression is told by its bytes."""
+    """The same for a file whose compression is detected from its content."""
     source = LocalStorage().source(path)
     try:
         container = compression_in(source)
@@ -193,7 +193,7 @@ def read_lines(path: str, container: str) -> Iterator[AnyBlock]:
     with _opened(path, container) as file:
         lines: list[bytes] = []
         for line in file:
-            # TensorFlow leaves out every carriage return, wherever it stands.
+            # TensorFlow drops every carriage return, anywhere in a line.
             lines.append(line.removesuffix(b"\n").replace(b"\r", b""))
             if len(lines) == _LINES:
                 yield _of_list(lines)
@@ -256,7 +256,7 @@ def names_of(filenames: Any) -> Tensor:
     """Names of files as a tensor of one dimension.
 
     Raises:
-        TypeError: they are no strings.
+        TypeError: they are not strings.
     """
     from penstock.tf.tensor import convert_to_tensor
 

@@ -1,8 +1,7 @@
 """`shuffle`: TensorFlow's buffer, number by number.
 
-The buffer is a ring of which the places `start` to `end` are taken. It is filled before each element
-that is given; that one is then chosen by the next 32-bit number of a Philox, and the element at `start`
-moves into its place.
+The buffer is a ring whose slots `start` to `end` are occupied. It is filled before each element is yielded; the next
+32-bit number of a Philox chooses that element, and the element at `start` moves to its slot.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from penstock.tf.random import Philox, op_seeds
 DRAWN = 4096
 """Numbers drawn at once."""
 WHOLE = 1 << 62
-"""A buffer for all of the input."""
+"""The size of a buffer for the whole input."""
 
 
 class Shuffle(Op):
-    """Elements in another order, which is a new one in each epoch unless that is forbidden."""
+    """Elements in random order, a new one in each epoch unless `reshuffle_each_iteration` is False."""
 
     passes_on = True
 
@@ -49,7 +48,7 @@ class Shuffle(Op):
         self._lock = threading.Lock()
 
     def _philox(self) -> Philox:
-        """The numbers of a new epoch."""
+        """The random numbers of a new epoch."""
         if self._epochs is None:
             return Philox(*self._pair)
         with self._lock:
@@ -57,7 +56,7 @@ class Shuffle(Op):
         return Philox(first, second)
 
     def begin(self) -> None:
-        # What it reads is begun with the first element only.
+        # The source is opened when the first element is requested.
         self._philox()
 
     def open(self) -> Stream:
@@ -77,26 +76,26 @@ class Shuffle(Op):
 
 
 class Ring:
-    """The buffer: what is put in comes out in another order."""
+    """The buffer, which returns values in random order."""
 
     def __init__(self, size: int, philox: Philox) -> None:
         self.size = size
         self._philox = philox
-        self._at_once = 64  # more, once it is known that many are wanted
+        self._at_once = 64  # grows once many are needed
         self._drawn = np.zeros(0, np.int64)
         self._held: list[Any] = []
         self._start = 0
 
     def is_full(self) -> bool:
-        """Whether one must go before another comes."""
+        """Whether a value must leave before the next one enters."""
         return len(self._held) == self.size
 
     def fill(self, values: Iterator[Any]) -> None:
-        """Put in as many as there is room for."""
+        """Add as many values as there is room for."""
         self._held.extend(islice(values, self.size - len(self._held)))
 
     def _numbers(self, most: int) -> np.ndarray:
-        """The next numbers of the Philox; one at least, and no more than asked for."""
+        """The next numbers of the Philox; at least one, at most the requested number."""
         if not len(self._drawn):
             self._drawn = self._philox.take(self._at_once).astype(np.int64)
             self._at_once = DRAWN
@@ -104,13 +103,13 @@ class Ring:
         return numbers
 
     def _steps(self, numbers: np.ndarray) -> zip[tuple[int, int]]:
-        """Which place is given, and which one is free then, with a full buffer."""
+        """The slot whose value a full buffer yields, and the slot that is free then."""
         starts = (self._start + np.arange(len(numbers))) % self.size
         places = (starts + numbers % self.size) % self.size
         return zip(places.tolist(), starts.tolist(), strict=True)
 
     def fed(self, values: list[Any]) -> list[Any]:
-        """Put values in, and give what has to go for that."""
+        """Add values, and return those that have to leave."""
         held, given = self._held, list[Any]()
         room = self.size - len(held)
         if room:
@@ -129,7 +128,7 @@ class Ring:
         return given
 
     def passed(self, values: Iterator[Any]) -> Iterator[Any]:
-        """Through a full buffer, one out before each one in, until there are no more."""
+        """Pass values through a full buffer until the input ends: one leaves before each one that enters."""
         held = self._held
         while True:
             numbers = self._numbers(DRAWN)
@@ -145,7 +144,7 @@ class Ring:
                 self._drawn = np.concatenate([numbers[done:], self._drawn])
                 self._start = (self._start + done) % self.size
                 self._turn()
-                held.pop()  # the place that nobody came to take
+                held.pop()  # the slot that no value filled
                 return
             self._start = (self._start + done) % self.size
 
@@ -154,7 +153,7 @@ class Ring:
         self._start = 0
 
     def drained(self) -> Iterator[Any]:
-        """What is left in it."""
+        """The remaining values."""
         self._turn()
         held, first = self._held, 0
         while first < len(held):
@@ -173,8 +172,7 @@ def _shuffled(stream: Iterator[Any], ring: Ring) -> Iterator[Any]:
 
 
 _MOST_WAITING = 1 << 16
-"""Rows that are read before they are mixed with those in the buffer: mixing costs as much as a copy of
-all of them."""
+"""Rows that are read before they are mixed with those in the buffer: mixing costs a copy of all rows."""
 
 
 def _shuffled_blocks(blocks: Blocks, ring: Ring) -> Iterator[AnyBlock]:
@@ -207,7 +205,7 @@ def _shuffled_blocks(blocks: Blocks, ring: Ring) -> Iterator[AnyBlock]:
             if waiting >= min(ring.size // 4, _MOST_WAITING):
                 yield from mixed()
     except Exception:
-        # The buffer is filled before each element that is given: so far it went well.
+        # The buffer is filled before each element is yielded: until then there was no error.
         yield from mixed()
         if ring.is_full():
             yield from given(list(islice(ring.drained(), 1)))

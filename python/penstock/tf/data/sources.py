@@ -1,4 +1,4 @@
-"""Datasets of what is in memory: slices of arrays, one element, numbers, a generator of the user's."""
+"""Datasets of data in memory: slices of arrays, one element, numbers, a user's generator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tensors(Op):
 
 
 class TensorSlices(Op):
-    """The rows of tensors that all have as many."""
+    """The rows of tensors with equal numbers of rows."""
 
     def __init__(self, tensors: Any) -> None:
         self.tensors = map_structure(as_leaf, tensors, lists=False)
@@ -106,7 +106,7 @@ def _num_rows(leaf: Any) -> int | None:
 
 
 class Range(Op):
-    """Numbers with one step between them."""
+    """Numbers with a constant step."""
 
     def __init__(self, bounds: tuple[Any, ...], output_type: Any = None) -> None:
         if not 1 <= len(bounds) <= 3:
@@ -139,7 +139,7 @@ class Range(Op):
 
 
 class Generator(Op):
-    """What a Python generator yields, in the structure, types and shapes that were announced."""
+    """The elements of a Python generator, with a declared structure, types and shapes."""
 
     def __init__(self, generator: Callable[..., Any], signature: Any, args: Any = None) -> None:
         if not callable(generator):
@@ -187,7 +187,7 @@ class Generator(Op):
 
 
 def _leaves_up_to(structure: Any, value: Any) -> list[Any]:
-    """What a value has at the leaves of a structure, be it a structure itself."""
+    """The parts of a value at the leaves of a structure; a part may be a structure itself."""
     if not is_nested(structure, lists=False):
         return [value]
     if isinstance(structure, dict):
@@ -206,7 +206,7 @@ def _fitting(leaf: Any, spec: Any) -> Any:
     try:
         tensor = convert_to_tensor(leaf)
         if tensor.dtype != spec.dtype:
-            # A number of NumPy's, or of another width, as it can be.
+            # A NumPy number, or one of another width, is converted if possible.
             if (tensor.dtype == object) != (spec.dtype.name == "string"):
                 raise TypeError(leaf)
             tensor = np.asarray(leaf, spec.dtype.dtype).view(Tensor)
@@ -225,7 +225,7 @@ def _fitting(leaf: Any, spec: Any) -> Any:
 
 @contextmanager
 def _as_argument_error() -> PythonGenerator[None]:
-    """A ValueError or TypeError of the user's generator, as TensorFlow tells it."""
+    """A ValueError or TypeError of the user's generator, as TensorFlow reports it."""
     try:
         yield
     except InvalidArgumentError:
@@ -235,7 +235,7 @@ def _as_argument_error() -> PythonGenerator[None]:
 
 
 def signature_of(output_types: Any, output_shapes: Any) -> Any:
-    """The older spelling of a signature: types, and shapes where they are known."""
+    """A signature from the older arguments: types, and shapes if known."""
     if output_types is None:
         raise TypeError("Either `output_signature` or `output_types` must be specified.")
     if output_shapes is None:
@@ -270,7 +270,7 @@ def _sizes(shape: Any) -> Any:
 
 
 class Counter(Op):
-    """Numbers without an end."""
+    """Endless numbers."""
 
     def __init__(self, start: Any, step: Any, dtype: Any) -> None:
         self.start, self.step = whole(start, "start"), whole(step, "step")
@@ -294,7 +294,7 @@ class Counter(Op):
 
 
 class Of(Op):
-    """Elements that a function opens, of a known kind."""
+    """A stream opened by a function, with known specs."""
 
     def __init__(self, opened: Callable[[], Stream], spec: Any, number: int = UNKNOWN) -> None:
         self._opened, self._spec, self._number = opened, spec, number

@@ -1,4 +1,4 @@
-"""Verbs of datasets that put elements together and take them apart."""
+"""Verbs of datasets that combine elements and split them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.tf.shapes import TensorShape
 
 
 class BatchVerbs(Base):
-    """batch, padded_batch, unbatch, window and their kin."""
+    """batch, padded_batch, unbatch, window and others."""
 
     def batch(
         self,
@@ -31,11 +31,11 @@ class BatchVerbs(Base):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Any:
-        """So many elements as one, whose tensors have one dimension more.
+        """Batches: elements stacked along a new first dimension.
 
         Args:
             batch_size: elements of a batch.
-            drop_remainder: leave out the last ones where they are fewer.
+            drop_remainder: drop a last batch that is not full.
             num_parallel_calls, deterministic, name: ignored.
 
         Raises:
@@ -61,11 +61,11 @@ class BatchVerbs(Base):
         Args:
             batch_size, drop_remainder: as `batch`.
             padded_shapes: a shape for each component; None and -1: the longest of the batch.
-            padding_values: what is put behind the ends; 0, False or "" unless given.
+            padding_values: the padding; 0, False or "" unless given.
             name: ignored.
 
         Raises:
-            InvalidArgumentError: batch_size is below 1; when read: another number of dimensions.
+            InvalidArgumentError: batch_size is below 1; when read: a different number of dimensions.
             DataLossError: when read: an element larger than its padded shape.
             TypeError: a padding value of another type.
 
@@ -104,7 +104,7 @@ class BatchVerbs(Base):
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
     ) -> Any:
-        """Batches cut to another size, or to several sizes in turn."""
+        """Batches cut to another size, or to several alternating sizes."""
         return self.of(Rebatch(self.op, batch_size, drop_remainder))
 
     def window(
@@ -115,13 +115,13 @@ class BatchVerbs(Base):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Any:
-        """Datasets of so many elements each.
+        """Windows: datasets of a fixed number of elements.
 
         Args:
             size: elements of a window.
-            shift: how far the next one begins; None: behind the end of this one.
-            stride: how far the elements of a window lie apart.
-            drop_remainder: leave out windows that are not full.
+            shift: the distance from the start of a window to the next; None: size.
+            stride: the distance between elements of a window.
+            drop_remainder: drop windows that are not full.
             name: ignored.
 
         Raises:
@@ -147,20 +147,20 @@ class BatchVerbs(Base):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Any:
-        """Padded batches of elements of about one length.
+        """Padded batches of elements of similar length.
 
         Args:
-            element_length_func: the length of an element.
-            bucket_boundaries: where the next bucket begins.
-            bucket_batch_sizes: elements of a batch, one more than there are boundaries.
+            element_length_func: from an element to its length.
+            bucket_boundaries: the least length of each bucket but the first.
+            bucket_batch_sizes: the batch size of each bucket, one more than boundaries.
             padded_shapes, padding_values: as `padded_batch`.
-            pad_to_bucket_boundary: make unknown sizes as long as the bucket allows.
-            no_padding: batches as `batch` makes them.
-            drop_remainder: leave out what does not fill a batch.
+            pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket.
+            no_padding: do not pad, like `batch`.
+            drop_remainder: drop batches that are not full.
             name: ignored.
 
         Raises:
-            ValueError: not one batch size more than boundaries.
+            ValueError: the number of batch sizes is not one more than that of boundaries.
         """
         boundaries = list(bucket_boundaries)
 
@@ -183,7 +183,7 @@ class BatchVerbs(Base):
 
 
 def _up_to(spec: Any, shapes: Any, size: int) -> Any:
-    """The padded shapes with a size for each that is not known."""
+    """The padded shapes with unknown sizes replaced."""
     leaves = flatten(spec, lists=False)
     given = [leaf.shape for leaf in leaves] if shapes is None else shapes_like(spec, shapes)
     made = [TensorShape([size if s is None else s for s in shape]) for shape in given]

@@ -13,7 +13,7 @@ from penstock.tf.data.op import Op, as_element, call
 
 
 def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
-    """A function that makes a dataset of an element, as one that gives what that is made of."""
+    """A function from an element to a dataset, as one that returns the dataset's op."""
 
     def made(element: Any) -> Op:
         dataset = call(function, element)
@@ -25,7 +25,7 @@ def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
 
 
 class FunctionVerbs(Base):
-    """map, filter, interleave and their kin."""
+    """map, filter, interleave and others."""
 
     def map(
         self,
@@ -36,14 +36,14 @@ class FunctionVerbs(Base):
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Any:
-        """A function of each element, in the same order.
+        """The results of a function of each element, in the same order.
 
-        The function sees values, so it may do anything. One that only parses and chooses
-        (`tf.io.parse_single_example`, then some of its results) is called once, and done by columns.
+        The function gets values, so it may do anything. One that only parses and chooses
+        (`tf.io.parse_single_example`, then some of its results) is called once, and executed on columns.
 
         Args:
-            map_func: takes an element; a tuple's components as several arguments.
-            num_parallel_calls: on how many threads, `tf.data.AUTOTUNE` for one a core; None: here.
+            map_func: gets an element; the components of a tuple as several arguments.
+            num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread.
             deterministic, synchronous, use_unbounded_threadpool, name: ignored.
 
         Raises:
@@ -64,18 +64,18 @@ class FunctionVerbs(Base):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Windows of elements of one key, and what a function makes of each.
+        """Windows of elements with one key, each replaced by a function's dataset.
 
         Args:
-            key_func: gives the key of an element, a whole number.
-            reduce_func: takes a key and the dataset of a window, gives a dataset.
-            window_size: elements of a window; the last one of a key may have less.
-            window_size_func: gives that for a key, in the place of window_size.
+            key_func: from an element to its key, an integer.
+            reduce_func: from a key and the dataset of a window to a dataset.
+            window_size: elements of a window; the last one of a key may have fewer.
+            window_size_func: from a key to its window size, instead of window_size.
             name: ignored.
 
         Raises:
             ValueError: not exactly one of window_size and window_size_func.
-            InvalidArgumentError: when read: a window of no elements.
+            InvalidArgumentError: when read: a window size of 0.
 
         Example:
             >>> import penstock.tf as tf
@@ -93,10 +93,10 @@ class FunctionVerbs(Base):
         return self.of(Groups(self.op, key_func, reduce_func, size_of))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
-        """The elements of which a function says True.
+        """The elements for which a function returns True.
 
         Raises:
-            ValueError: what it says is no bool.
+            ValueError: its result is not a bool.
 
         Example:
             >>> import penstock.tf as tf
@@ -106,13 +106,13 @@ class FunctionVerbs(Base):
         return self.of(Filter(self.op, predicate))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
-        """The elements before the first of which a function says False."""
+        """The elements before the first for which a function returns False."""
         return self.of(TakeWhile(self.op, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
     ) -> Any:
-        """Elements made by a function of a state and an element, which gives (next state, output).
+        """The outputs of a function from a state and an element to (next state, output).
 
         Example:
             >>> import penstock.tf as tf
@@ -138,7 +138,7 @@ class FunctionVerbs(Base):
         return state
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
-        """The elements of the datasets that a function makes of each element, one after another.
+        """The elements of the datasets that a function makes from each element, concatenated.
 
         Example:
             >>> import penstock.tf as tf
@@ -157,18 +157,18 @@ class FunctionVerbs(Base):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Any:
-        """The same, with several datasets open at once, which take turns.
+        """The same with several datasets open at once, whose elements alternate.
 
         Args:
-            map_func: makes a dataset of an element.
-            cycle_length: datasets that are open; None depends on the machine's cores, as in TensorFlow.
-            block_length: elements of one turn.
-            num_parallel_calls: checked as TensorFlow does; changes nothing in the order.
+            map_func: from an element to a dataset.
+            cycle_length: how many datasets are open; None depends on the machine's cores, as in TensorFlow.
+            block_length: consecutive elements of one dataset.
+            num_parallel_calls: checked like in TensorFlow; does not change the order.
             deterministic, name: ignored.
 
         Raises:
-            InvalidArgumentError: a number out of its range.
-            TypeError: the function makes something else.
+            InvalidArgumentError: a number out of range.
+            TypeError: the function returns something else.
 
         Example:
             >>> import penstock.tf as tf
@@ -180,10 +180,10 @@ class FunctionVerbs(Base):
         return self.of(Interleave(self.op, made, cycle_length, block_length, num_parallel_calls))
 
     def apply(self, transformation_func: Callable[..., Any]) -> Any:
-        """What a function makes of this dataset.
+        """The dataset that a function makes from this one.
 
         Raises:
-            TypeError: it makes no dataset.
+            TypeError: it returns something else.
         """
         dataset = transformation_func(self)
         if not isinstance(dataset, Base):

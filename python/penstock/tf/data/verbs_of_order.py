@@ -1,4 +1,4 @@
-"""Verbs of datasets that say which elements come, when, and what is kept of them."""
+"""Verbs of datasets that choose, order, prefetch and cache elements."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.errors import InvalidArgumentError
 
 _AUTO_AHEAD = 8
-"""Elements that wait where the number is left to us."""
+"""Prefetched elements for `tf.data.AUTOTUNE`."""
 
 
 class Prefetch(Op):
-    """The same elements, made by a thread a few ahead of who reads them."""
+    """The same elements, made by a thread a few ahead of the consumer."""
 
     passes_on = True
 
@@ -79,7 +79,7 @@ class Named(Op):
 
 
 class OrderVerbs(Base):
-    """take, skip, shard, shuffle, repeat, cache, prefetch and their kin."""
+    """take, skip, shard, shuffle, repeat, cache, prefetch and others."""
 
     def take(self, count: Any, name: str | None = None) -> Any:
         """The first elements; all of them for a negative count.
@@ -102,10 +102,10 @@ class OrderVerbs(Base):
         return self.of(Skip(self.op, count))
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
-        """Every num_shards-th element, beginning with the one of that index.
+        """Every num_shards-th element, starting with number `index`.
 
         Raises:
-            InvalidArgumentError: no such shard.
+            InvalidArgumentError: the index is out of range.
 
         Example:
             >>> import penstock.tf as tf
@@ -124,9 +124,9 @@ class OrderVerbs(Base):
         """The elements in the order that TensorFlow's shuffle gives for the same seeds.
 
         Args:
-            buffer_size: how many wait to be chosen from; `tf.data.UNKNOWN_CARDINALITY` for all.
+            buffer_size: how many elements to choose from; `tf.data.UNKNOWN_CARDINALITY` for all.
             seed: a number; with it or `tf.random.set_seed` the order is repeatable.
-            reshuffle_each_iteration: another order each time, unless False.
+            reshuffle_each_iteration: a new order in each epoch, unless False.
             name: ignored.
 
         Raises:
@@ -145,7 +145,7 @@ class OrderVerbs(Base):
         return self.of(Shuffle(self.op, buffer_size, seed, reshuffle_each_iteration))
 
     def repeat(self, count: Any = None, name: str | None = None) -> Any:
-        """The elements so many times; for ever, for None or a negative count.
+        """The elements `count` times; forever, if it is None or negative.
 
         Example:
             >>> import penstock.tf as tf
@@ -158,7 +158,7 @@ class OrderVerbs(Base):
         """The elements of this dataset, then those of another.
 
         Raises:
-            TypeError: it is no dataset.
+            TypeError: the other is not a dataset.
 
         Example:
             >>> import penstock.tf as tf
@@ -180,10 +180,10 @@ class OrderVerbs(Base):
         return self.of(Enumerate(self.op, start))
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
-        """The same elements, made by a thread ahead of who reads them.
+        """The same elements, made by a thread ahead of the consumer.
 
         Args:
-            buffer_size: how many may wait; `tf.data.AUTOTUNE`; 0 for none.
+            buffer_size: the most elements made ahead; `tf.data.AUTOTUNE`; 0 for none.
             name: ignored.
 
         Raises:
@@ -192,10 +192,10 @@ class OrderVerbs(Base):
         return self.of(Prefetch(self.op, buffer_size))
 
     def cache(self, filename: Any = "", name: str | None = None) -> Any:
-        """The elements of the first whole pass, again in all later ones.
+        """The elements, kept from the first complete pass for all later ones.
 
         Args:
-            filename: what the names of the files begin with; nothing: in memory.
+            filename: the prefix of the files' names; empty: in memory.
             name: ignored.
 
         Raises:
@@ -207,17 +207,17 @@ class OrderVerbs(Base):
         return self.of(FileCache(self.op, path) if path else MemoryCache(self.op))
 
     def unique(self, name: str | None = None) -> Any:
-        """Each element the first time that it comes."""
+        """The first of equal elements."""
         return self.of(Unique(self.op))
 
     def with_options(self, options: Options, name: str | None = None) -> Any:
-        """The same dataset; the options are kept, and change nothing."""
+        """The same dataset; the options are kept but have no effect."""
         if not isinstance(options, Options):
             raise TypeError(f"with_options takes tf.data.Options, not {type(options)}")
         return self.of(Named(self.op, self.options().merge(options)))
 
     def options(self) -> Options:
-        """The options that were given here or upstream."""
+        """The options that were set here or upstream."""
         op: Any = self.op
         while op is not None:
             if isinstance(op, Named):

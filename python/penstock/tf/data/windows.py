@@ -1,4 +1,4 @@
-"""Elements in groups: windows, which are datasets themselves, and batches of about one length."""
+"""Groups of elements: windows, which are datasets themselves, and batches of similar length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.tf.shapes import TypeSpec
 
 
 class Window(Op):
-    """Datasets of so many elements each, as a function makes them of lists."""
+    """Datasets of a fixed number of elements, which a function makes from lists."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Window(Op):
 
 
 class DatasetSpec(TypeSpec):
-    """What is known of a dataset that is an element."""
+    """The spec of a dataset that is an element."""
 
     def __init__(self, element_spec: Any, made: Callable[[Op], Any] | None = None) -> None:
         super().__init__([], "string")
@@ -80,7 +80,7 @@ class DatasetSpec(TypeSpec):
         self._made = made
 
     def blank(self) -> Any:
-        """A dataset without elements of which this is known, for tracing functions of windows."""
+        """An empty dataset with this spec, for tracing functions of windows."""
         if self._made is None:
             raise TypeError("a spec alone makes no dataset")
         return self._made(Described(self.element_spec))
@@ -93,7 +93,7 @@ class DatasetSpec(TypeSpec):
 
 
 class Described(Op):
-    """No elements, of which it is known what they would look like."""
+    """No elements, with known specs."""
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
@@ -106,7 +106,7 @@ class Described(Op):
 
 
 class Held(Op):
-    """Elements in a list."""
+    """The elements of a list."""
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
@@ -125,7 +125,7 @@ class Held(Op):
 
 
 class Buckets(Op):
-    """Batches of elements of about one length; see `Dataset.bucket_by_sequence_length`."""
+    """Batches of elements of similar length; see `Dataset.bucket_by_sequence_length`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`tf.image`: images at other sizes, cut, turned, recoloured and varied, in TensorFlow's numbers."""
+"""`tf.image`: resizing, cropping, flipping, colours and augmentation, with TensorFlow's results."""
 
 from penstock.tf.codecs import (
     decode_and_crop_jpeg,

@@ -1,5 +1,5 @@
-"""Images varied at random. `stateless_` operations give the very numbers of TensorFlow; the others draw
-from the operation's seed, or from the program's (`tf.random.set_seed`)."""
+"""Random augmentation of images. `stateless_` operations draw exactly TensorFlow's numbers; the others draw from the
+operation's seed or the program's (`tf.random.set_seed`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 2**31 - 1
 
 
 def _flipped(image: Any, axis: int, numbers: Callable[[tuple[int, ...]], Any]) -> Tensor:
-    """An image is mirrored where its number is below a half; one of a batch where it rounds to 1."""
+    """A single image is flipped if its number is below a half; one of a batch if it rounds to 1."""
     array = convert_to_tensor(image)
     sides(array)
     mirrored = np.flip(array, axis)
@@ -35,7 +35,7 @@ def _flipped(image: Any, axis: int, numbers: Callable[[tuple[int, ...]], Any]) -
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
-    """An image mirrored every other time; of a batch, each by itself.
+    """An image flipped with probability 1/2; in a batch, each independently.
 
     Args:
         image: [height, width, channels] or a batch of them.
@@ -56,7 +56,7 @@ def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
 
 
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
-    """As `random_flip_left_right`, decided by a seed of two numbers.
+    """As `random_flip_left_right`, with a seed of two numbers.
 
     Example:
         >>> import numpy as np
@@ -85,7 +85,7 @@ def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """A part of that size from anywhere in an array.
+    """A part of an array, of a given size, at a random position.
 
     Args:
         value: an array, such as an image.
@@ -109,7 +109,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
 
 def stateless_random_crop(value: Any, size: Any, seed: Any, name: str | None = None) -> Tensor:
-    """As `random_crop`, from where a seed of two numbers says."""
+    """As `random_crop`, with a seed of two numbers."""
     return _cropped(value, size, lambda shape: stateless_integers(0, _MOST, seed, shape))
 
 
@@ -138,7 +138,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 
 def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> Tensor:
-    """`random_brightness` by a seed of two numbers."""
+    """`random_brightness` with a seed of two numbers."""
     most = _at_most(max_delta)
     return adjust_brightness(image, stateless(-most, most, seed))
 
@@ -153,7 +153,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 
 def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> Tensor:
-    """`random_contrast` by a seed of two numbers."""
+    """`random_contrast` with a seed of two numbers."""
     return adjust_contrast(image, stateless(*_range(lower, upper), seed))
 
 
@@ -167,7 +167,7 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
 
 
 def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> Tensor:
-    """`random_saturation` by a seed of two numbers."""
+    """`random_saturation` with a seed of two numbers."""
     return adjust_saturation(image, stateless(*_range(lower, upper), seed))
 
 
@@ -188,7 +188,7 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
 
 
 def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> Tensor:
-    """`random_hue` by a seed of two numbers."""
+    """`random_hue` with a seed of two numbers."""
     most = _turn(max_delta)
     return adjust_hue(image, stateless(-most, most, seed))
 
@@ -204,10 +204,10 @@ def _qualities(least: int, most: int) -> tuple[int, int]:
 def random_jpeg_quality(
     image: Any, min_jpeg_quality: int, max_jpeg_quality: int, seed: int | None = None
 ) -> Tensor:
-    """`adjust_jpeg_quality` by a quality from the least to below the most.
+    """`adjust_jpeg_quality` by a random quality in [min_jpeg_quality, max_jpeg_quality).
 
     Raises:
-        ValueError: a range that is none.
+        ValueError: an invalid range.
     """
     qualities = _qualities(min_jpeg_quality, max_jpeg_quality)
     return adjust_jpeg_quality(image, integers(*qualities, seed))
@@ -216,6 +216,6 @@ def random_jpeg_quality(
 def stateless_random_jpeg_quality(
     image: Any, min_jpeg_quality: int, max_jpeg_quality: int, seed: Any
 ) -> Tensor:
-    """`random_jpeg_quality` by a seed of two numbers."""
+    """`random_jpeg_quality` with a seed of two numbers."""
     qualities = _qualities(min_jpeg_quality, max_jpeg_quality)
     return adjust_jpeg_quality(image, stateless_integers(*qualities, seed))

@@ -1,4 +1,4 @@
-"""Colours of images: brighter, greyer, turned, as other types of numbers."""
+"""Colours of images: brightness, contrast, hue, saturation, colour spaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GREY = np.array([0.2989, 0.5870, 0.1140], np.float32)
 
 
 def _floats(image: Any) -> tuple[Tensor, Any]:
-    """Images as floats, and the type that they were of."""
+    """Images as floats, and their original type."""
     array = convert_to_tensor(image)
     sides(array)
     kind = as_dtype(array.dtype)
@@ -39,7 +39,7 @@ def _colours(array: Any, change: str, amount: float = 0.0) -> Tensor:
 
 
 def adjust_brightness(image: Any, delta: Any) -> Tensor:
-    """Images with `delta` added, which is of 0 to 1 also where they are of whole numbers.
+    """Images with `delta` added, on a scale of 0 to 1 for integers, too.
 
     Example:
         >>> import numpy as np
@@ -52,7 +52,7 @@ def adjust_brightness(image: Any, delta: Any) -> Tensor:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
-    """Images whose distance from the mean of each channel is multiplied.
+    """Images with the distance from the mean of each channel multiplied.
 
     Example:
         >>> import numpy as np
@@ -80,10 +80,10 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
 
 
 def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
-    """RGB images with hues turned by `delta` of a whole turn, of -1 to 1.
+    """RGB images with hues rotated by `delta` turns, -1 to 1.
 
     Raises:
-        ValueError: more than a turn.
+        ValueError: more than one turn.
         InvalidArgumentError: not three channels.
     """
     if not -1 <= delta <= 1:
@@ -105,7 +105,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
 def adjust_jpeg_quality(
     image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None
 ) -> Tensor:
-    """An image as JPEG of a quality leaves it.
+    """An image encoded as a JPEG of this quality and decoded.
 
     Args:
         image: [height, width, 1 or 3].
@@ -121,7 +121,7 @@ def adjust_jpeg_quality(
 
 
 def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
-    """Hue, saturation and value of RGB images of floats.
+    """Hue, saturation and value of RGB images, which are floats.
 
     Raises:
         InvalidArgumentError: not three channels.
@@ -130,7 +130,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
 
 
 def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
-    """RGB of hue, saturation and value.
+    """RGB images from hue, saturation and value.
 
     Raises:
         InvalidArgumentError: not three channels.
@@ -147,7 +147,7 @@ def _real(images: Any) -> Tensor:
 
 
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
-    """RGB images as grey ones of one channel.
+    """RGB images as grey images with one channel.
 
     Raises:
         ValueError: not three channels.
@@ -167,10 +167,10 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
-    """Images of one channel with that repeated.
+    """Images of one channel, repeated three times.
 
     Raises:
-        ValueError: another number of channels.
+        ValueError: not one channel.
     """
     array = convert_to_tensor(images)
     if not array.ndim or np.shape(array)[-1] != 1:
@@ -179,10 +179,10 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """Images of mean 0 and variance 1, each by its own; those of one colour become 0.
+    """Images scaled to mean 0 and variance 1, each separately; those of a single colour become 0.
 
     Returns:
-        Tensor of float32, or float16 where the images are.
+        Tensor of float32, or of float16 if the images are.
     """
     array = convert_to_tensor(image)
     sides(array)
@@ -210,7 +210,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
 
     Args:
         a, b: [..., height, width, channels] of the same type.
-        max_val: the largest value that there can be.
+        max_val: the largest possible value.
         name: ignored.
     """
     first, second = (convert_image_dtype(one, "float32").view(np.ndarray) for one in (a, b))

@@ -1,4 +1,4 @@
-"""Images cut, padded, mirrored and turned."""
+"""Images cropped, padded, flipped and rotated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crop_to_bounding_box(
         Tensor[..., target_height, target_width, channels].
 
     Raises:
-        ValueError: a part that does not lie within the image.
+        ValueError: a part that is not inside the image.
 
     Example:
         >>> import numpy as np
@@ -80,7 +80,7 @@ def pad_to_bounding_box(
         Tensor[..., target_height, target_width, channels].
 
     Raises:
-        ValueError: no room for the image.
+        ValueError: the image does not fit.
 
     Example:
         >>> import numpy as np
@@ -108,13 +108,13 @@ def central_crop(image: Any, central_fraction: Any) -> Tensor:
 
     Args:
         image: [height, width, channels] or a batch of them.
-        central_fraction (float): the part of each side that is kept, of more than 0 to 1.
+        central_fraction (float): the fraction of each side that is kept, above 0, at most 1.
 
     Returns:
         Tensor[..., n - 2 * int((n - n * central_fraction) / 2) for both sides, channels].
 
     Raises:
-        ValueError: a part that is none.
+        ValueError: an invalid fraction.
 
     Example:
         >>> import numpy as np
@@ -132,7 +132,7 @@ def central_crop(image: Any, central_fraction: Any) -> Tensor:
 
 
 def resize_with_crop_or_pad(image: Any, target_height: int, target_width: int) -> Tensor:
-    """An image, or each of a batch, cut or padded with zeros around its middle.
+    """An image, or each of a batch, cropped or padded with zeros around its middle.
 
     Args:
         image: [height, width, channels] or a batch of them.
@@ -168,7 +168,7 @@ def resize_with_crop_or_pad(image: Any, target_height: int, target_width: int) -
 
 
 def flip_left_right(image: Any) -> Tensor:
-    """An image, or each of a batch, mirrored: left becomes right.
+    """An image, or each of a batch, flipped: left becomes right.
 
     Example:
         >>> import numpy as np
@@ -180,17 +180,17 @@ def flip_left_right(image: Any) -> Tensor:
 
 
 def flip_up_down(image: Any) -> Tensor:
-    """An image, or each of a batch, mirrored: its last row becomes its first."""
+    """An image, or each of a batch, flipped: its last row becomes its first."""
     return _images(image)[..., ::-1, :, :]
 
 
 def transpose(image: Any, name: str | None = None) -> Tensor:
-    """An image, or each of a batch, with rows for columns."""
+    """An image, or each of a batch, with rows and columns exchanged."""
     return np.swapaxes(_images(image), -3, -2).view(Tensor)
 
 
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """An image, or each of a batch, turned `k` times by 90 degrees against the clock.
+    """An image, or each of a batch, rotated `k` times by 90 degrees counterclockwise.
 
     Example:
         >>> import numpy as np

@@ -16,7 +16,7 @@ _F = np.float32
 
 
 class DistortedBox(NamedTuple):
-    """Where the part begins and how large it is, for `tf.slice`; and the part as a box."""
+    """The begin and size of the part, for `tf.slice`; and the part as a box."""
 
     begin: Tensor
     size: Tensor
@@ -38,12 +38,12 @@ def sample_distorted_bounding_box(
 
     Args:
         image_size: height, width and channels.
-        bounding_boxes: [1, n, 4] of top, left, bottom, right, of 0 to 1.
+        bounding_boxes: [1, n, 4] of top, left, bottom, right, from 0 to 1.
         seed (int): of the operation; 0 for none.
-        min_object_covered (float): the part of some box that has to be in it.
-        aspect_ratio_range: its width by its height, from and to; (0.75, 1.33).
-        area_range: its area by that of the image, from and to; (0.05, 1).
-        max_attempts (int): after which it is the whole image; 100.
+        min_object_covered (float): the fraction of some box that it must contain.
+        aspect_ratio_range: least and greatest width / height; (0.75, 1.33).
+        area_range: least and greatest fraction of the image's area; (0.05, 1).
+        max_attempts (int): after these, the whole image is returned; 100.
         use_image_if_no_bounding_boxes (bool): without boxes, the image is the box.
         name: ignored.
 
@@ -77,7 +77,7 @@ def stateless_sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> DistortedBox:
-    """As `sample_distorted_bounding_box`, by a seed of two numbers."""
+    """As `sample_distorted_bounding_box`, with a seed of two numbers."""
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
         iter(stateless_words(4 * max(attempts, 1), seed).tolist()),

@@ -1,4 +1,4 @@
-"""What the random operations on images draw: numbers spread evenly, by an operation's seed."""
+"""The uniform random numbers of operations on images, drawn from an operation's seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.tf.random import next_words, stateless_uniform
 from penstock.tf.tensor import Tensor
 
 _RESERVED = 256
-"""Blocks that TensorFlow sets aside for each number, lest two operations ever share one."""
+"""Blocks that TensorFlow reserves for each number, so that no two operations share one."""
 
 
 def _next(kind: str, shape: tuple[int, ...], seed: int | None) -> np.ndarray:
