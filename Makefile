@@ -49,7 +49,7 @@ fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RU
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
 stress: $(VENV)/tools $(VENV)/built $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
-	python -m pytest -m stress
+	python -m pytest -m stress --timeout 7200
 
 bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios
 	benchmarks/setup && python -m benchmarks

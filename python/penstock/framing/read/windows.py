@@ -112,16 +112,10 @@ class Windows:
         return self._last.rest.get()
 
     def _chunk(self, begin: int, end: int, before: _Link, after: _Link) -> Sequence[FrameChunk]:
-        told = replace(self._latest, ended=True)  # after an error, nothing is left to do
+        rest: _Rest = None  # also after an error, which ends the scan before anybody asks
         try:
-            buffer = self._read(begin, end)
-            start = before.start.get()
-            chunk, told = self._cut(start, end, buffer)
-        finally:
-            self._latest = told
-            after.start.put(told)
-        rest = (told.at, told.record) if told.ended else None
-        try:
+            chunk, start, told = self._found(begin, end, before, after)
+            rest = (told.at, told.record) if told.ended else None
             if self._shard.verifies_to_find:
                 if chunk is not None and chunk.data.frames.verify():
                     chunk, rest = None, (start.at, start.record)
@@ -132,6 +126,20 @@ class Windows:
         finally:
             after.rest.put(rest)
         return () if chunk is None else (chunk,)
+
+    def _found(
+        self, begin: int, end: int, before: _Link, after: _Link
+    ) -> tuple[Chunk[Held] | None, _Start, _Start]:
+        """The chunk of a window, where its records start, and what was reported to the next call."""
+        told = replace(self._latest, ended=True)  # after an error, nothing is left to do
+        try:
+            buffer = self._read(begin, end)
+            start = before.start.get()
+            chunk, told = self._cut(start, end, buffer)
+        finally:
+            self._latest = told
+            after.start.put(told)
+        return chunk, start, told
 
     def _read(self, begin: int, end: int) -> tuple[int, _core.Buffer] | None:
         """Read a window with its margin, and where it begins; None if it is not needed."""
