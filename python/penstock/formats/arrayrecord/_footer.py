@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -112,22 +114,22 @@ def _unlisted_chunk(source: Source, start: int, end: int, options: Options) -> _
         if kind != ord("r"):
             return None
         options.limits.check("footer_bytes", size)
-        table = np.array([[0], [end - start], [start], [count], [size]], np.uint64)
-        return unpack(data, table, options)
+        row = (0, end - start, start, count, size)
+        return unpack(data, [np.array([number], np.uint64) for number in row], options)
     except _core.KernelError as error:
         raise error_from(error.args[0], file=source.path, record=None) from None
 
 
-def unpack(data: _core.Buffer, table: np.ndarray, options: Options) -> _core.Frames:
+def unpack(data: _core.Buffer, columns: Sequence[np.ndarray], options: Options) -> _core.Frames:
     """The records of some chunks.
 
     Args:
         data: bytes that hold the chunks.
-        table: rows of where they start in `data`, their lengths, where they start in the file, and the number and
-            bytes of their records.
+        columns: where they start in `data`, their lengths, where they start in the file, and the number and the bytes
+            of their records.
         options: limits, and whether hashes are verified.
     """
-    starts, lengths, offsets, counts, sizes = (unsigned(row) for row in table)
+    starts, lengths, offsets, counts, sizes = (unsigned(column) for column in columns)
     return _core.riegeli_records(
         data,
         starts,

@@ -291,9 +291,9 @@ class ArrayRecordReader(Reader):
         else:
             inside = starts - starts[0]
         counts = extents.firsts[chunks + 1] - extents.firsts[chunks]
-        table = np.array([inside, lengths, starts, counts, extents.sizes[chunks]])
+        columns = (inside, lengths, starts, counts, extents.sizes[chunks])
         try:
-            return unpack(data, table, self._options)
+            return unpack(data, columns, self._options)
         except _core.KernelError as error:
             fault = error.args[0]
             row = 0 if fault.record is None else fault.record

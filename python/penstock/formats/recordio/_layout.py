@@ -1,12 +1,10 @@
-"""The columns that RecordIO files are read and written with."""
+"""The columns of RecordIO files."""
 
 from __future__ import annotations
 
 PACK = ("label", "id", "id2", "image")
-"""The columns of a pack of images, in the order in which the kernel gives them."""
-
-
+"""The columns of a pack of images, in the order of the kernel."""
 DATA = "data"
-
-
+"""The column of whole payloads."""
 RECORD = "record"
+"""The same column with raw=True."""

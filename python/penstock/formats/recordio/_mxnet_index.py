@@ -1,11 +1,11 @@
-r"""MXNet's text index of a RecordIO file: `x.idx` beside `x.rec`, one line a record, in file order.
+r"""MXNet's text index of a RecordIO file: `x.idx` beside `x.rec`, one line per record, in file order.
 
 ```
-key \t offset      any word without a tab; offset of the record's first magic
+key \t offset      any text without a tab; offset of the record's first magic
 ```
 
-More columns, CRLF and a missing last line break are accepted, as MXNet does. A key may be anything,
-penstock's own are the numbers of the records. Source: MXIndexedRecordIO of MXNet 1.9.1.
+More columns, CRLF and a missing last line break are accepted, as in MXNet. The keys that penstock writes are the
+numbers of the records. Source: MXIndexedRecordIO of MXNet 1.9.1.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class MXNetIndex(TextIndex):
         rows = data.removesuffix(b"\n").split(b"\n") if data else []
         words = [row.split(b"\t") for row in rows]
         if any(len(row) < 2 for row in words):
-            raise ValueError("a line is no key, tab and offset")
+            raise ValueError("a line is not a key, a tab and an offset")
         try:
             starts = np.array([row[1].strip() for row in words], dtype=np.bytes_).astype(np.uint64)
         except (ValueError, OverflowError):
-            raise ValueError("an offset is no number") from None
+            raise ValueError("an offset is not a number") from None
         return starts, None

@@ -8,11 +8,11 @@ offset  size  field
 8+L     0..3  zeros up to a multiple of four
 ```
 
-There is no file header, footer, count or checksum. Where a payload has the magic at a multiple of
-four bytes it is cut, and the magic left out. In a pack of images (made by im2rec) each payload is
+There is no file header, footer, count or checksum. A payload that has the magic at a multiple of four bytes is cut
+there, and the magic left out. In a pack of images (made by im2rec) each payload is
 
 ```
-0       4     flag          the number of labels behind this header; 0 for the one inside
+0       4     flag          the number of labels after this header; 0 for the one inside
 4       4     label         float32
 8       8     id
 16      8     id2
@@ -66,12 +66,11 @@ HEADER_BYTES = 24
 class RecordIOOptions:
     """How to read RecordIO.
 
-    header: whether payloads begin with the header of an image pack; None looks at the first
-        records: they are a pack if each holds a whole header with its labels, and what follows,
-        where anything does, begins as a JPEG, PNG, WebP or PPM file.
-    label: "scalar" for one number a record, "list" for lists; None takes what the first records
-        have: one, so many, or lists.
-    infer_records: how many records of a shard to look at, or "all".
+    header: whether payloads begin with the header of an image pack. None decides by the first records: they are a
+        pack if each has a whole header with its labels, followed by a JPEG, PNG, WebP or PPM file or by nothing.
+    label: "scalar" for one number per record, "list" for lists. None decides by the first records: one number, lists
+        of one length, or lists.
+    infer_records: the number of records of a shard that these are, or "all".
     """
 
     header: bool | None = None
@@ -113,7 +112,7 @@ class RecordIOFormat(FramedFormat):
         return RecordIOWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        # A first part that claims to be a later one is no file of anything else.
+        # A file that begins with a later part of a record is damaged RecordIO, not another format.
         return head.startswith(MAGIC) and (len(head) < 8 or head[7] >> 5 < 4)
 
     def shard(self, source: Source, options: Options) -> Shard:
@@ -126,14 +125,14 @@ class RecordIOFormat(FramedFormat):
         return _decoder_for(shard)
 
     def checking(self, shard: Shard) -> Decoder | None:
-        quiet = replace(shard.options, damage="skip")
+        options = replace(shard.options, damage="skip")
         try:
-            return _decoder_for(replace(shard, options=quiet)).lending()  # copies no bytes
+            return _decoder_for(replace(shard, options=options)).lending()  # copies no bytes
         except (SchemaError, FormatError):
             return None
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """A writer that takes frames as they stand."""
+        """A writer that takes frames unchanged."""
         from penstock.formats.recordio.writer import RecordIOWriteOptions, RecordIOWriter
 
         schema = pa.schema([(RECORD, pa.binary())])
@@ -143,9 +142,9 @@ class RecordIOFormat(FramedFormat):
         if is_raw(schema):
             return None
         fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
-        if "label" in schema.names:  # each record of a pack has these
-            given = ("id", "id2")
-            fields += [pa.field(name, pa.uint64()) for name in given if name not in schema.names]
+        if "label" in schema.names:  # each record of a pack has ids
+            ids = {"id", "id2"} - set(schema.names)
+            fields += [pa.field(name, pa.uint64()) for name in ids]
             fields.sort(key=lambda field: PACK.index(field.name))
         return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
 
@@ -159,22 +158,21 @@ class RecordIOFormat(FramedFormat):
 
 
 class RecordIODecoder(Decoder):
-    """Payloads as they are, or the columns of a pack of images.
+    """Whole payloads, or the columns of a pack of images.
 
     Args:
         schema: some of label, id, id2 and image; or one column of whole payloads.
-        num_labels: 0 where the label is one number, a count where it is so many, None for lists.
+        num_labels: the length of the lists of labels; 0 if the label is one number, None if lengths vary.
     """
 
     def __init__(self, schema: pa.Schema, num_labels: int | None = 0) -> None:
         self.schema = schema
         self._is_pack = not {DATA, RECORD} & set(schema.names)
         self._num_labels = num_labels
-        # Views cost no copy, but pyarrow can do little with them: they are for who asks.
-        self._lends = any(storage_of(field.type) == pa.binary_view() for field in schema)
+        # Views cost no copy, but pyarrow can do little with them, so that they must be asked for.
+        self._gives_views = any(storage_of(field.type) == pa.binary_view() for field in schema)
 
     def lending(self) -> RecordIODecoder:
-        """See penstock.contract.decoder.Lender."""
         return RecordIODecoder(lent_schema(self.schema), self._num_labels)
 
     def decode(
@@ -187,13 +185,14 @@ class RecordIODecoder(Decoder):
         if self._is_pack:
             arrays = self._pack(frames, [name for name in names if name in PACK], proof)
         else:
-            payloads = _core.recordio_payloads(frames, self._lends, *given(proof))
+            payloads = _core.recordio_payloads(frames, self._gives_views, *given(proof))
             arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
         fields = [self.schema.field(name) for name in names]
+        # A column that is not in the file is one that was added beside other shards.
         made = [
-            _as(arrays[field.name], field)
+            _converted(arrays[field.name], field)
             if field.name in arrays
-            else pa.nulls(len(frames), field.type)  # kept beside other shards
+            else pa.nulls(len(frames), field.type)
             for field in fields
         ]
         schema = pa.schema(fields, metadata=self.schema.metadata)
@@ -204,14 +203,17 @@ class RecordIODecoder(Decoder):
     ) -> dict[str, pa.Array]:
         try:
             found = _core.recordio_columns(
-                frames, names, self._num_labels, self._lends, *given(proof)
+                frames, names, self._num_labels, self._gives_views, *given(proof)
             )
         except _core.KernelError as error:
             fault = error.args[0]
             if fault.kind != "schema":
                 raise
-            # Another number of labels fits another schema; a header that is cut is none.
-            kind = SchemaError if fault.field else FormatError
+            if fault.field:  # another number of labels
+                kind, hint = SchemaError, 'open(..., label="list")'
+            else:  # a header that is cut
+                kind = FormatError
+                hint = 'open(..., damage="skip") leaves such records out, header=False gives whole payloads'
             raise kind(
                 fault.message,
                 record=fault.record,
@@ -219,16 +221,13 @@ class RecordIODecoder(Decoder):
                 byte=fault.byte,
                 expected=fault.expected,
                 found=fault.found,
-                hint='open(..., label="list")'
-                if fault.field
-                else 'open(..., damage="skip") leaves such records out, header=False gives whole payloads',
+                hint=hint,
             ) from None
         batch = pa.record_batch(found)
         return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
-    """A column as the type that its field has."""
+def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
     if kept_names.names_of(wanted) is not None:
         return kept_names.as_labels(array, wanted)
     try:
@@ -242,26 +241,28 @@ def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
 
 
 def _decoder_for(shard: Shard) -> RecordIODecoder:
-    """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    """The decoder for the caller's schema, or else for the schema of the first records."""
     mine = options_from(RecordIOOptions, shard.options.format_options, "recordio")
     schema = shard.options.schema
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
-    seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
-    told = InferredFrom(seen.num_records, seen.is_all, file_name(shard.source.path)).metadata
-    is_pack = seen.is_pack if mine.header is None else mine.header
+    sample = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
+    metadata = InferredFrom(
+        sample.num_records, sample.is_all, file_name(shard.source.path)
+    ).metadata
+    is_pack = sample.is_pack if mine.header is None else mine.header
     if not is_pack:
-        return RecordIODecoder(_one_column(DATA, pa.binary()).with_metadata(told))
-    num_labels = {"scalar": 0, "list": None, None: seen.num_labels}[mine.label]
+        return RecordIODecoder(_one_column(DATA, pa.binary()).with_metadata(metadata))
+    num_labels = {"scalar": 0, "list": None, None: sample.num_labels}[mine.label]
     label = {0: pa.float32(), None: pa.list_(pa.float32())}.get(num_labels)
     types = {
         "label": label or pa.list_(pa.float32(), num_labels),
         "id": pa.uint64(),
         "id2": pa.uint64(),
-        "image": seen.image,
+        "image": sample.image_type,
     }
     fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
-    return RecordIODecoder(pa.schema(fields, metadata=told), num_labels)
+    return RecordIODecoder(pa.schema(fields, metadata=metadata), num_labels)
 
 
 def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
@@ -269,10 +270,10 @@ def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
 
 
 def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
-    """A schema that the caller gives, if RecordIO has its columns."""
+    """The caller's schema. Raises SchemaError if RecordIO does not have its columns."""
     kinds = {True: [PACK], False: [(DATA,), (RECORD,)]}
     allowed = kinds[True] + kinds[False] if mine.header is None else kinds[mine.header]
-    # A field that may be null may be missing, as one that is kept beside other shards is.
+    # A nullable field may be missing in this file: fields can be added beside other shards.
     needed = {field.name for field in schema if not field.nullable}
     needed |= {name for some in allowed for name in some if name in schema.names}
     if len(set(schema.names)) < len(schema) or not any(needed <= set(some) for some in allowed):
@@ -283,7 +284,7 @@ def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
 
 
 def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
-    """How many labels a record has, by the type of their column."""
+    """The num_labels of RecordIODecoder, by the type of the column."""
     if "label" not in schema.names:
         return None if mine.label == "list" else 0
     type_ = storage_of(schema.field("label").type)
@@ -292,19 +293,19 @@ def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
     return None if pa.types.is_nested(type_) else 0
 
 
-# -- what the first records are -------------------------------------------------------------------
+# -- inference -----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the records of a sample have in common."""
+class _Sample:
+    """What the first records have in common."""
 
     num_records: int = 0
     num_headers: int = 0
-    """How many hold a whole header with its labels."""
+    """Records with a whole header and its labels."""
     flags: set[int] = field(default_factory=set)
     codecs: Counter[str] = field(default_factory=Counter)
-    """What the images begin as, "" where that is no image; empty ones are not counted."""
+    """The codecs of the images, "" if unknown. Empty images are not counted."""
     is_all: bool = True
 
     @property
@@ -317,13 +318,12 @@ class _Seen:
         return next(iter(self.flags)) if len(self.flags) == 1 else None if self.flags else 0
 
     @property
-    def image(self) -> pa.DataType:
+    def image_type(self) -> pa.DataType:
         if not self.codecs or "" in self.codecs:
             return pa.binary()
         return ImageType(next(iter(self.codecs)) if len(self.codecs) == 1 else "")
 
     def add(self, payload: bytes) -> None:
-        """Look at one more record."""
         self.num_records += 1
         flag = int.from_bytes(payload[:4], "little")
         start = HEADER_BYTES + 4 * flag
@@ -336,7 +336,7 @@ class _Seen:
 
 
 def _codec(head: bytes) -> str:
-    """The image file that bytes begin, by the names of ImageType."""
+    """The codec of an image file by its first bytes."""
     if head.startswith(b"\xff\xd8\xff"):
         return "jpeg"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -346,19 +346,19 @@ def _codec(head: bytes) -> str:
     return "ppm" if head[:3] in (b"P6\n", b"P5\n") else ""
 
 
-def _sample(shard: Shard, most: int | None) -> _Seen:
-    """The first records of a file, or all. Damage is passed over here: reading tells of it."""
+def _sample(shard: Shard, most: int | None) -> _Sample:
+    """The first `most` records of a file, or all. Damage is not reported here, but when it is read."""
     damage = "skip" if shard.options.damage == "skip" else "stop"
-    quiet = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
-    seen = _Seen()
+    options = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
+    sample = _Sample()
     num_bytes = 0
-    for payload in _payloads(replace(shard, options=quiet)):
-        if most is not None and (seen.num_records >= most or num_bytes > SAMPLE_BYTES):
-            seen.is_all = False
+    for payload in _payloads(replace(shard, options=options)):
+        if most is not None and (sample.num_records >= most or num_bytes > SAMPLE_BYTES):
+            sample.is_all = False
             break
-        seen.add(payload)
+        sample.add(payload)
         num_bytes += len(payload)
-    return seen
+    return sample
 
 
 def _payloads(shard: Shard) -> Iterator[bytes]:

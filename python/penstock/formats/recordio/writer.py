@@ -1,16 +1,16 @@
-"""Writes RecordIO shards: byte strings as they are, or labels and images as a pack of them.
+"""Writes RecordIO shards: byte strings, or labels and images as a pack.
 
 | column | stored as |
 |---|---|
-| label: a number | flag 0 and the label as float32, rounded as floats round |
+| label: a number | flag 0 and the label, rounded to float32 |
 | label: a class label (dictionary) | its number |
-| label: a list of numbers, fixed or not; a tensor of one axis | flag: how many, and the labels |
-| id, id2: integers | uint64; where there is none, the record's number in its shard, and 0 |
+| label: a list of numbers, fixed or not; a tensor of one axis | flag: their number, and the labels |
+| id, id2: integers | uint64; without a column, the record's number in its shard, and 0 |
 | image: binary, encoded images | the bytes |
-| `data` or `record`: binary, alone | the payload |
+| `data` or `record`: binary, the only column | the payload |
 
-What does not fit (a null, an integer label that float32 would round, an empty list, which would be
-read as the label 0, a negative id, a record of 2^29 bytes) is a SchemaError naming record and field.
+A null, an integer label that float32 would round, an empty list (which would be read as the label 0), a negative id
+and a record of 2^29 bytes are SchemaErrors that name record and field.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from penstock.formats.recordio._mxnet_index import MXNetIndex
 from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink
 
+_NULL = "is null, and RecordIO cannot hold nulls"
 _HINT = (
     'columns=["label", "image"] leaves the others out; rename={"cls": "label"} renames; '
     "other columns need another format"
@@ -46,20 +47,20 @@ class RecordIOWriteOptions:
     idx: bool = True
     """Whether MXNet's text index, `x.idx`, is written beside `x.rec`."""
     exact: bool = False
-    """Whether a label that float32 would round, and class labels, whose names are not kept, are errors."""
+    """Whether labels that float32 would round are errors, and class labels, as their names are not stored."""
 
 
 class RecordIOWriter(FramedWriter):
-    """Writes one shard to a sink, and keeps what an index of it needs.
+    """Writes one shard to a sink, and collects its index.
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
-        schema: of the batches that will come.
+        schema: of all batches.
         options: see RecordIOWriteOptions.
-        threads: how many slices are encoded at once; None: one a core.
+        threads: the number of slices that are encoded at once; None for one per core.
 
     Raises:
-        SchemaError: RecordIO has no such columns, or not of such types.
+        SchemaError: RecordIO does not have these columns, or not of these types.
 
     Example:
         >>> import pyarrow as pa
@@ -89,23 +90,20 @@ class RecordIOWriter(FramedWriter):
         self._has_names = label is not None and pa.types.is_dictionary(label)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See FramedWriter.write."""
         if "label" in batch.schema.names and self._takes(batch):
             self._check_names(batch.column("label"))
         super().write(batch)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See Noting."""
         return self._losses.notes
 
     @property
     def dictionaries(self) -> dict[str, pa.Array | None]:
-        """See NumberingClasses."""
         return {"label": self._names} if self._has_names else {}
 
     def _check_names(self, labels: pa.Array) -> None:
-        """Numbers of classes mean something only as long as all batches number them alike."""
+        """Raise SchemaError if a batch numbers its classes in another way than those before."""
         if not pa.types.is_dictionary(labels.type):
             return
         names = labels.dictionary
@@ -120,10 +118,10 @@ class RecordIOWriter(FramedWriter):
 
 
 def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int], _core.Framed]:
-    """How slices of this schema become frames."""
+    """A function that makes frames of a slice, the number of whose first record it is given."""
     names = schema.names
     if names in ([DATA], [RECORD]):
-        _want(schema.field(0), _is_bytes, "bytes", hint="cast it to binary, or write Arrow")
+        _check_type(schema.field(0), _is_bytes, "bytes", hint="cast it to binary, or write Arrow")
 
         def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
             del first_record
@@ -132,33 +130,12 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
         return encode
     if len(set(names)) < len(names) or not {"label", "image"} <= set(names) <= set(PACK):
         raise SchemaError(
-            f"RecordIO holds label and image, with id and id2 where wanted, or one column data of "
-            f"bytes; not {', '.join(names) or 'nothing'}",
+            "RecordIO holds label and image, and id and id2 if wanted, or one column data of bytes; "
+            f"not {', '.join(names) or 'nothing'}",
             hint=_HINT,
         )
-    image, label = schema.field("image"), schema.field("label")
-    _want(
-        image,
-        _is_bytes,
-        "the bytes of an image file",
-        hint="cast it to binary, or write Arrow",
-    )
-    _want(
-        label,
-        _is_label,
-        "numbers, or lists of one length or any",
-        hint="cast it to numbers, dictionary_encode() it, or write Arrow",
-    )
-    for name in ("id", "id2"):
-        if name in names:
-            own = schema.field(name)
-            _want(
-                own,
-                pa.types.is_integer,
-                "integers",
-                hint="cast it to integers, or leave it out (columns=)",
-            )
-
+    for field in schema:
+        _check_type(field, *_TYPES[field.name])
     if pa.types.is_dictionary(schema.field("label").type):
         losses.add("label", NO_NAMES)
 
@@ -174,8 +151,10 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
     return encode_pack
 
 
-def _want(field: pa.Field, check: Callable[[pa.DataType], bool], wanted: str, *, hint: str) -> None:
-    if not check(field.type):
+def _check_type(
+    field: pa.Field, is_right: Callable[[pa.DataType], bool], wanted: str, hint: str
+) -> None:
+    if not is_right(field.type):
         message = f"RecordIO holds {wanted} here, not {field.type}"
         raise SchemaError(message, field=field.name, hint=hint)
 
@@ -206,16 +185,31 @@ def _is_label(type_: pa.DataType) -> bool:
     return bool(types.is_dictionary(type_) or _is_number(type_))
 
 
-# -- columns as the kernel takes them -------------------------------------------------------------
+_TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
+    "image": (_is_bytes, "the bytes of an image file", "cast it to binary, or write Arrow"),
+    "label": (
+        _is_label,
+        "numbers, or lists of numbers",
+        "cast it to numbers, dictionary_encode() it, or write Arrow",
+    ),
+    **dict.fromkeys(
+        ("id", "id2"),
+        (pa.types.is_integer, "integers", "cast it to integers, or leave it out (columns=)"),
+    ),
+}
+"""A test, a description and a hint for the type of each column of a pack."""
+
+
+# -- columns for the kernel -----------------------------------------------------------------------
 
 
 def _whole(part: pa.RecordBatch, name: str) -> pa.Array:
-    """A column as it is stored, which may not lack a value."""
+    """A column without nulls."""
     column = part.column(name)
     column = column.storage if isinstance(column, pa.ExtensionArray) else column
     if column.null_count:
         record = _first_null(column)
-        raise SchemaError("is null, and RecordIO has no word for that", record=record, field=name)
+        raise SchemaError(_NULL, record=record, field=name)
     return column
 
 
@@ -253,11 +247,10 @@ def _labels(column: pa.Array, losses: Losses) -> pa.Array:
 
 
 def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
-    """Numbers as float32; those that do not fit raise with the record they belong to."""
+    """Numbers as float32. The error of one that does not fit names its record."""
     if values.null_count:
         place = _first_null(values)
-        message = "is null, and RecordIO has no word for that"
-        raise SchemaError(message, record=record_of(place), field="label")
+        raise SchemaError(_NULL, record=record_of(place), field="label")
     if pa.types.is_float32(values.type):
         return values
     given = _numpy(values)
@@ -290,7 +283,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _numpy(values: pa.Array) -> np.ndarray:
-    """Numbers without nulls; unlike pyarrow's own way this does not import pandas."""
+    """Numbers without nulls as NumPy's. pyarrow's own conversion would import pandas."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     dtype = np.dtype(values.type.to_pandas_dtype())
