@@ -1,22 +1,25 @@
-"""The pages in a real browser: their plots are there, in light and dark, and nothing is loaded."""
+"""The pages in a real browser: their tables are there, in light and dark, and nothing is loaded."""
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from browser import look_at
 
 import penstock as ps
-from penstock.bench.page import STYLE, Figure, Table, page
-from penstock.bench.plots import Bars, bars
+from penstock.bench.page import page
+from penstock.bench.tables import Column, Table
+from penstock.cli import bench_tables
 
 LIGHT, DARK, BAR = "#0f6fb5", "#4fb0f0", "#9fb6c9"
 
 
-def reports(folder: Path) -> dict[str, object]:
+def reports(folder: Path) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     pixels = rng.integers(0, 255, (12, 24, 24, 3), np.uint8).repeat(2, 1).repeat(2, 2)
     path = folder / "some.arrow"
@@ -31,25 +34,30 @@ def reports(folder: Path) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return reports(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def pages(made: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {}
-    for name, report in reports(folder).items():
+    for name, report in made.items():
         found[name] = folder / name / "page.html"
         found[name].parent.mkdir()
         found[name].write_text(ps.bench.html(report), encoding="utf-8")
     return found
 
 
-PLOTS = {"formats": 2, "images": 3, "shuffle": 4}
+TABLES = {"formats": 1, "images": 1, "shuffle": 2}
 
 
-@pytest.mark.parametrize("name", PLOTS)
-def test_a_page_has_its_plots_and_asks_for_nothing(pages: dict[str, Path], name: str) -> None:
+@pytest.mark.parametrize("name", TABLES)
+def test_a_page_has_its_tables_and_asks_for_nothing(pages: dict[str, Path], name: str) -> None:
     seen = look_at(pages[name])
     assert seen.console == []
     assert seen.requests == []
-    assert seen.dom.count("<svg") == PLOTS[name]
+    assert seen.dom.count("<table") == TABLES[name]
     assert "<script" not in seen.dom
     assert seen.share_of(LIGHT) > 0.0001, "what is best stands out"
     assert seen.share_of(BAR) > 0.001
@@ -59,7 +67,7 @@ def test_a_page_has_its_plots_and_asks_for_nothing(pages: dict[str, Path], name:
 def test_a_page_is_dark_where_the_system_is(pages: dict[str, Path]) -> None:
     seen = look_at(pages["formats"], "--blink-settings=preferredColorScheme=0")
     assert seen.share_of(DARK) > 0.001
-    assert seen.share_of("#14181c") > 0.05
+    assert seen.share_of("#121212") > 0.5, "the browser's own dark"
 
 
 def test_the_browser_would_notice_complaints_and_requests(tmp_path: Path) -> None:
@@ -74,22 +82,39 @@ def test_the_browser_would_notice_complaints_and_requests(tmp_path: Path) -> Non
 
 def test_what_a_file_says_is_text_on_a_page() -> None:
     evil = "<img src=x onerror=alert(1)>&\"'"
-    made = page(
-        evil,
-        evil,
-        [evil],
-        [
-            Figure(evil, bars([evil], [Bars(evil, [1.0], [evil])]), evil),
-            Table(evil, [evil], [[evil]], [evil], evil),
-        ],
-        [(evil, evil)],
-    )
+    columns = [Column(evil, [evil]), Column(evil, [evil], [1.0], "high"), Column(evil, [evil])]
+    made = page(evil, evil, [evil, evil], [Table(evil, columns, evil)], [(evil, evil)])
     assert "<img" not in made
-    assert made.count("&lt;img src=x onerror=alert(1)&gt;") >= 14
+    assert made.count("&lt;img src=x onerror=alert(1)&gt;") == 15
 
 
-def test_every_class_of_a_plot_has_a_style(pages: dict[str, Path]) -> None:
+def test_tables_can_be_read_aloud(pages: dict[str, Path]) -> None:
+    """A language, one main part, a caption for each table, a heading for each row and column."""
+    for name, path in pages.items():
+        text = path.read_text(encoding="utf-8")
+        assert '<html lang="en">' in text
+        assert text.count("<main>") == text.count("<h1>") == 1
+        assert text.count("<caption>") == TABLES[name]
+        assert text.count("<th ") == text.count('<th scope="col"') + text.count('<th scope="row"')
+        for row in re.findall("<tr>.*?</tr>", text.partition("<tbody>")[2]):
+            assert row.startswith('<tr><th scope="')
+
+
+def test_a_page_has_every_number_of_the_terminal(
+    made: dict[str, Any], pages: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, report in made.items():
+        bench_tables.show(report)
+        printed = capsys.readouterr().out
+        on_page = re.sub("<[^>]*>", " ", pages[name].read_text(encoding="utf-8"))
+        numbers = set(re.findall(r"[0-9][0-9.,]*", printed))
+        assert len(numbers) > 10
+        assert not [number for number in numbers if number not in html.unescape(on_page)]
+
+
+def test_every_class_has_a_style(pages: dict[str, Path]) -> None:
     for path in pages.values():
-        for names in re.findall(r'class="([^"]+)"', path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for names in re.findall(r'class="([^"]+)"', text):
             for name in names.split():
-                assert name in {"bars", "points", "paths"} or f".{name}" in STYLE, name
+                assert f".{name}" in text.partition("</style>")[0], name

@@ -7,18 +7,18 @@
 | `ps.bench.shuffle` | orders: how well they mix, bytes read, seeks, seconds an epoch |
 
 Each gives a report: a dataclass with `rows`, `sentences` that follow from its numbers, how it was
-measured, and how noisy the machine was. `to_dict()` is for JSON; `ps.bench.html(report)` is a page with plots.
+measured, and how noisy the machine was. `to_dict()` is for JSON; `ps.bench.html(report)` is a page.
 """
 
 from __future__ import annotations
 
-from penstock.bench import words
 from penstock.bench.formats import FormatRow, FormatsReport, formats
 from penstock.bench.images import ImageRow, ImagesReport, images
 from penstock.bench.measure import Machine, Measured, Noise
-from penstock.bench.pages import html
+from penstock.bench.page import html
 from penstock.bench.sample import Sample
 from penstock.bench.shuffle import Disk, OrderRow, ShuffleReport, shuffle
+from penstock.bench.tables import contents
 
 __all__ = [
     "Disk",
@@ -32,9 +32,9 @@ __all__ = [
     "OrderRow",
     "Sample",
     "ShuffleReport",
+    "contents",
     "formats",
     "html",
     "images",
     "shuffle",
-    "words",
 ]

@@ -1,141 +1,137 @@
-"""One HTML page, complete in itself: no script, nothing from elsewhere, light or dark as the
-reader's system is. What a file says is escaped, and the page forbids itself to load anything."""
+"""A report as one HTML page that needs no other file and no script, light or dark like the system.
+
+Text from files is escaped, and the page's policy forbids to load anything.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from html import escape
+from string import Template
 
-from penstock.bench.measure import Machine
+from penstock.bench.tables import Column, Contents, Report, Table, contents
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fcfcfa; --card: #ffffff; --ink: #1c2126; --soft: #5d6770;
-  --line: #e3e6e8; --bar: #9fb6c9; --best: #0f6fb5; --range: #37424c; --warn: #9a5b00;
-  --a: #0f6fb5; --b: #c2571a; --c: #4c8f3a; --d: #8457b3; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181c; --card: #1b2126; --ink: #e6e9ec;
-  --soft: #9aa5ae; --line: #2c343b; --bar: #45606f; --best: #4fb0f0; --range: #c9d2d9; --warn: #e3a94f;
-  --a: #4fb0f0; --b: #f08c52; --c: #83c46f; --d: #b792e0; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 1064px; margin: 0 auto; padding: 44px 28px 72px; }
-h1 { font-size: 30px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.01em; }
-h2 { font-size: 20px; margin: 0 0 14px; }
-p { margin: 0 0 12px; max-width: 74ch; }
-.lead { color: var(--soft); overflow-wrap: anywhere; }
-.answer { border-left: 4px solid var(--best); background: var(--card); padding: 16px 22px;
-  margin: 26px 0 30px; border-radius: 0 8px 8px 0; box-shadow: 0 0 0 1px var(--line); }
-.answer p { font-size: 17px; margin: 0 0 6px; } .answer p:first-child { font-weight: 600; }
-.answer p:not(:first-child) { color: var(--soft); font-size: 16px; }
-figure, section { background: var(--card); box-shadow: 0 0 0 1px var(--line); border-radius: 10px;
-  padding: 22px 24px 18px; margin: 0 0 24px; }
-figcaption, .note { color: var(--soft); font-size: 14px; line-height: 1.5; margin-top: 12px; max-width: 92ch; }
-.wide { overflow-x: auto; } svg.plot { display: block; width: 100%; min-width: 700px; height: auto; }
-svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink);
-  font-variant-numeric: tabular-nums; }
-svg .value { fill: var(--ink); } svg .title { font-weight: 600; fill: var(--soft); } svg .name { font-size: 13px; }
-svg .tick, svg .none { fill: var(--soft); } svg .none { font-style: italic; }
-.rule { stroke: var(--line); stroke-width: 1; } .frame { fill: none; stroke: var(--line); }
-.bar { fill: var(--bar); } .bar.best { fill: var(--best); }
-.range { stroke: var(--range); stroke-width: 1.2; fill: none; }
-.mark { stroke: var(--soft); stroke-width: 1.2; stroke-dasharray: 3 3; }
-.dots { stroke: var(--a); stroke-width: 2; stroke-linecap: round; fill: none; opacity: 0.75; }
-.point { fill: var(--soft); stroke: var(--card); stroke-width: 1.5; }
-.point.a { fill: var(--a); } .point.b { fill: var(--b); } .point.c { fill: var(--c); } .point.d { fill: var(--d); }
-table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; width: 100%; }
-th { text-align: left; color: var(--soft); font-weight: 600; }
-th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.number, th.number { text-align: right; white-space: nowrap; }
-tr:last-child td { border-bottom: 0; } td.name { font-weight: 600; white-space: nowrap; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 18px; margin: 0; font-size: 14px; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-@media (max-width: 600px) { main { padding: 24px 14px; } figure, section { padding: 16px 14px; } }
-"""
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<link rel="icon" href="data:,">
+<style>
+:root { color-scheme: light dark; --bar: #9fb6c9; --best: #0f6fb5; }
+@media (prefers-color-scheme: dark) { :root { --bar: #45606f; --best: #4fb0f0; } }
+body { max-width: 66rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; }
+p, dd { max-width: 80ch; overflow-wrap: anywhere; white-space: pre-line; }
+.answer p:first-child { font-weight: bold; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-size: 20px; font-weight: bold; padding: 1rem 0 0.5rem; }
+th, td { padding: 4px 16px 4px 0; line-height: 2; text-align: left; white-space: nowrap; }
+td.number, th.number { text-align: right; }
+td { background: linear-gradient(var(--bar) 0 0) left bottom / var(--part, 0) 4px no-repeat content-box; }
+td.best { --bar: var(--best); font-weight: bold; }
+</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+<p>$lead</p>
+<div class="answer">$answer</div>
+$tables
+<h2>How it was measured</h2>
+<dl>
+$facts
+</dl>
+</main>
+</body>
+</html>
+""")
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_NUMBER = ' class="number"'
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A plot with its heading and how it was measured."""
-
-    title: str
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The numbers behind the plots; columns in `numbers` are set to the right."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: Sequence[str] = ()
-    note: str = ""
+def html(report: Report) -> str:
+    """A report as one HTML page, which needs no other file."""
+    shown = contents(report)
+    return page(
+        shown.title,
+        f"{shown.source}: {shown.lead}",
+        report.sentences,
+        shown.tables,
+        list(_facts(report, shown)),
+    )
 
 
 def page(
     title: str,
     lead: str,
     sentences: Sequence[str],
-    parts: Sequence[Figure | Table],
+    tables: Sequence[Table],
     facts: Sequence[tuple[str, str]],
 ) -> str:
     """The page as text."""
-    inside = "".join(_figure(p) if isinstance(p, Figure) else _table(p) for p in parts)
-    answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n"
-        f'<p class="lead">{escape(lead)}</p>\n<div class="answer">{answer}</div>\n{inside}\n'
-        f"<section><h2>How it was measured</h2><dl>{listed}</dl></section>\n</main>\n</body>\n</html>\n"
+    return _PAGE.substitute(
+        title=escape(title),
+        lead=escape(lead),
+        answer="".join(f"<p>{escape(sentence)}</p>" for sentence in sentences),
+        tables="".join(map(_table, tables)),
+        facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts),
     )
 
 
-def machine_facts(machine: Machine, seconds: float) -> list[tuple[str, str]]:
-    """Where and when."""
-    kind = f" ({machine.file_system})" if machine.file_system else ""
+def _facts(report: Report, shown: Contents) -> Iterator[tuple[str, str]]:
+    for name, problem in shown.problems:
+        yield f"not measured: {name}", problem
+    yield from shown.facts
+    yield "method", report.how
+    yield "noise", report.noise.sentence(shown.spreads)
+    machine = report.machine
     cores = f"{machine.cores} core" + "s" * (machine.cores != 1)
-    return [
-        ("machine", f"{machine.cpu}, {cores}, {machine.system}, Python {machine.python}"),
-        ("temporary files", f"{machine.folder}{kind}"),
-        ("when", f"{time.strftime('%Y-%m-%d %H:%M')}, for {seconds:.0f} s"),
-    ]
-
-
-def _figure(figure: Figure) -> str:
-    return (
-        f"<figure><h2>{escape(figure.title)}</h2>{figure.svg}"
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>\n"
-    )
+    yield "machine", f"{machine.cpu}, {cores}, {machine.system}, Python {machine.python}"
+    kind = f" ({machine.file_system})" if machine.file_system else ""
+    yield "folder", f"{machine.folder}{kind}"
+    yield "when", f"{time.strftime('%Y-%m-%d %H:%M')}, for {report.seconds:.0f} s"
 
 
 def _table(table: Table) -> str:
-    numbers = [heading in table.numbers for heading in table.headings]
-    head = "".join(
-        f"<th{' class=number' * right}>{escape(heading)}</th>"
-        for heading, right in zip(table.headings, numbers, strict=True)
+    heads = "".join(
+        f'<th scope="col"{_NUMBER if column.values else ""}>{escape(column.title)}</th>'
+        for column in table.columns
     )
-    body = "".join(
-        "<tr>"
-        + "".join(_cell(text, place, numbers[place]) for place, text in enumerate(row))
-        + "</tr>"
-        for row in table.rows
+    names, *others = table.columns
+    cells = zip(*(_cells(column) for column in others), strict=True)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(row)}</tr>\n'
+        for name, row in zip(names.cells, cells, strict=True)
     )
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<section><h2>{escape(table.title)}</h2><div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>{note}</section>\n"
+        f'<div class="wide"><table><caption>{escape(table.title)}</caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+        f"<p>{escape(table.note)}</p>\n"
     )
 
 
-def _cell(text: str, place: int, is_number: bool) -> str:
-    kind = "number" if is_number else "name" if not place else ""
-    return f"<td class={kind}>{escape(text)}</td>" if kind else f"<td>{escape(text)}</td>"
+def _cells(column: Column) -> Iterator[str]:
+    """The cells of a column; a bar below a number shows its part of the largest."""
+    values = [value for value in column.values if value is not None]
+    top = max(values, default=0) or 1
+    best = _best(values, column.best)
+    for number, text in enumerate(column.cells):
+        value = column.values[number] if column.values else None
+        kind = _NUMBER if column.values else ""
+        if value is not None and column.best:
+            kind = ' class="number best"' if best[0] <= value <= best[1] else kind
+            kind += f' style="--part: {value / top:.1%}"'
+        yield f"<td{kind}>{escape(text)}</td>"
+
+
+def _best(values: Sequence[float], end: str) -> tuple[float, float]:
+    """The least and the greatest of the values that stand out: the best within half a percent. None
+    stands out where most are as good."""
+    best = (max if end == "high" else min)(values, default=0)
+    low, high = 0.995 * best, 1.005 * best
+    alike = sum(low <= value <= high for value in values)
+    return (low, high) if 2 * alike <= len(values) else (1, 0)

@@ -22,7 +22,7 @@ def _spread(found: Measured) -> str:
     return f" ±{found.spread / 2:3.0%}" if found.repeats > 1 else ""
 
 
-def part(value: float | None) -> str:
+def ratio(value: float | None) -> str:
     """A figure as a part of another: 1.00 is the same."""
     if value is None:
         return NOTHING

@@ -36,7 +36,7 @@ def command() -> None:
     """Measure on your own data which format, image codec and order suit it.
 
     Each command says how it measured, how far its repeats lay apart, and what follows from the
-    numbers. --html writes a page with plots.
+    numbers. --html writes a page.
     """
 
 
@@ -53,7 +53,7 @@ def _measuring(function: Function) -> Function:
         ),
         click.option(
             "--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
-            help="Also write a page with plots, complete in itself.",
+            help="Also write a self-contained HTML page.",
         ),
         json_option,
     ]  # fmt: skip
@@ -127,7 +127,7 @@ def formats(
             threads=threads,
             progress=progress,
         )
-    _give(report, bench_tables.formats, html, as_json)
+    _give(report, html, as_json)
 
 
 @command.command(
@@ -203,7 +203,7 @@ def images(
             threads=threads,
             progress=progress,
         )
-    _give(report, bench_tables.images, html, as_json)
+    _give(report, html, as_json)
 
 
 @command.command(
@@ -276,10 +276,10 @@ def shuffle(
             progress=progress,
             **given,
         )
-    _give(report, bench_tables.shuffle, html, as_json)
+    _give(report, html, as_json)
 
 
-def _give(report: Any, show: Callable[[Any], None], html: str | None, as_json: bool) -> None:
+def _give(report: Any, html: str | None, as_json: bool) -> None:
     """The page where one was asked for, then the document or the tables."""
     if html is not None:
         import penstock as ps
@@ -289,9 +289,9 @@ def _give(report: Any, show: Callable[[Any], None], html: str | None, as_json: b
     if as_json:
         output.emit(report.to_dict())
         return
-    show(report)
+    bench_tables.show(report)
     if html is not None:
-        click.echo(f"page with plots: {html}")
+        click.echo(f"page: {html}")
 
 
 @contextmanager

@@ -1,0 +1,211 @@
+"""What a report shows, on a terminal and on a page alike: its lead and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock import describe
+from penstock.bench import words
+from penstock.bench.formats import FormatsReport
+from penstock.bench.images import ImageRow, ImagesReport
+from penstock.bench.measure import Measured
+from penstock.bench.shuffle import ShuffleReport
+
+Report = FormatsReport | ImagesReport | ShuffleReport
+
+_PLUS_MINUS = "± is half of the distance between the smallest and the largest repeat."
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One cell for each row of a table."""
+
+    title: str
+    cells: Sequence[str]
+    values: Sequence[float | None] = ()
+    """The numbers in the cells; empty for text."""
+    best: str = ""
+    """"high" or "low": the better end. "" where neither is."""
+    page_only: bool = False
+    """Left out on a terminal, which is narrower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A comparison; the first column has the names of what is compared."""
+
+    title: str
+    columns: Sequence[Column]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All that a report shows, but its sentences and how it was measured."""
+
+    title: str
+    source: str
+    lead: str
+    tables: Sequence[Table]
+    facts: Sequence[tuple[str, str]]
+    """Names and values of what else is known of the data."""
+    problems: Sequence[tuple[str, str]]
+    """What could not be measured, and why."""
+    spreads: Sequence[float]
+    """How far the repeats of each measurement are apart."""
+
+
+def contents(report: Report) -> Contents:
+    """What to show of a report."""
+    if isinstance(report, FormatsReport):
+        return _formats(report)
+    return _images(report) if isinstance(report, ImagesReport) else _shuffle(report)
+
+
+def _formats(report: FormatsReport) -> Contents:
+    rows = report.measured_rows
+    columns = [
+        Column("format", [row.name for row in rows]),
+        _sizes("bytes", [(row.num_bytes or 0) + (row.index_bytes or 0) for row in rows]),
+        _sizes("index", [row.index_bytes or None for row in rows], page_only=True),
+        _rates("write /s", [row.write for row in rows]),
+        _rates("scan /s", [row.scan for row in rows]),
+        _rates("random /s", [row.random for row in rows]),
+        _times("open", [row.open_seconds for row in rows], page_only=True),
+        _sizes("write memory", [row.write_memory_bytes for row in rows]),
+        _sizes("scan memory", [row.scan_memory_bytes for row in rows]),
+    ]
+    note = (
+        "Rates are records a second. Bytes include the index. Memory is the growth of the resident "
+        f"set of the process, in the highest of all rounds. {_PLUS_MINUS}"
+    )
+    return Contents(
+        "Which format?",
+        report.sample.source,
+        report.sample.sentence(describe.size(report.sample.num_bytes)),
+        [Table("Formats", columns, note)],
+        [("fields", ", ".join(f"{name}: {kind}" for name, kind in report.sample.fields))],
+        [(row.name, row.problem) for row in report.rows if row.problem is not None],
+        _spreads(found for row in rows for found in (row.write, row.scan, row.random)),
+    )
+
+
+def _images(report: ImagesReport) -> Contents:
+    rows = report.measured_rows
+    count = report.sample.num_records
+    psnr, worst, ssim = zip(*map(_quality, rows), strict=True) if rows else ((), (), ())
+    columns = [
+        Column("kept as", [row.name for row in rows]),
+        _sizes("an image", [round((row.num_bytes or 0) / count) for row in rows]),
+        _rates("decode /s", [row.decode for row in rows]),
+        _rates("one thread", [row.decode_alone for row in rows]),
+        _rates("encode /s", [row.encode for row in rows]),
+        Column("PSNR dB", psnr, [row.psnr for row in rows]),
+        Column("worst", worst, [row.worst_psnr for row in rows]),
+        Column("SSIM", ssim, [row.ssim for row in rows]),
+        _rates("delivered /s", [row.delivered for row in rows], page_only=True),
+        _sizes("decode memory", [row.decode_memory_bytes for row in rows], page_only=True),
+    ]
+    note = (
+        "Rates are images a second. Delivered is the smaller of two rates: decoding as measured (on "
+        f"all threads or on one, whichever is quicker), and {report.mb_per_s:g} MB/s (given, not "
+        f"measured) divided by the bytes of an image. {_PLUS_MINUS}"
+    )
+    return Contents(
+        "Which image codec?",
+        report.sample.source,
+        f"{count:,} of {report.sample.num_all_records:,} images in column {report.column}, {report.sizes}",
+        [Table("Encodings", columns, note)],
+        [],
+        [(row.name, row.problem) for row in report.rows if row.problem is not None],
+        _spreads(found for row in rows for found in (row.encode, row.decode)),
+    )
+
+
+def _shuffle(report: ShuffleReport) -> Contents:
+    rows = report.rows
+    mixing = [row.mixing for row in rows]
+    names = [row.name for row in rows]
+    mixes = [
+        Column("parts of exact", names),
+        _ratios("moves", [mix.moved for mix in mixing]),
+        _ratios("chunks", [mix.chunks for mix in mixing]),
+        _ratios("shards", [mix.shards for mix in mixing]),
+        _ratios("labels", [mix.labels for mix in mixing]),
+        _ratios("off balance", [mix.label_distance for mix in mixing]),
+        _ratios("alike", [mix.again for mix in mixing]),
+    ]
+    seeks, reads = [row.seeks for row in rows], [row.reads for row in rows]
+    costs = [
+        Column("an epoch reads", names),
+        Column("as", ["chunks" if row.by_chunks else "records" for row in rows]),
+        _sizes("bytes", [row.num_bytes for row in rows]),
+        Column("reads", [words.short(found) for found in reads], reads, "low", page_only=True),
+        Column("seeks", [describe.count(round(found)) for found in seeks], seeks, "low"),
+        _sizes("window", [row.window_bytes for row in rows]),
+        _times("measured", [row.seconds for row in rows]),
+    ]
+    for number, disk in enumerate(report.disks):
+        needed = [row.disk_seconds[number] for row in rows]
+        costs.append(Column(disk.name, [words.seconds(found) for found in needed], needed, "low"))
+    disks = "; ".join(
+        f"{disk.name}: {disk.seek_ms:g} ms a seek, {disk.mb_per_s:g} MB/s" for disk in report.disks
+    )
+    lead = (
+        f"{report.num_records:,} records, {describe.size(report.num_bytes)}, in {report.num_shards:,} "
+        f"files and {report.num_chunks:,} chunks; batches of {report.batch_size}"
+    )
+    label = "no labels found; name them with --label"
+    if report.label is not None:
+        label = f"labels: {report.label}, {report.num_labels:,} different"
+    mix_note = (
+        "Each figure is divided by that of an exact shuffle, so 1 is exact. More is better in how far "
+        "records move, and in how many different chunks, shards and labels a batch has. Less is "
+        "better in how far the labels of a batch are off the balance of all records, and in how "
+        "often two records share a batch in this epoch and the next. Computed from the orders."
+    )
+    cost_note = (
+        "Measured: reading from the page cache and decoding. The disks are a model of reading "
+        "alone: the number of seeks times the time of one, plus the touched blocks of 4,096 bytes "
+        f"divided by the bandwidth. {disks}: given, not measured. {_PLUS_MINUS}"
+    )
+    return Contents(
+        "Which order?",
+        report.source,
+        f"{lead}\n{label}",
+        [Table("How well it mixes", mixes, mix_note), Table("What it costs", costs, cost_note)],
+        [],
+        [],
+        _spreads(row.seconds for row in rows),
+    )
+
+
+def _rates(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> Column:
+    return Column(title, [words.rate(one) for one in found], _medians(found), "high", page_only)
+
+
+def _times(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> Column:
+    return Column(title, [words.time(one) for one in found], _medians(found), "low", page_only)
+
+
+def _sizes(title: str, found: Sequence[float | None], *, page_only: bool = False) -> Column:
+    return Column(title, [words.size(one) for one in found], found, "low", page_only)
+
+
+def _ratios(title: str, found: Sequence[float | None]) -> Column:
+    return Column(title, [words.ratio(one) for one in found], found)
+
+
+def _medians(found: Sequence[Measured | None]) -> list[float | None]:
+    return [None if one is None else one.median for one in found]
+
+
+def _spreads(found: Iterable[Measured | None]) -> list[float]:
+    return [one.spread for one in found if one is not None and one.repeats > 1]
+
+
+def _quality(row: ImageRow) -> tuple[str, str, str]:
+    if row.is_exact:
+        return "exact", "exact", "1"
+    return f"{row.psnr or 0:.1f}", f"{row.worst_psnr or 0:.1f}", f"{row.ssim or 0:.4f}"
