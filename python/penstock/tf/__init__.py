@@ -1,7 +1,7 @@
-"""TensorFlow's own spelling of what penstock does, for code that exists: `import penstock.tf as tf`.
+"""TensorFlow's names for what penstock does, for existing code: `import penstock.tf as tf`.
 
-Code that reads, writes and prepares data with TensorFlow runs with only the import changed. What is
-not here raises an error that names the symbol and the nearest way; docs/guide/tensorflow.md lists what is.
+Code that reads, writes and prepares data with TensorFlow runs with only the import changed. A missing symbol raises an
+error that names it and the nearest alternative; docs/guide/tensorflow.md lists the available ones.
 """
 
 from penstock.tf import (
@@ -294,6 +294,6 @@ __all__ = [
 ]
 
 __version__ = "2.21.0"
-"""The version of TensorFlow that this is like."""
+"""The version of TensorFlow that this imitates."""
 
 __getattr__ = absent_from("tf")

@@ -1,4 +1,4 @@
-"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and their kin, by NumPy.
+"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, by NumPy.
 
 Only functions that appear in code that prepares data are here; NumPy's functions also take a `Tensor`.
 """

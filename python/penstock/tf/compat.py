@@ -7,7 +7,7 @@ import logging as python_logging
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-# The other form would import the package, which imports this.
+# The other form would import the package, which imports this module.
 import penstock.tf.dtypes as dtypes  # noqa: PLR0402
 import penstock.tf.features as features  # noqa: PLR0402
 import penstock.tf.gfile as gfile  # noqa: PLR0402
@@ -29,7 +29,7 @@ def _cast_to(dtype: Any) -> Any:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """No meaning here."""
+    """No effect."""
 
 
 def _get_next(dataset: Any) -> Any:
@@ -37,7 +37,7 @@ def _get_next(dataset: Any) -> Any:
 
 
 class _Space(ModuleType):
-    """Names of TensorFlow 1; those it has not are looked up in a module of TensorFlow 2's names."""
+    """Names of TensorFlow 1; all others are looked up in a module of TensorFlow 2's names."""
 
     def __init__(self, symbol: str, module: str, **names: Any) -> None:
         super().__init__(symbol)

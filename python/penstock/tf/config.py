@@ -1,4 +1,4 @@
-"""`tf.config`: the switches at the top of programs. There are no devices but the CPU, and nothing is traced."""
+"""`tf.config`: the switches at the top of programs. The only device is the CPU, and nothing is traced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PhysicalDevice(NamedTuple):
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The CPU: no accelerator is used here, whatever the machine has.
+    """The CPU: penstock.tf uses no accelerator.
 
     Example:
         >>> import penstock.tf as tf
@@ -38,20 +38,20 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """No meaning here: functions always run as they are."""
+    """No effect: functions are never traced."""
 
 
 def functions_run_eagerly() -> bool:
-    """Always."""
+    """Always True."""
     return True
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """No meaning here: no accelerator is used."""
+    """No effect: no accelerator is used."""
 
 
 def _accept(*_: Any) -> None:
-    """No meaning here."""
+    """No effect."""
 
 
 experimental = SimpleNamespace(

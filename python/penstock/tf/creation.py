@@ -1,4 +1,4 @@
-"""Tensors made from a shape or a few numbers: `tf.zeros`, `tf.range`, `tf.one_hot` and their kin, by NumPy."""
+"""Tensors made from a shape or a few numbers: `tf.zeros`, `tf.range`, `tf.one_hot` and others, by NumPy."""
 
 from __future__ import annotations
 

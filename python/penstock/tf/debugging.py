@@ -54,14 +54,14 @@ assert_less_equal = _comparison(np.less_equal, "<=")
 def assert_positive(
     x: Any, message: str | None = None, summarize: Any = None, name: str | None = None
 ) -> None:
-    """Check that all values are above 0; InvalidArgumentError where not."""
+    """Raise InvalidArgumentError if a value is not above 0."""
     assert_greater(x, np.zeros((), convert_to_tensor(x).dtype), message)
 
 
 def assert_non_negative(
     x: Any, message: str | None = None, summarize: Any = None, name: str | None = None
 ) -> None:
-    """Check that no value is below 0; InvalidArgumentError where one is."""
+    """Raise InvalidArgumentError if a value is below 0."""
     assert_greater_equal(x, np.zeros((), convert_to_tensor(x).dtype), message)
 
 
@@ -69,7 +69,7 @@ def assert_rank(x: Any, rank: Any, message: str | None = None, name: str | None 
     """Check the number of dimensions.
 
     Raises:
-        ValueError: it is another.
+        ValueError: it differs.
     """
     found = convert_to_tensor(x)
     if found.ndim != int(rank):
@@ -84,7 +84,7 @@ def assert_type(
     """Check the dtype.
 
     Raises:
-        TypeError: it is another.
+        TypeError: it differs.
     """
     found, wanted = as_dtype(convert_to_tensor(tensor).dtype), as_dtype(tf_type)
     if found != wanted:
@@ -94,7 +94,7 @@ def assert_type(
 def Assert(  # noqa: N802 -- TensorFlow's name
     condition: Any, data: Any, summarize: Any = None, name: str | None = None
 ) -> None:
-    """Check that a condition holds; InvalidArgumentError with the data where not."""
+    """Raise InvalidArgumentError with the data if a condition is false."""
     if not np.all(condition):
         shown = ", ".join(str(convert_to_tensor(value).numpy()) for value in data)
         raise InvalidArgumentError(
@@ -103,7 +103,7 @@ def Assert(  # noqa: N802 -- TensorFlow's name
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
-    """The tensor, where it has neither NaN nor infinity; InvalidArgumentError where it has."""
+    """The tensor itself; InvalidArgumentError if it has a NaN or an infinity."""
     value = convert_to_tensor(tensor)
     for what, found in (("NaN", np.isnan(value)), ("Inf", np.isinf(value))):
         if found.any():

@@ -1,4 +1,4 @@
-"""Random bits made into numbers, as TensorFlow makes them: evenly spread, or of a normal distribution."""
+"""TensorFlow's conversion of random bits to numbers of a uniform or normal distribution."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor
 
 Take = Callable[[int], np.ndarray]
-"""Gives so many numbers of 32 bits; it is called once."""
+"""Returns the requested number of 32-bit numbers; called once."""
 _GROUP = 4
 _LEAST = 1e-7
 _FARTHEST = 2.0
 
 
 def sizes(shape: Any) -> list[int]:
-    """The sizes that a shape, a list or a tensor means."""
+    """A shape, list or tensor as sizes."""
     return [int(size) for size in np.asarray(shape, np.int64).reshape(-1)]
 
 
@@ -28,7 +28,7 @@ def uniform(take: Take, shape: list[int], low: Any, high: Any, kind: DType) -> T
     """Numbers from `low` to below `high`.
 
     Raises:
-        ValueError: integers without `high`; a dtype that is not there.
+        ValueError: integers without `high`; an unsupported dtype.
         InvalidArgumentError: `low` is not below `high`.
     """
     count = math.prod(shape)
@@ -68,7 +68,7 @@ def normal(take: Take, shape: list[int], mean: Any, stddev: Any, kind: DType) ->
 
 
 def truncated(words: np.ndarray, shape: list[int], mean: Any, stddev: Any, kind: DType) -> Tensor:
-    """As `normal`, from rows of words that each make four numbers of those that are not far off."""
+    """As `normal`, from rows of words that each give four numbers within two standard deviations."""
     numbers = _box_muller(_floats(words[:, ::2]), _floats(words[:, 1::2])).reshape(len(words), -1)
     rows = [row[np.abs(row) < _FARTHEST][:_GROUP] for row in numbers]
     flat = np.concatenate(rows) if rows else np.empty(0)
@@ -81,7 +81,7 @@ def _as(value: Any, beside: np.ndarray) -> np.ndarray:
 
 
 def _fractions(take: Take, count: int, kind: DType) -> np.ndarray:
-    """Numbers from 0 to below 1, of the bits of a mantissa."""
+    """Numbers from 0 to below 1, whose mantissa is random bits."""
     if kind.name == "float64":
         words = take(2 * count)
         return doubles(words[::2], words[1::2])
@@ -99,13 +99,13 @@ def _floats(words: np.ndarray) -> np.ndarray:
 
 
 def doubles(high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to below 1 of two words each."""
+    """Numbers from 0 to below 1, each from two words."""
     mantissa = (high.astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32) | low
     return (mantissa | np.uint64(1023 << 52)).view(np.float64) - 1.0
 
 
 def _box_muller(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pairs of normal numbers, of pairs of even ones."""
+    """Pairs of normal numbers from pairs of uniform ones."""
     kind = first.dtype.type
     angle = kind(2 * math.pi) * second
     far = np.sqrt(kind(-2) * np.log(np.maximum(first, kind(_LEAST))))

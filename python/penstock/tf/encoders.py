@@ -1,4 +1,4 @@
-"""`tf.io.encode_jpeg` and `tf.io.encode_png`: images as files, JPEGs byte for byte as TensorFlow writes them."""
+"""`tf.io.encode_jpeg` and `tf.io.encode_png`: JPEGs have the same bytes as TensorFlow's."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 def refuse(message: str) -> InvalidArgumentError:
-    """The error of an argument that an operation cannot take."""
+    """The error for an invalid argument."""
     return InvalidArgumentError(None, None, message)
 
 
 def scalar_bytes(contents: Any) -> bytes:
-    """The bytes of a scalar string, however it is given."""
+    """The bytes of a scalar string, given as bytes, text or a tensor."""
     if isinstance(contents, bytes):
         return contents
     tensor = convert_to_tensor(contents)
@@ -63,13 +63,13 @@ def encode_jpeg(
 
     Args:
         image: uint8[height, width, 1 or 3].
-        format (str): "grayscale", "rgb", or "" for what the channels say.
+        format (str): "grayscale", "rgb", or "" for that of the channels.
         quality (int): 0 to 100.
-        progressive (bool): in several scans.
-        optimize_size (bool): smaller, for more work.
+        progressive (bool): write several scans.
+        optimize_size (bool): smaller but slower.
         chroma_downsampling (bool): colour at half size.
-        density_unit (str), x_density, y_density (int): pixels an inch "in" or a centimetre "cm".
-        xmp_metadata (str): kept in the file.
+        density_unit (str), x_density, y_density (int): pixels per inch "in" or centimetre "cm".
+        xmp_metadata (str): stored in the file.
         name: ignored.
 
     Returns:
@@ -123,11 +123,11 @@ def _made(call: Callable[[], bytes], what: str) -> Tensor:
 
 
 def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
-    """An image as a PNG; a batch of them as as many.
+    """An image as a PNG; a batch as a batch of PNGs.
 
     Args:
         image: uint8 or uint16 [..., height, width, 1 to 4].
-        compression (int): 0 to 9, of which 9 is the smallest; -1 is a usual one.
+        compression (int): 0 to 9, the smallest file; -1 for the default.
         name: ignored.
 
     Returns:

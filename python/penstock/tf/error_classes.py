@@ -1,8 +1,7 @@
-"""The errors of TensorFlow's input pipeline under their names there, each also the Python error it means.
+"""The errors of TensorFlow's input pipeline under their names there, each also the matching Python error.
 
-Programs may catch either: `tf.errors.NotFoundError` is a `FileNotFoundError`, `InvalidArgumentError` a
-`ValueError`, `DataLossError` one, too. All of
-them are `ps.PenstockError`, so what penstock knows of a place (file, record, byte) is told with them.
+Programs can catch either: `tf.errors.NotFoundError` is a `FileNotFoundError`; `InvalidArgumentError` and
+`DataLossError` are `ValueError`s. All are `ps.PenstockError`s, so they name the file, record and byte.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class OpError(PenstockError):
     """Base of TensorFlow's errors.
 
     Args:
-        node_def, op: what TensorFlow says of its graph; kept as given.
+        node_def, op: kept as given; parts of the graph in TensorFlow.
         message (str): what went wrong.
         facts: those of `ps.PenstockError`: file, record, field, byte, expected, found, hint.
 
@@ -28,7 +27,7 @@ class OpError(PenstockError):
         'no such shape'
     """
 
-    error_code = 2  # UNKNOWN, as TensorFlow counts them
+    error_code = 2  # UNKNOWN, in TensorFlow's numbering
 
     def __init__(
         self, node_def: Any = None, op: Any = None, message: str = "", *_: Any, **facts: Any
@@ -46,7 +45,7 @@ def _rebuild(kind: type[OpError], message: str, facts: dict[str, Any]) -> OpErro
 
 
 class CancelledError(OpError):
-    """The work was called off."""
+    """The work was cancelled."""
 
     error_code = 1
 
@@ -56,19 +55,19 @@ class UnknownError(OpError):
 
 
 class InvalidArgumentError(OpError, ValueError):
-    """A value, shape or record that the operation cannot take."""
+    """A value, shape or record that is not valid for the operation."""
 
     error_code = 3
 
 
 class NotFoundError(OpError, FileNotFoundError):
-    """A file that is not there."""
+    """A file that does not exist."""
 
     error_code = 5
 
 
 class AlreadyExistsError(OpError, FileExistsError):
-    """Something that is there already, such as the lock of a cache that another iterator fills."""
+    """Something that already exists, such as the lock of a cache that another iterator fills."""
 
     error_code = 6
 
@@ -80,7 +79,7 @@ class PermissionDeniedError(OpError, PermissionError):
 
 
 class ResourceExhaustedError(OpError, MemoryError):
-    """Memory or disk that is not there."""
+    """Not enough memory or disk space."""
 
     error_code = 8
 
@@ -92,25 +91,25 @@ class AbortedError(OpError):
 
 
 class DeadlineExceededError(OpError, TimeoutError):
-    """Work that took longer than it was given."""
+    """Work that took longer than allowed."""
 
     error_code = 4
 
 
 class UnauthenticatedError(OpError, PermissionError):
-    """A service that does not know who asks."""
+    """A service that cannot identify the caller."""
 
     error_code = 16
 
 
 class FailedPreconditionError(OpError):
-    """The state does not allow the operation; a directory where a file should be, for example."""
+    """The state does not allow the operation; for example, a folder in place of a file."""
 
     error_code = 9
 
 
 class OutOfRangeError(OpError):
-    """The end of the input, where something was still expected."""
+    """The input ended too early."""
 
     error_code = 11
 
@@ -140,7 +139,7 @@ class DataLossError(OpError, ValueError):
 
 
 class DecodeError(FormatError):
-    """Bytes that are no message of their kind: what protobuf's class of that name says."""
+    """Bytes that are not a valid message, like protobuf's class of that name."""
 
 
 _OF_SYSTEM: dict[int | None, type[OpError]] = {
@@ -159,11 +158,11 @@ _OF_SYSTEM: dict[int | None, type[OpError]] = {
 
 
 def of_system(error: OSError, path: str) -> OpError:
-    """What the operating system says of a file, as TensorFlow's error of that meaning.
+    """An error of the operating system as TensorFlow's error with the same meaning.
 
     Args:
-        error: what was raised.
-        path: the file that was meant.
+        error: the system's error.
+        path: the file.
 
     Returns:
         The error, to be raised.
@@ -175,5 +174,5 @@ def of_system(error: OSError, path: str) -> OpError:
     """
     kind = _OF_SYSTEM.get(error.errno, UnknownError)
     if error.errno is None and isinstance(error, FileNotFoundError):
-        kind = NotFoundError  # raised by penstock, which has looked
+        kind = NotFoundError  # raised by penstock itself
     return kind(None, None, f"{path}; {os.strerror(error.errno) if error.errno else error}")

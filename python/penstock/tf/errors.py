@@ -1,4 +1,4 @@
-"""The errors of TensorFlow's input pipeline, under the names that they have there."""
+"""The errors of TensorFlow's input pipeline, under TensorFlow's names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What each feature of a record is to become, in TensorFlow's words: `tf.io.FixedLenFeature` and its kin.
+"""The kinds of features that a record is parsed to: `tf.io.FixedLenFeature` and others.
 
-Named tuples that hold what they were given. What TensorFlow checks only when it parses is checked then.
+Named tuples of their arguments. As in TensorFlow, most arguments are checked only when records are parsed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ class FixedLenFeature(NamedTuple):
     """A dense tensor of the same shape in every record, [batch] + shape or shape.
 
     Args:
-        shape: sizes of the dimensions, or one int; [] for a scalar. All are known.
+        shape: sizes of the dimensions, or one int; [] for a scalar. No size may be unknown.
         dtype: tf.int64, tf.float32 or tf.string.
-        default_value: what stands for the feature where a record lacks it, as many values as the shape
-            has; None makes such a record an error. A feature that is there without values is an error
-            in any case.
+        default_value: the values if a record lacks the feature, as many as the shape has; None makes such a record an
+            error. A feature with an empty list of values is always an error.
 
     Example:
         >>> import penstock.tf as tf
@@ -55,9 +54,9 @@ class FixedLenSequenceFeature(NamedTuple):
     Args:
         shape: sizes of the dimensions of one element, a list.
         dtype: tf.int64, tf.float32 or tf.string.
-        allow_missing: must be True for Examples. In a SequenceExample's feature lists False makes a
-            record without the list an error.
-        default_value: one value that fills rows up in `parse_example`; None: zero or "".
+        allow_missing: must be True for Examples. In a SequenceExample's feature lists, False makes a record without
+            the list an error.
+        default_value: the value that pads rows in `parse_example`; None: zero or "".
 
     Example:
         >>> import penstock.tf as tf
@@ -75,14 +74,14 @@ class FixedLenSequenceFeature(NamedTuple):
 class SparseFeature(NamedTuple):
     """A SparseTensor from one key with values and others with their indices, [batch] + size or size.
 
-    Neither the range of indices nor their being there once is checked, as in TensorFlow.
+    As in TensorFlow, indices may be out of range or repeated.
 
     Args:
-        index_key: the key of the indices, or a list of keys, one a dimension: lists of int64.
+        index_key: the key of the indices, or a list of keys, one for each dimension: lists of int64.
         value_key: the key of the values.
         dtype: tf.int64, tf.float32 or tf.string.
-        size: the size of the dimension, or a list of them where index_key is a list.
-        already_sorted: whether the order of the record is kept; else entries are sorted by index.
+        size: the size of the dimension, or a list of sizes if index_key is a list.
+        already_sorted: keep the order of the record; else entries are sorted by index.
 
     Example:
         >>> import penstock.tf as tf
@@ -99,7 +98,7 @@ class SparseFeature(NamedTuple):
 
 
 class _Ragged(NamedTuple):
-    """The fields of a RaggedFeature, whose own `__new__` checks them: a NamedTuple may have none."""
+    """The fields of a RaggedFeature, which checks them in `__new__`; a NamedTuple cannot define that."""
 
     dtype: Any
     value_key: str | None
@@ -109,21 +108,21 @@ class _Ragged(NamedTuple):
 
 
 class RaggedFeature(_Ragged):
-    """A RaggedTensor: flat values under one key, and how they fall into rows under others.
+    """A RaggedTensor: flat values under one key, and their partition into rows under others.
 
     Args:
         dtype: tf.int64, tf.float32 or tf.string.
         value_key: the key of the values; None for the feature's own.
         partitions: RaggedFeature.RowLengths(key), RowSplits(key), RowStarts(key), RowLimits(key),
-            ValueRowIds(key) or UniformRowLength(length), outermost first. Without any a record is one
+            ValueRowIds(key) or UniformRowLength(length), outermost first. Without any, a record is one
             row.
         row_splits_dtype: tf.int32 or tf.int64.
-        validate: whether rows that do not fit the values are an error. Otherwise they are taken as they
-            are, and may be cut short, lost, or reach into other records' values, as in TensorFlow.
+        validate: whether rows that do not fit the values are an error. Otherwise, as in TensorFlow, they may be cut
+            short, lost, or reach into the values of other records.
 
     Raises:
-        ValueError: another dtype, or a value_key that is no text.
-        TypeError: partitions that are none, or a validate that is no bool.
+        ValueError: another dtype, or a value_key that is not text.
+        TypeError: invalid partitions, or a validate that is not a bool.
 
     Example:
         >>> import penstock.tf as tf
@@ -140,7 +139,7 @@ class RaggedFeature(_Ragged):
         key: str
 
     class RowLengths(NamedTuple):
-        """How many elements each row has."""
+        """The length of each row."""
 
         key: str
 
@@ -155,16 +154,16 @@ class RaggedFeature(_Ragged):
         key: str
 
     class ValueRowIds(NamedTuple):
-        """The number of the row of each element."""
+        """The row number of each element."""
 
         key: str
 
     class UniformRowLength(NamedTuple):
-        """Rows of so many elements each."""
+        """Rows of one length."""
 
         length: int
 
-    def __new__(  # noqa: PYI034 -- there is no other class of it
+    def __new__(  # noqa: PYI034 -- it has no subclasses
         cls,
         dtype: Any,
         value_key: str | None = None,

@@ -16,12 +16,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def path_of(value: Any) -> str:
-    """The local path that a str, bytes, path, or scalar tensor of a string means; `file://` is taken off.
+    """A str, bytes, path, or scalar string tensor as a local path, without `file://`.
 
     Raises:
         InvalidArgumentError: a tensor of several.
         UnimplementedError: it is in another file system, such as `gs://` or `s3://`.
-        TypeError: no path at all.
+        TypeError: not a path.
     """
     if isinstance(value, (np.ndarray, list, tuple)):
         array = np.asarray(value, object)
@@ -46,7 +46,7 @@ def path_of(value: Any) -> str:
 
 
 def paths_of(values: Any) -> list[str]:
-    """The paths that one such value, or a list, tuple or tensor of them, means, in order."""
+    """One such value, or a list, tuple or tensor of them, as local paths."""
     if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
         return [path for value in values for path in paths_of(value)]
     return [path_of(values)]
@@ -91,7 +91,7 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
-    """Write a whole file, making its folders where they are missing.
+    """Write a whole file, and make missing folders.
 
     Args:
         filename: its path, a str, path or scalar string tensor.
@@ -99,7 +99,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
         name: ignored.
 
     Raises:
-        PermissionDeniedError, FailedPreconditionError, …: what the file system says.
+        PermissionDeniedError, FailedPreconditionError, …: errors of the file system.
 
     Example:
         >>> import penstock.tf as tf
@@ -127,7 +127,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
         name: ignored.
 
     Returns:
-        Tensor: shape (files,), dtype string; none is no error.
+        Tensor: shape (files,), dtype string; may be empty.
 
     Example:
         >>> import penstock.tf as tf

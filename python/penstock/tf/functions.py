@@ -1,4 +1,4 @@
-"""What TensorFlow puts around functions: here they run as they are, so most of it hands them back."""
+"""TensorFlow's wrappers of functions. Functions run as plain Python here, so most return the function itself."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 
 def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """The function itself: nothing is traced, so it runs as Python at every call.
+    """The function itself: it is not traced, and runs as Python at every call.
 
-    Usable as `@tf.function` and as `@tf.function(jit_compile=True)`; options have no meaning here.
+    Usable as `@tf.function` and as `@tf.function(jit_compile=True)`; options are ignored.
 
     Example:
         >>> import penstock.tf as tf
@@ -33,23 +33,23 @@ def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def function_with_options(func: Callable[..., Any]) -> Callable[..., Any]:
-    """What `tf.function(...)` is before it has its function."""
+    """The decorator that `tf.function(...)` returns."""
     return func
 
 
 def py_function(
     func: Callable[..., Any] | None = None, inp: Any = (), Tout: Any = None, name: str | None = None
 ) -> Any:
-    """The function's results for tensors, as tensors of the dtypes `Tout`.
+    """The function's results for tensors, as tensors with the dtypes `Tout`.
 
     Args:
         func: gets the inputs as tensors.
-        inp: what it gets.
+        inp: the inputs.
         Tout: the dtype of its result, a list of them for several, None for none.
         name: ignored.
 
     Raises:
-        InvalidArgumentError: another number of results than dtypes.
+        InvalidArgumentError: different numbers of results and dtypes.
 
     Example:
         >>> import penstock.tf as tf
@@ -67,7 +67,7 @@ def numpy_function(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """As `py_function`, but the function gets NumPy's plain arrays, and bytes for single strings."""
+    """As `py_function`, but the function gets plain NumPy arrays, and bytes for single strings."""
     assert func is not None
     return _results(func(*(convert_to_tensor(x).numpy() for x in inp)), Tout)
 
@@ -100,12 +100,12 @@ def _result(value: Any, dtype: Any) -> Tensor:
 
 
 def executing_eagerly() -> bool:
-    """Always: values are there when they are asked for."""
+    """Always True: nothing is traced."""
     return True
 
 
 def get_logger() -> logging.Logger:
-    """The logger of the name that TensorFlow's has."""
+    """The logger with the name of TensorFlow's."""
     return logging.getLogger("tensorflow")
 
 
@@ -113,9 +113,9 @@ def print(*inputs: Any, **options: Any) -> None:
     """Write values to standard error, tensors without their shape and dtype.
 
     Args:
-        inputs: what is written.
-        options: output_stream (a file of Python's), sep, end, summarize (values shown at either end of
-            each dimension; -1 for all).
+        inputs: the values.
+        options: output_stream (a Python file), sep, end, summarize (values shown at either end of each dimension;
+            -1 for all).
 
     Example:
         >>> import sys
@@ -141,7 +141,7 @@ def _printed(value: Any, edge: int) -> str:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """The tensor itself: there are no gradients here."""
+    """The tensor itself: penstock.tf has no gradients."""
     return input
 
 
@@ -151,14 +151,14 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The result of one of two functions; the other is not called."""
+    """The result of one of two functions, as a condition decides; the other is not called."""
     assert true_fn is not None
     assert false_fn is not None
     return true_fn() if bool(np.asarray(pred)) else false_fn()
 
 
 def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Any:
-    """The function's results for each slice along the first dimension, stacked; structures, too.
+    """The function's results for each slice along the first dimension, stacked; also for structures.
 
     Example:
         >>> import penstock.tf as tf
@@ -169,17 +169,17 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
     rows = zip(*flatten(parts), strict=True)
     results = [fn(pack_sequence_as(parts, row)) for row in rows]
     if not results:
-        raise ValueError("tf.map_fn of no elements: nothing tells what the results would be")
+        raise ValueError("tf.map_fn needs at least one element to know the shape of its results")
     return map_structure(lambda *leaves: np.stack(leaves).view(Tensor), *results)
 
 
 @contextmanager
 def name_scope(name: str) -> Generator[str]:
-    """No meaning here: there are no names of operations."""
+    """No effect: operations have no names."""
     yield name
 
 
 @contextmanager
 def device(device_name: Any) -> Generator[None]:
-    """No meaning here: tensors lie in the memory of the CPU."""
+    """No effect: tensors are in CPU memory."""
     yield

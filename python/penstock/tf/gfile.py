@@ -45,7 +45,7 @@ __all__ = [
 
 @contextmanager
 def _of(path: str) -> Generator[None]:
-    """What the system says of that path is raised as TensorFlow's error."""
+    """Raise the system's errors about a path as TensorFlow's."""
     try:
         yield
     except OSError as error:
@@ -64,7 +64,7 @@ class FileStatistics:
 
 
 class GFile:
-    """A file that is opened when it is first used.
+    """A file that is opened on first use.
 
     Args:
         name: its path.
@@ -84,7 +84,7 @@ class GFile:
     def __init__(self, name: Any, mode: str = "r") -> None:
         plain = mode.replace("b", "")
         if plain not in {"r", "w", "a", "r+", "w+", "a+"}:
-            raise InvalidArgumentError(None, None, f"mode is not {mode!r}")
+            raise InvalidArgumentError(None, None, f"unknown mode {mode!r}")
         self.name = name
         self.mode = mode
         self._path = path_of(name)
@@ -114,7 +114,7 @@ class GFile:
         return self._shown(self._opened(reading=True).readline())
 
     def readlines(self) -> list[Any]:
-        """All lines that are left."""
+        """All remaining lines."""
         return list(self)
 
     def write(self, file_content: Any) -> None:
@@ -127,24 +127,24 @@ class GFile:
         self._opened(reading=True).seek(offset, whence)
 
     def tell(self) -> int:
-        """The byte at which the file stands."""
+        """The position in bytes."""
         return self._file.tell() if self._file is not None else 0
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return stat(self._path).length
 
     def seekable(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def flush(self) -> None:
-        """Have what was written in the file."""
+        """Write buffered data to the file."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file; to use it again opens it anew."""
+        """Close the file; using it again reopens it."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -177,17 +177,17 @@ class GFile:
 
 
 def exists(path: Any) -> bool:
-    """Whether there is a file or folder of that name."""
+    """Whether a file or folder exists."""
     return os.path.exists(path_of(path))
 
 
 def isdir(path: Any) -> bool:
-    """Whether it is a folder."""
+    """Whether a path is a folder."""
     return os.path.isdir(path_of(path))
 
 
 def glob(pattern: Any) -> list[str]:
-    """The files that a pattern, or any of several, matches, sorted for each."""
+    """The files that match one or several patterns, sorted for each pattern."""
     return [path for one in paths_of(pattern) for path in matched(one)]
 
 
@@ -204,17 +204,17 @@ def listdir(path: Any) -> list[str]:
 
 
 def makedirs(path: Any) -> None:
-    """Make a folder and those above it; one that is there is fine."""
+    """Make a folder and those above it; it may exist."""
     path = path_of(path)
     with _of(path):
         os.makedirs(path, exist_ok=True)
 
 
 def mkdir(path: Any) -> None:
-    """Make a folder; one that is there is fine.
+    """Make a folder; it may exist.
 
     Raises:
-        NotFoundError: the folder above it is not there.
+        NotFoundError: the folder above it does not exist.
     """
     path = path_of(path)
     with _of(path):
@@ -226,7 +226,7 @@ def remove(path: Any) -> None:
     """Remove a file.
 
     Raises:
-        NotFoundError: it is not there.
+        NotFoundError: it does not exist.
     """
     path = path_of(path)
     with _of(path):
@@ -237,7 +237,7 @@ def rmtree(path: Any) -> None:
     """Remove a folder and everything in it.
 
     Raises:
-        NotFoundError: it is not there.
+        NotFoundError: it does not exist.
     """
     path = path_of(path)
     if not os.path.isdir(path):
@@ -247,7 +247,7 @@ def rmtree(path: Any) -> None:
 
 
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    """Give a file another name.
+    """Rename a file.
 
     Raises:
         AlreadyExistsError: there is a file of that name, and `overwrite` is False.
@@ -276,7 +276,7 @@ def stat(path: Any) -> FileStatistics:
     """Length, time and kind of a file.
 
     Raises:
-        NotFoundError: it is not there.
+        NotFoundError: it does not exist.
     """
     path = path_of(path)
     with _of(path):
@@ -287,19 +287,19 @@ def stat(path: Any) -> FileStatistics:
 def walk(
     top: Any, topdown: bool = True, onerror: Callable[[OSError], Any] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Folder, the folders in it and the files in it, for a folder and all below."""
+    """Each folder below a path, with the names of its folders and files."""
     for folder, folders, names in os.walk(path_of(top), topdown, onerror):
         folders.sort()
         yield folder, folders, sorted(names)
 
 
 def join(path: Any, *paths: Any) -> Any:
-    """Parts of a path as one."""
+    """The parts of a path, joined."""
     return os.path.join(path, *paths)
 
 
 def get_registered_schemes() -> list[str]:
-    """The kinds of paths: those of the local file system, named by nothing."""
+    """The schemes of paths: only that of local files, which is empty."""
     return [""]
 
 

@@ -1,7 +1,7 @@
-"""What programs compute with tensors before training: `tf.cast`, `tf.reduce_mean` and their kin, by NumPy.
+"""Arithmetic in preparing data: `tf.cast`, `tf.reduce_mean` and others, by NumPy.
 
-Results have TensorFlow's dtypes, which differ from NumPy's here and there: a sum of int32 stays int32,
-a mean of whole numbers is a whole number, a number of Python's takes the dtype of the tensor beside it.
+Results have TensorFlow's dtypes, which sometimes differ from NumPy's: a sum of int32 stays int32, a mean of integers
+is an integer, a Python number takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values as another dtype; the tensor itself where it has that dtype.
+    """The values converted to a dtype; the tensor itself if it has that dtype.
 
-    Fractions are cut off towards zero; whatever is not zero is true. Sparse and ragged tensors keep
-    their places.
+    Fractions are truncated towards zero; anything but zero is True. Sparse and ragged tensors keep their indices and
+    rows.
 
     Raises:
         UnimplementedError: from or to strings.
@@ -44,7 +44,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """The values as another dtype, those beyond its range as its least and greatest."""
+    """The values converted to a dtype, clipped to its range."""
     given, wanted = convert_to_tensor(value), as_dtype(dtype)
     if wanted.is_integer:
         given = np.clip(given, wanted.min, wanted.max).view(Tensor)
@@ -57,7 +57,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
 
 
 def _two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands; a number of Python's takes the dtype of the tensor beside it."""
+    """Two operands as tensors; a Python number takes the dtype of the other operand."""
     if isinstance(y, np.ndarray) and not isinstance(x, (np.ndarray, np.generic)):
         second = convert_to_tensor(y)
         return convert_to_tensor(x, second.dtype), second
@@ -97,40 +97,38 @@ def _quotient(x: Tensor, y: Tensor) -> Any:
 add = _of_two(np.add, "The sum, value by value.")
 subtract = _of_two(np.subtract, "The difference, value by value.")
 multiply = _of_two(np.multiply, "The product, value by value.")
-divide = truediv = _of_two(
-    _quotient, "The quotient, value by value; a float also of whole numbers."
-)
+divide = truediv = _of_two(_quotient, "The quotient, value by value; a float for integers, too.")
 floordiv = _of_two(np.floor_divide, "The quotient rounded down, value by value.")
-floormod = mod = _of_two(np.mod, "What floordiv leaves over, value by value.")
+floormod = mod = _of_two(np.mod, "The remainder of floordiv, value by value.")
 pow = _of_two(np.power, "The power, value by value.")
 maximum = _of_two(np.maximum, "The greater value of the two.")
 minimum = _of_two(np.minimum, "The lesser value of the two.")
-equal = _of_two(np.equal, "Where the two are equal.")
-not_equal = _of_two(np.not_equal, "Where the two differ.")
-less = _of_two(np.less, "Where the first is less.")
-less_equal = _of_two(np.less_equal, "Where the first is not greater.")
-greater = _of_two(np.greater, "Where the first is greater.")
-greater_equal = _of_two(np.greater_equal, "Where the first is not less.")
-logical_and = _of_two(np.logical_and, "Where both are true.")
-logical_or = _of_two(np.logical_or, "Where one of the two is true.")
+equal = _of_two(np.equal, "Whether values are equal.")
+not_equal = _of_two(np.not_equal, "Whether values differ.")
+less = _of_two(np.less, "Whether the first value is less.")
+less_equal = _of_two(np.less_equal, "Whether the first value is less or equal.")
+greater = _of_two(np.greater, "Whether the first value is greater.")
+greater_equal = _of_two(np.greater_equal, "Whether the first value is greater or equal.")
+logical_and = _of_two(np.logical_and, "Whether both values are true.")
+logical_or = _of_two(np.logical_or, "Whether one of the two values is true.")
 _matmul = _of_two(np.matmul, "The product of matrices.")
-logical_not = _of_one(np.logical_not, "Where it is false.")
-abs = _of_one(np.abs, "The values without their sign.")
-negative = _of_one(np.negative, "The values with the other sign.")
+logical_not = _of_one(np.logical_not, "Whether values are false.")
+abs = _of_one(np.abs, "The absolute values.")
+negative = _of_one(np.negative, "The values with the opposite sign.")
 sign = _of_one(np.sign, "-1, 0 or 1 for each value.")
 square = _of_one(np.square, "The squares.")
 sqrt = _of_one(np.sqrt, "The square roots.")
-exp = _of_one(np.exp, "The powers of e.")
+exp = _of_one(np.exp, "e to the power of each value.")
 log = _of_one(np.log, "The natural logarithms.")
 sin = _of_one(np.sin, "The sines.")
 cos = _of_one(np.cos, "The cosines.")
 tanh = _of_one(np.tanh, "The hyperbolic tangents.")
 floor = _of_one(np.floor, "The values rounded down.")
 ceil = _of_one(np.ceil, "The values rounded up.")
-round = _of_one(np.round, "The values rounded, halves to the even neighbour.")
-is_nan = _of_one(np.isnan, "Where the value is not a number.")
-is_inf = _of_one(np.isinf, "Where the value is infinite.")
-is_finite = _of_one(np.isfinite, "Where the value is finite.")
+round = _of_one(np.round, "The values rounded, halves to even.")
+is_nan = _of_one(np.isnan, "Whether values are NaN.")
+is_inf = _of_one(np.isinf, "Whether values are infinite.")
+is_finite = _of_one(np.isfinite, "Whether values are finite.")
 
 
 def matmul(
@@ -159,7 +157,7 @@ def matmul(
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Tensor:
-    """The values, those outside the limits moved to them.
+    """The values clipped to limits.
 
     Example:
         >>> import penstock.tf as tf
@@ -170,10 +168,10 @@ def clip_by_value(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Values of `x` where the condition is true, of `y` where not; without these, where it is true.
+    """Values of `x` where the condition is true, else of `y`; without these, the positions where it is true.
 
     Returns:
-        The values; or int64 [number of true values, rank], their places.
+        The values; or the positions, int64 [number of true values, rank].
 
     Raises:
         ValueError: only one of x and y is given.
@@ -219,7 +217,7 @@ def _mean(value: Any, axis: Any, keepdims: Any) -> Any:
 
 
 reduce_sum = _reduced(np.sum, "The sum.", keeps_dtype=True)
-reduce_mean = _reduced(_mean, "The mean; of whole numbers a whole number.", keeps_dtype=True)
+reduce_mean = _reduced(_mean, "The mean; an integer for integers.", keeps_dtype=True)
 reduce_prod = _reduced(np.prod, "The product.", keeps_dtype=True)
 reduce_max = _reduced(np.max, "The greatest value.", keeps_dtype=True)
 reduce_min = _reduced(np.min, "The least value.", keeps_dtype=True)
@@ -232,7 +230,7 @@ reduce_variance = _reduced(np.var, "The variance.", keeps_dtype=True)
 def argmax(
     input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
 ) -> Tensor:
-    """Where the greatest value stands along a dimension; the first such place."""
+    """The index of the greatest value along a dimension; the first if there are several."""
     found = np.argmax(convert_to_tensor(input), int(axis or 0))
     return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
 
@@ -240,7 +238,7 @@ def argmax(
 def argmin(
     input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
 ) -> Tensor:
-    """Where the least value stands along a dimension; the first such place."""
+    """The index of the least value along a dimension; the first if there are several."""
     found = np.argmin(convert_to_tensor(input), int(axis or 0))
     return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
 
@@ -248,11 +246,11 @@ def argmin(
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Sums of the values so far along a dimension.
+    """Cumulative sums along a dimension.
 
     Args:
         x: the values.
-        axis: along which dimension.
+        axis: the dimension.
         exclusive: leave each value out of its own sum.
         reverse: from the end.
         name: ignored.
@@ -279,7 +277,7 @@ def argsort(
     stable: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The places of the values in order along a dimension, as int32; equal values keep their order."""
+    """The indices that sort the values along a dimension, as int32; equal values keep their order."""
     value = convert_to_tensor(values).view(np.ndarray)
     if direction == "DESCENDING":
         found = np.flip(

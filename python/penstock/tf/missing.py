@@ -1,4 +1,4 @@
-"""What TensorFlow has and penstock has not: an error that names it, and what to use instead."""
+"""The error for what TensorFlow has and penstock lacks, with the nearest alternative."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEAREST: dict[str, str] = {
     "tf.GradientTape": "torch, JAX or keras: penstock prepares data",
     "tf.RaggedTensor": "its values and row_splits, which are arrays",
     "tf.SparseTensor": "its indices, values and dense_shape, which are arrays",
-    "tf.Variable": "an array of NumPy's, or torch, JAX or keras",
+    "tf.Variable": "a NumPy array, or torch, JAX or keras",
     "tf.case": "if, since a function given to Dataset.map sees values",
     "tf.data": "ps.open and ps.Loader",
     "tf.data.Dataset.fingerprint": "ps.open(...).fingerprint",
@@ -54,16 +54,16 @@ NEAREST: dict[str, str] = {
     "tf.train": "torch, JAX or keras: penstock prepares data",
     "tf.while_loop": "while, since a function given to Dataset.map sees values",
 }
-"""The nearest way, by the beginning of a symbol; the longest one that fits counts."""
+"""The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
 
 
 class MissingSymbolError(UnimplementedError, AttributeError):
-    """A symbol of TensorFlow that penstock.tf has not; `hint` names the nearest way."""
+    """A symbol of TensorFlow that penstock.tf lacks; `hint` names the nearest alternative."""
 
 
 def nearest(symbol: str) -> str:
-    """The way of penstock, or beside it, that comes nearest to a symbol of TensorFlow."""
+    """The nearest alternative, in penstock or elsewhere, to a symbol of TensorFlow."""
     symbol = symbol.replace("tf.compat.v1.", "tf.")
     symbol = _OLD_NAMES.get(symbol, symbol)
     fits = [start for start in NEAREST if f"{symbol}.".startswith(f"{start}.")]
@@ -74,7 +74,7 @@ def nearest(symbol: str) -> str:
 
 
 def in_numpy(name: str) -> str:
-    """The way of what NumPy has under the same name."""
+    """The NumPy function of the same name as an alternative."""
     return f"numpy.{name}, which takes tensors of penstock.tf"
 
 
@@ -90,7 +90,7 @@ _OLD_NAMES = {
 
 
 def missing(symbol: str) -> MissingSymbolError:
-    """The error for a symbol of TensorFlow that is not here, given in full.
+    """The error for a symbol of TensorFlow, given in full, that penstock lacks.
 
     Example:
         >>> from penstock.tf.missing import missing
@@ -103,7 +103,7 @@ def missing(symbol: str) -> MissingSymbolError:
 
 
 def absent_from(space: str) -> Callable[[str], Any]:
-    """A module's `__getattr__` that raises that error for every name that is not in the module."""
+    """A module's `__getattr__`, which raises that error for every unknown name."""
 
     def refuse(name: str) -> Any:
         if name.startswith("__"):
@@ -113,8 +113,8 @@ def absent_from(space: str) -> Callable[[str], Any]:
     return refuse
 
 
-class AllThereIs(type):
-    """The type of a class of TensorFlow's that raises that error for every name that neither it nor its values have."""
+class KnownNames(type):
+    """The metaclass of a class of TensorFlow, which raises that error for every unknown name."""
 
     def __getattr__(cls, name: str) -> Any:
         return absent_from(f"tf.{cls.__name__}")(name)

@@ -1,7 +1,7 @@
 """Structures: tuples, dicts, named tuples and, for `tf.nest`, lists, with values at their leaves.
 
-Dicts are walked by their sorted keys. In datasets a list is no structure but a tensor to be:
-functions with `lists=False` take it as a leaf.
+Dicts are traversed in the order of their sorted keys. In datasets a list is not a structure but will become a tensor:
+functions with `lists=False` treat it as a leaf.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _is_namedtuple(value: Any) -> bool:
 
 
 def is_nested(value: Any, *, lists: bool = True) -> bool:
-    """Whether a value is a structure and no leaf.
+    """Whether a value is a structure and not a leaf.
 
     Example:
         >>> import penstock.tf as tf
@@ -32,7 +32,7 @@ def is_nested(value: Any, *, lists: bool = True) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
-    # A shape is a tuple to Python, and a leaf here.
+    # A shape is a tuple in Python, but a leaf here.
     return type(value).__name__ == "TensorShape"
 
 
@@ -110,14 +110,14 @@ def _as_mapping(like: Any, items: dict[Any, Any]) -> Any:
 
 
 def rebuilt(like: Any, children: list[Any]) -> Any:
-    """Children as a tuple or list of the kind of another."""
+    """Children as a tuple or list of the same type as `like`."""
     if _is_namedtuple(like):
         return type(like)(*children)
     return type(like)(children) if isinstance(like, (list, tuple)) else tuple(children)
 
 
 def packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """A function that puts a tuple of leaves into a structure, fast for those that are common."""
+    """A function that packs a tuple of leaves into a structure; fast for common structures."""
     if not is_nested(structure, lists=False):
         return lambda leaves: leaves[0]
     flat = not any(is_nested(child, lists=False) for child in _children(structure))
@@ -134,7 +134,7 @@ def packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, lists: bool = True, **_: Any) -> Any:
-    """A function of the leaves at each place of one or several structures.
+    """The results of a function of the leaves at each position of one or several structures.
 
     Raises:
         ValueError, TypeError: the structures are not the same.
@@ -162,11 +162,11 @@ def assert_same_structure(
     *,
     lists: bool = True,
 ) -> None:
-    """Check that two structures differ in nothing but their leaves.
+    """Check that two structures differ only in their leaves.
 
     Raises:
-        ValueError: they have other numbers of leaves, or other keys.
-        TypeError: they are nested in other types.
+        ValueError: different numbers of leaves, or different keys.
+        TypeError: different types of structures.
 
     Example:
         >>> import penstock.tf as tf

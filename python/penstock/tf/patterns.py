@@ -1,8 +1,8 @@
-"""Names of files by a pattern, as TensorFlow understands patterns.
+"""File names by TensorFlow's patterns.
 
-`*` and `?` match anything but a slash, a leading dot too; `[ab]`, `[!ab]` and `[^ab]` one character; a
-backslash makes the next character itself. There are no braces, and `**` is `*`. Where the first part of
-a relative pattern is not plain, the paths begin with `./`, as TensorFlow's do.
+`*` and `?` match anything but a slash, also a leading dot; `[ab]`, `[!ab]` and `[^ab]` match one character; a
+backslash quotes the next character. Braces have no meaning, and `**` is `*`. If the first part of a relative pattern
+has wildcards, the paths begin with `./`, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _names(folder: str, part: str) -> list[str]:
 
 
 def expression(part: str) -> re.Pattern[str]:
-    """What one name of a pattern means."""
+    """The regular expression of one name in a pattern."""
     made, place = "", 0
     while place < len(part):
         letter = part[place]

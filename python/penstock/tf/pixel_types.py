@@ -1,4 +1,4 @@
-"""Images as other types of numbers: what an image's values mean in each."""
+"""Conversion of images between numeric types, with the meaning of their values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 def convert_image_dtype(
     image: Any, dtype: Any, saturate: bool = False, name: str | None = None
 ) -> Tensor:
-    """Images of another type of numbers, scaled: floats are of 0 to 1, whole numbers use their range.
+    """Images converted to another type and scaled: floats are from 0 to 1, integers use their range.
 
     Args:
-        image: of whole numbers or floats.
-        dtype: of whole numbers or floats.
-        saturate (bool): cut off what does not fit; else it wraps.
+        image: of integers or floats.
+        dtype: of integers or floats.
+        saturate (bool): clip what does not fit; else it wraps.
         name: ignored.
 
     Returns:
         Tensor of the dtype.
 
     Raises:
-        AttributeError: a type of neither.
+        AttributeError: another type.
 
     Example:
         >>> import numpy as np
@@ -56,7 +56,7 @@ def convert_image_dtype(
 
 
 def _whole(array: Any, kind: Any, saturate: bool) -> Tensor:
-    """Numbers as whole ones of a type, cut off below the point."""
+    """Numbers truncated to an integer type."""
     if saturate and array.dtype.kind == "f":
         float_ = array.dtype.type
         most = float_(min(kind.max, float(np.finfo(float_).max)))

@@ -1,4 +1,4 @@
-"""`tf.python_io`: what TensorFlow 1 called the reading and writing of records."""
+"""`tf.python_io`: TensorFlow 1's names for reading and writing records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = [
 
 
 def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
-    """The records of a file, as bytes; whether it is compressed is seen from it.
+    """The records of a file, as bytes; compression is detected from its content.
 
     Args:
-        path: of the file.
-        options: taken for TensorFlow's sake.
+        path: the file.
+        options: ignored.
 
     Raises:
         NotFoundError: there is no such file.

@@ -1,7 +1,7 @@
-"""TensorFlow's randomness: Philox4x32-10, and which seeds an operation gets.
+"""TensorFlow's random numbers: Philox4x32-10, and the seeds of operations.
 
-Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011), whose
-generator TensorFlow uses with ten rounds; counters are laid out as TensorFlow does.
+Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). TensorFlow uses their
+generator with ten rounds; the layout of counters is TensorFlow's.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _INCREMENTS = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 _DEFAULT_SEED = 87654321
-"""What stands for the global seed where only an operation has one."""
+"""The global seed if only the operation has one."""
 _BLOCK = 4
 _RESERVED = 256
-"""Blocks that TensorFlow sets aside for each number, lest two operations ever share one."""
+"""Blocks that TensorFlow reserves for each number, so that no two operations share one."""
 _MOST = 2**31 - 1
 _STATELESS_KEY = 0x3EC8F720, 0x02461E29
 
@@ -39,7 +39,7 @@ def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
 
     Args:
         counters: the four words of the counter, each a number or a uint64 array of n.
-        key: the two words of the key, each as those.
+        key: the two words of the key, likewise.
 
     Returns:
         uint32[n, 4].
@@ -60,12 +60,12 @@ def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
 
 
 def words(number: int) -> tuple[int, int]:
-    """The low and the high 32 bits of a number of 64."""
+    """The low and the high 32 bits of a 64-bit number."""
     return number & 0xFFFFFFFF, (number >> 32) & 0xFFFFFFFF
 
 
 class Philox:
-    """The stream of 32-bit numbers of a pair of seeds.
+    """The sequence of 32-bit numbers for a pair of seeds.
 
     Example:
         >>> from penstock.tf.random import Philox
@@ -87,7 +87,7 @@ class Philox:
 
 
 class _Global:
-    """The seed of the program, and what operations without one of their own draw from it."""
+    """The program's seed, and the generator for operations without a seed of their own."""
 
     seed: int | None = None
     draws = random.Random()  # noqa: S311 -- the very generator that TensorFlow draws from
@@ -98,7 +98,7 @@ def set_seed(seed: int | None) -> None:
     """Set the seed of the program: operations made from now on are repeatable.
 
     Args:
-        seed (int): any number; None: as if none had been set.
+        seed (int): any number; None: unset it.
 
     Example:
         >>> import penstock.tf as tf
@@ -113,7 +113,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def op_seeds(seed: Any) -> tuple[int, int]:
-    """The pair of seeds of one new operation, of which `seed` is its own, or None."""
+    """The pair of seeds of a new operation; `seed` is its own, or None."""
     own = None if seed is None else int(seed)
     with _Global.lock:
         if _Global.seed is not None:
@@ -127,8 +127,8 @@ def op_seeds(seed: Any) -> tuple[int, int]:
 
 
 class _Streams:
-    """Where the stream of each pair of seeds stands: an operation goes on where the last one of the
-    same seeds ended, until the program's seed is set anew."""
+    """The position in the sequence of each pair of seeds: an operation continues where the last one with the same seeds
+    ended, until the program's seed is set again."""
 
     lock = threading.Lock()
     program: Any = None
@@ -136,9 +136,9 @@ class _Streams:
 
 
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """The next 32-bit numbers of a kind of operation and its seed, which use up so many blocks of four."""
+    """The next 32-bit numbers of a kind of operation and its seed, which use up `blocks` blocks of four."""
     pair = op_seeds(seed)
-    # It is made anew when the program's seed is set.
+    # Replaced when the program's seed is set.
     program = _Global.draws
     with _Streams.lock:
         if _Streams.program is not program:
@@ -162,11 +162,11 @@ def uniform(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers spread evenly: those that TensorFlow draws in eager mode, where a seed is set.
+    """Uniform random numbers: TensorFlow's in eager mode, if a seed is set.
 
     Args:
         shape: of the result.
-        minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats.
+        minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats.
         dtype: float16, float32, float64, int32 or int64.
         seed (int): of this operation; `tf.random.set_seed` sets the program's.
         name: ignored.
@@ -202,11 +202,11 @@ def normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of a normal distribution: TensorFlow's in eager mode, but for rounding.
+    """Normal random numbers: TensorFlow's in eager mode, except for rounding.
 
     Args:
         shape: of the result.
-        mean, stddev: the middle and the standard deviation.
+        mean, stddev: the mean and the standard deviation.
         dtype: float16, float32 or float64.
         seed, name: as `uniform`.
 
@@ -230,7 +230,7 @@ def truncated_normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """As `normal`, without what is more than two standard deviations off."""
+    """As `normal`, without numbers more than two standard deviations from the mean."""
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
     count = math.prod(sizes)
     groups = -(-count // _BLOCK)
@@ -239,10 +239,10 @@ def truncated_normal(
 
 
 def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
-    """The slices along the first dimension in another order.
+    """The slices along the first dimension in random order.
 
     Args:
-        value: what is shuffled.
+        value: the tensor.
         seed, name: as `uniform`.
 
     Example:
@@ -262,10 +262,10 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
 
 
 def stateless_doubles(seeds: np.ndarray) -> np.ndarray:
-    """The first float64 from 0 to below 1 of each seed.
+    """The first float64 from 0 to below 1 for each seed.
 
     Args:
-        seeds: [n, 2] numbers of 32 bits.
+        seeds: [n, 2] 32-bit numbers.
 
     Returns:
         float64[n].
@@ -276,7 +276,7 @@ def stateless_doubles(seeds: np.ndarray) -> np.ndarray:
 
 
 def _stateless_bits(count: int, seed: Any) -> np.ndarray:
-    """The 32-bit numbers that a seed of two numbers stands for."""
+    """The 32-bit words of a seed of two numbers."""
     pair = np.asarray(seed)
     if pair.shape != (2,):
         raise InvalidArgumentError(None, None, f"seed must have shape [2], not {list(pair.shape)}")
@@ -297,13 +297,13 @@ def stateless_uniform(
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """Numbers spread evenly, the same for the same seed.
+    """Uniform random numbers, the same for the same seed.
 
     Args:
         shape: of the result.
         seed: two numbers.
-        minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats; both
-            None for integers of all sizes.
+        minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats; both None for
+            integers over the whole range.
         dtype: float16, float32, float64, int32, int64, uint32 or uint64.
         name, alg: ignored.
 
@@ -312,7 +312,7 @@ def stateless_uniform(
 
     Raises:
         ValueError: no maxval for integers, or a dtype that is not there.
-        InvalidArgumentError: a seed that is no two numbers.
+        InvalidArgumentError: a seed that is not two numbers.
 
     Example:
         >>> import penstock.tf as tf
@@ -335,7 +335,7 @@ def stateless_normal(
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """Numbers of a normal distribution, the same for the same seed; arguments as of `normal`."""
+    """Normal random numbers, the same for the same seed; arguments as of `normal`."""
 
     def take(count: int) -> np.ndarray:
         return _stateless_bits(count, seed)
@@ -344,7 +344,7 @@ def stateless_normal(
 
 
 def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
-    """Seeds made of one seed.
+    """Seeds derived from one seed.
 
     Args:
         seed: two numbers.

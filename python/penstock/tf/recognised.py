@@ -1,10 +1,9 @@
-"""How a function that only parses is told from others: it is called once, with stand-ins.
+"""Recognition of functions that only parse: they are called once, with stand-ins.
 
-A function given to `Dataset.map` is called with a `Recorded` in the place of each value.
-`parse_single_example` and `parse_example` know how to parse one, which is noted; whatever else a
-function does with one shows that it needs the values, and it is then called record by record. A
-function that comes back with nothing but stand-ins chooses and parses only, so whole chunks of
-records can be parsed by one call of a kernel.
+A function given to `Dataset.map` is called with a `Recorded` in place of each value. `parse_single_example` and
+`parse_example` take one and record the call; anything else that a function does with one shows that it needs the
+values, and then it is called record by record. A function that returns only stand-ins does nothing but choose and
+parse, so one call of a kernel can parse whole chunks of records.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from penstock.tf.nest import flatten, pack_sequence_as
 
 
 class NotRecorded(BaseException):
-    """A stand-in was asked for what only a value has. No program means to catch it."""
+    """A stand-in was used like a value. A BaseException, so that programs do not catch it."""
 
 
 @dataclass
 class Parsing:
-    """One call of a parser: what it parses, how, and by which names its results go."""
+    """One call of a parser: its source and features."""
 
     source: Recorded
     features: dict[str, Any]
@@ -35,18 +34,17 @@ class Parsing:
 
 @dataclass
 class _Log:
-    """What became of the stand-ins of one call."""
+    """What happened to the stand-ins of one call."""
 
     is_used: bool = False
     parsings: list[Parsing] = field(default_factory=list)
 
 
 class Recorded:
-    """Stands for one value that nobody has looked at: a leaf of the input, or of what was parsed.
+    """A stand-in for one unused value: a leaf of the input, or of a parser's result.
 
     Attributes: leaf (int, its number in the input) or parsing and key (where it was parsed), and
-    is_batch: whether it stands for a batch of strings, or for one; None where it is no string that
-    could be parsed.
+    is_batch: whether it stands for a batch of strings or for one; None if it is not a string that could be parsed.
     """
 
     __slots__ = ("_log", "is_batch", "key", "leaf", "parsing")
@@ -67,8 +65,8 @@ class Recorded:
         self.key = key
 
     def parse(self, features: Mapping[str, Any]) -> dict[str, Recorded]:
-        """Note that this serialized record, or batch of them, is parsed by these features, and give
-        stand-ins for the results."""
+        """Record that this serialized record, or batch of them, is parsed with these features, and return stand-ins for
+        the results."""
         if self.is_batch is None:
             self.give_up()
         parsing = Parsing(self, dict(features))
@@ -76,7 +74,7 @@ class Recorded:
         return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
 
     def give_up(self, *_: Any, **__: Any) -> Any:
-        """Note that a value was needed."""
+        """Record that a value was needed."""
         self._log.is_used = True
         raise NotRecorded
 
@@ -159,7 +157,7 @@ for _name in [
 
 @dataclass
 class Recording:
-    """A function that chooses and parses: its result with stand-ins at all leaves."""
+    """A function that only chooses and parses: its result, with stand-ins at all leaves."""
 
     result: Any
     leaves: list[Recorded]
@@ -176,12 +174,12 @@ def record(
 
     Args:
         function: the user's.
-        structure: what an element looks like.
-        call: how the function is called with an element.
-        batched: of each leaf, whether it is a batch of strings; None where it is no string.
+        structure: the structure of an element.
+        call: calls the function with an element.
+        batched: for each leaf, whether it is a batch of strings; None if it is not a string.
 
     Returns:
-        What it does, or None where it needs values.
+        The recording, or None if the function needs values.
     """
     log = _Log()
     leaves = [Recorded(log, leaf, is_batch=each) for leaf, each in enumerate(batched)]
@@ -190,7 +188,7 @@ def record(
     except NotRecorded:
         return None
     except Exception:
-        # Whatever it could not do with a stand-in, it says again of a value if it is meant.
+        # An error that is not due to the stand-ins comes again with values.
         return None
     if isinstance(result, list):
         result = tuple(result)

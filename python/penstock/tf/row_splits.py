@@ -1,7 +1,7 @@
-"""How values fall into rows, from any of the forms in which it may be said to row splits.
+"""Conversion of the forms of row partitions (lengths, starts, row ids …) to row splits.
 
-Checks are TensorFlow's. Without them numbers are taken as they are, and rows may come out negative, overlap
-or reach beyond the values.
+The checks are TensorFlow's. Without them numbers are used unchecked, and rows may have negative lengths, overlap or
+reach beyond the values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from penstock.tf.errors import InvalidArgumentError
 Numbers = np.ndarray[Any, Any]
 
 MAX_ROWS = 1 << 24
-"""Row ids name rows by number, so a few bytes could ask for any number of empty ones."""
+"""Row ids are numbers, so a few bytes could demand any number of empty rows."""
 
 
 def sums(lengths: Numbers) -> Numbers:
-    """0, and where each of these lengths ends."""
+    """0 and the cumulative sums of lengths."""
     splits = np.zeros(len(lengths) + 1, lengths.dtype)
     np.cumsum(lengths, dtype=lengths.dtype, out=splits[1:])
     return splits
@@ -40,19 +40,21 @@ def _check_rising(form: str, numbers: Numbers) -> None:
 
 
 def check_splits(splits: Numbers) -> None:
-    """Raise InvalidArgumentError where these are no row splits."""
+    """Raise InvalidArgumentError if these are not row splits."""
     if not len(splits):
-        raise _refuse("from_row_splits", "row splits are one more than rows, and there is none")
+        raise _refuse(
+            "from_row_splits", "there must be one more row split than rows, but there is none"
+        )
     if splits[0] != 0:
         raise _refuse("from_row_splits", f"the first row begins at {splits[0]}, not 0")
     _check_rising("from_row_splits", splits)
 
 
 def check_end(splits: Numbers, num_values: int) -> None:
-    """Raise InvalidArgumentError where the last row does not end with the values."""
+    """Raise InvalidArgumentError if the last row does not end with the values."""
     if splits[-1] != num_values:
         raise _refuse(
-            "_from_row_partition", f"rows of {splits[-1]} values, and there are {num_values}"
+            "_from_row_partition", f"the rows have {splits[-1]} values, but there are {num_values}"
         )
 
 
@@ -64,7 +66,7 @@ def splits_of_lengths(lengths: Numbers, validate: bool) -> Numbers:
 
 
 def splits_of_starts(starts: Numbers, num_values: int, validate: bool) -> Numbers:
-    """Row splits from where each row begins."""
+    """Row splits from the position where each row begins."""
     splits = np.append(starts, np.asarray(num_values, starts.dtype))
     if validate:
         if splits[0] != 0 and len(starts):
@@ -74,7 +76,7 @@ def splits_of_starts(starts: Numbers, num_values: int, validate: bool) -> Number
 
 
 def splits_of_limits(limits: Numbers, validate: bool) -> Numbers:
-    """Row splits from where each row ends."""
+    """Row splits from the position where each row ends."""
     splits = np.append(np.zeros(1, limits.dtype), limits)
     if validate:
         _check_rising("from_row_limits", splits)
@@ -84,12 +86,12 @@ def splits_of_limits(limits: Numbers, validate: bool) -> Numbers:
 def splits_of_rowids(
     rowids: Numbers, num_values: int, nrows: int | None = None, validate: bool = True
 ) -> Numbers:
-    """Row splits from the number of the row of each value.
+    """Row splits from the row number of each value.
 
     Raises:
-        InvalidArgumentError: a negative number; numbers that fall or are too large, if validated.
-        ValueError: another number of them than of values, or more rows than `nrows`.
-        LimitError: more empty rows than anyone means.
+        InvalidArgumentError: a negative number; numbers that decrease or are too large, if validated.
+        ValueError: different numbers of row ids and values, or more rows than `nrows`.
+        LimitError: too many empty rows.
     """
     last = int(rowids[-1]) + 1 if len(rowids) else 0
     if nrows is None:

@@ -1,4 +1,4 @@
-"""`tf.TensorShape` and what an element looks like before it is there: `tf.TensorSpec` and its kin."""
+"""`tf.TensorShape`, and specs of elements that do not exist yet: `tf.TensorSpec` and others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.tf.dtypes import DType, as_dtype
 
 
 class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells unknown from ()
-    """The sizes of a tensor's dimensions, None where one is not known; a tuple of them.
+    """The sizes of a tensor's dimensions, as a tuple; None for an unknown size.
 
     Args:
-        dims: the sizes, another shape, or one size; None for a shape of which not even the number of
-            dimensions is known, which is empty as a tuple and has the rank None.
+        dims: the sizes, another shape, or one size; None for an unknown number of dimensions: the tuple is then empty
+            and the rank None.
 
     Example:
         >>> import penstock.tf as tf
@@ -24,7 +24,7 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
 
     rank: int | None
 
-    def __new__(cls, dims: Any = None) -> TensorShape:  # noqa: PYI034 -- a shape given is given back
+    def __new__(cls, dims: Any = None) -> TensorShape:  # noqa: PYI034 -- returns a given shape unchanged
         if isinstance(dims, TensorShape):
             return dims
         if dims is None:
@@ -61,7 +61,7 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
         return self.rank is not None and None not in self
 
     def num_elements(self) -> int | None:
-        """The product of the sizes, or None where one is not known."""
+        """The product of the sizes; None if one is unknown."""
         count = 1
         if self.rank is None:
             return None
@@ -81,10 +81,10 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
         )
 
     def merge_with(self, other: Any) -> TensorShape:
-        """What both shapes say together.
+        """The known sizes of both shapes.
 
         Raises:
-            ValueError: they contradict each other.
+            ValueError: they are not compatible.
         """
         other = TensorShape(other)
         if not self.is_compatible_with(other):
@@ -153,9 +153,9 @@ def _size(value: Any) -> int:
 
 
 class TypeSpec:
-    """What is known of an element before it is there: a shape, a dtype, a kind of tensor.
+    """The spec of an element that does not exist yet: shape, dtype, kind of tensor.
 
-    Two specs are equal where their kinds, shapes and dtypes are.
+    Two specs are equal if their kinds, shapes and dtypes are.
     """
 
     def __init__(self, shape: Any = None, dtype: Any = "float32", name: str | None = None) -> None:

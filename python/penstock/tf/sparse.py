@@ -1,7 +1,7 @@
-"""`tf.sparse`: tensors of which only some elements are given, as parsing gives them.
+"""`tf.sparse`: sparse tensors, as made by parsing.
 
-Nothing but the counts is checked when one is made: indices may be out of order, there twice or outside the
-shape, as in TensorFlow. `to_dense` refuses such.
+Only the counts are checked when one is made: as in TensorFlow, indices may be out of order, repeated or outside the
+shape. `to_dense` raises for these.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.missing import AllThereIs, absent_from
+from penstock.tf.missing import KnownNames, absent_from
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
-class SparseTensor(metaclass=AllThereIs):
+class SparseTensor(metaclass=KnownNames):
     """Elements of a tensor by their indices; all others are zero or empty.
 
     Args:
-        indices: int64 [n, rank], where each element stands.
+        indices: int64 [n, rank], the index of each element.
         values: [n], the elements.
-        dense_shape: int64 [rank], the shape of the whole.
+        dense_shape: int64 [rank], the shape of the dense tensor.
 
     Raises:
-        ValueError: another number of indices than of values, or of another rank than the shape.
+        ValueError: different numbers of indices and values, or a different rank of indices and shape.
 
     Example:
         >>> import penstock.tf as tf
@@ -69,7 +69,7 @@ class SparseTensor(metaclass=AllThereIs):
         return self.shape
 
     def with_values(self, new_values: Any) -> SparseTensor:
-        """Other elements in the same places."""
+        """Other elements with the same indices."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
 
     def __getattr__(self, name: str) -> Any:
@@ -86,26 +86,26 @@ def _int64(value: Any) -> Tensor:
 
 
 class DifferentLengths(Exception):
-    """The cause of a ValueError about sizes. Inside a dataset's functions, where TensorFlow learns sizes only as it
-    runs, it becomes an InvalidArgumentError."""
+    """The cause of a ValueError about sizes. In a dataset's functions, where TensorFlow learns sizes only at run time, it
+    becomes an InvalidArgumentError."""
 
 
 def same_length(found: int, expected: int) -> None:
-    """Raise ValueError where two sizes that have to be equal are not."""
+    """Raise ValueError if two sizes differ."""
     if found != expected:
         message = f"Dimensions {found} and {expected} are not compatible"
         raise ValueError(message) from DifferentLengths()
 
 
 def made(indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
-    """A SparseTensor of tensors that are known to fit each other."""
+    """A SparseTensor of tensors that are known to be consistent."""
     tensor = SparseTensor.__new__(SparseTensor)
     tensor.indices, tensor.values, tensor.dense_shape = indices, values, dense_shape
     return tensor
 
 
 def sorted_order(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """The order in which indices stand row by row, or None where they do already."""
+    """The permutation that sorts indices row by row; None if they are sorted."""
     columns = indices.T
     earlier = np.zeros(max(len(indices) - 1, 0), np.bool_)
     equal = ~earlier
@@ -117,7 +117,7 @@ def sorted_order(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 
 def reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
-    """The same elements in the order of their indices; those with equal ones as they stand.
+    """The same elements sorted by index; equal indices keep their order.
 
     Example:
         >>> from penstock.tf.sparse import SparseTensor, reorder
@@ -136,16 +136,16 @@ def to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Tensor:
-    """The whole tensor.
+    """The dense tensor.
 
     Args:
-        sp_input: elements and where they stand.
-        default_value: what all others are; None: zero, False or b"".
-        validate_indices: whether indices out of order or there twice are refused.
+        sp_input: the sparse tensor.
+        default_value: the value of all other elements; None: zero, False or b"".
+        validate_indices: whether indices out of order or repeated are an error.
         name: ignored.
 
     Raises:
-        InvalidArgumentError: an index outside the shape, or one that is out of order or there twice.
+        InvalidArgumentError: an index outside the shape, out of order or repeated.
 
     Example:
         >>> from penstock.tf.sparse import SparseTensor, to_dense

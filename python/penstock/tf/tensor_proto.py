@@ -4,7 +4,7 @@
 |---|---|---|
 | 1 | dtype, by TensorFlow's number | varint |
 | 2 | shape: a message whose field 2 is a message for each dimension, with its size as field 1 | LEN |
-| 4 | the numbers as they lie in memory, little endian | LEN |
+| 4 | the numbers as in memory, little endian | LEN |
 | 8 | the strings, one field each | LEN |
 """
 
@@ -24,11 +24,11 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     r"""A tensor's dtype, shape and values as a scalar string tensor.
 
     Args:
-        tensor: what `tf.convert_to_tensor` takes.
+        tensor: a tensor, or values for `tf.convert_to_tensor`.
         name: ignored.
 
     Returns:
-        Tensor: shape (), dtype string; the bytes that TensorFlow writes.
+        Tensor: shape (), dtype string; the same bytes as TensorFlow's.
 
     Example:
         >>> import penstock.tf as tf
@@ -52,14 +52,14 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
 
     Args:
         serialized: its bytes, or a scalar string tensor of them.
-        out_type: the dtype that it must have.
+        out_type: the expected dtype.
         name: ignored.
 
     Returns:
-        Tensor: of the shape and dtype that were written.
+        Tensor with the written shape and dtype.
 
     Raises:
-        InvalidArgumentError: another dtype, or no such message.
+        InvalidArgumentError: another dtype, or not a TensorProto.
 
     Example:
         >>> import penstock.tf as tf

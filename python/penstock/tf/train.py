@@ -1,8 +1,8 @@
-r"""`tf.train`: the messages that records are made of, without a protobuf runtime.
+r"""`tf.train`: the messages in records, without a protobuf runtime.
 
-They behave as protobuf's: built with keywords, changed in place, merged, compared, printed, and written
-to the same bytes. In three things they are kinder: a message can be assigned to a key of a map (it is
-copied), maps take `update` and `setdefault`, and True is a number, as it was to protobuf before version 7.
+They behave like protobuf's: made with keywords, changed in place, merged, compared, printed, and written to the same
+bytes. They allow three more things: a message can be assigned to a key of a map (it is copied), maps have `update` and
+`setdefault`, and True is a number, as in protobuf before version 7.
 
 Example:
     >>> import penstock.tf as tf

@@ -1,8 +1,8 @@
-"""`tf.io.TFRecordWriter`: records to a file, one by one, framed many at once.
+"""`tf.io.TFRecordWriter`: writes records one by one and frames many at once.
 
-As TensorFlow's, a writer makes the file at its final path and what was flushed can be read there, since
-programs rely on both; where a file should appear only when it is whole, use `ps.write`. GZIP files are
-made of members that hold whole records, which every reader takes and penstock reads from the middle.
+Like TensorFlow's, a writer makes the file at its final path, and flushed records can be read there; programs rely on
+both. For a file that appears only when it is complete, use `ps.write`. The members of GZIP files hold whole records:
+every reader can read them, and penstock can start in the middle.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 4 << 20
 _MEMBER_BYTES = 1 << 20
 _FRAME_BYTES = 16
-"""What a frame adds to a payload."""
-_MOST_NARROW_BYTES = 1 << 30
+"""The size of a frame without its payload."""
+_MAX_BINARY_BYTES = 1 << 30
 _GZIP_LEVEL = 6
 
 
 class TFRecordCompressionType:
-    """The compressions as numbers, as TensorFlow 1 named them."""
+    """TensorFlow 1's numbers for compressions."""
 
     NONE = 0
     ZLIB = 1
@@ -42,15 +42,15 @@ class TFRecordOptions:
     """How a file of records is compressed.
 
     Args:
-        compression_type: "GZIP", "ZLIB", "" or None; a number of TFRecordCompressionType; or options
-            whose compression is meant.
-        compression_level (int | None): 0 to 9; None: what the compressor thinks best.
+        compression_type: "GZIP", "ZLIB", "" or None; a number of TFRecordCompressionType; or other options
+            with a compression.
+        compression_level (int | None): 0 to 9; None: the compressor's default.
         mem_level, compression_strategy (int | None): zlib's, for "ZLIB" files.
-        flush_mode, input_buffer_size, output_buffer_size, window_bits, compression_method: kept as
-            given, and of no meaning here; in TensorFlow, window_bits can make a "GZIP" file a zlib one.
+        flush_mode, input_buffer_size, output_buffer_size, window_bits, compression_method: kept but
+            ignored; in TensorFlow, window_bits can make a "GZIP" file a zlib one.
 
     Raises:
-        ValueError: no such compression.
+        ValueError: an unknown compression.
 
     Example:
         >>> import penstock.tf as tf
@@ -89,10 +89,10 @@ class TFRecordOptions:
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """The compression that options, a name or a number mean: "GZIP", "ZLIB" or "".
+        """The compression of options, a name or a number: "GZIP", "ZLIB" or "".
 
         Raises:
-            ValueError: none.
+            ValueError: an unknown compression.
         """
         while isinstance(options, TFRecordOptions):
             options = options.compression_type
@@ -110,14 +110,14 @@ class TFRecordWriter:
     r"""Writes records to a TFRecord file; a context manager that closes it.
 
     Args:
-        path (str | bytes | os.PathLike): the file, made anew.
+        path (str | bytes | os.PathLike): the file, which is overwritten.
         options (str | TFRecordOptions | None): "GZIP", "ZLIB", ""; or TFRecordOptions.
 
     Raises:
-        NotFoundError: the folder is not there (also a FileNotFoundError).
-        FailedPreconditionError: the path is that of a folder.
-        InvalidArgumentError: options that zlib does not take.
-        ValueError: no such compression.
+        NotFoundError: the folder does not exist (also a FileNotFoundError).
+        FailedPreconditionError: the path is a folder.
+        InvalidArgumentError: options that zlib does not accept.
+        ValueError: an unknown compression.
 
     Example:
         >>> import penstock as ps
@@ -155,7 +155,7 @@ class TFRecordWriter:
         """Add a record.
 
         Args:
-            record (bytes): its payload; a bytearray or a str, as its UTF-8, will do.
+            record (bytes): its payload; or a bytearray, or a str, which is written as UTF-8.
 
         Raises:
             TypeError: something else, such as a message that is not serialized.
@@ -171,7 +171,7 @@ class TFRecordWriter:
             self._write_out()
 
     def flush(self) -> None:
-        """Have everything written so far in the file, readable.
+        """Write everything to the file, so that it can be read.
 
         Raises:
             FailedPreconditionError: the writer is closed.
@@ -183,7 +183,7 @@ class TFRecordWriter:
             self._put(self._deflate.flush(zlib.Z_SYNC_FLUSH))
 
     def close(self) -> None:
-        """Write what is left and close the file. Once more does nothing."""
+        """Write the remaining records and close the file. A second call does nothing."""
         if self._file is None:
             return
         try:
@@ -197,13 +197,13 @@ class TFRecordWriter:
             file.close()
 
     def _write_out(self) -> None:
-        """Frame the records that wait, and write them."""
+        """Frame and write the waiting records."""
         if not self._records:
             return
         records, self._records = self._records, []
-        is_wide = self._waiting_bytes > _MOST_NARROW_BYTES
+        is_large = self._waiting_bytes > _MAX_BINARY_BYTES
         self._waiting_bytes = 0
-        payloads = pa.array(records, pa.large_binary() if is_wide else pa.binary())
+        payloads = pa.array(records, pa.large_binary() if is_large else pa.binary())
         data = _core.frame_records(payloads).data
         if self._kind == "GZIP":
             level = _GZIP_LEVEL if self._level < 0 else self._level
@@ -232,7 +232,7 @@ class TFRecordWriter:
         self.close()
 
     def __del__(self) -> None:
-        # A writer that nobody closed: its records are written, as TensorFlow does.
+        # Like TensorFlow, write the records of a writer that was not closed.
         self.close()
 
 
@@ -258,5 +258,5 @@ def _deflater(level: int, options: TFRecordOptions) -> Any:
         return zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS, memory, strategy)
     except ValueError as error:
         raise InvalidArgumentError(
-            None, None, f"zlib does not take mem_level={memory}, compression_strategy={strategy}"
+            None, None, f"zlib does not accept mem_level={memory}, compression_strategy={strategy}"
         ) from error

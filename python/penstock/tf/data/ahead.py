@@ -11,8 +11,8 @@ from penstock.tf.data.failures import Raising, guarded
 
 
 def ahead(values: Iterator[Any], most: int) -> Raising:
-    """The same values, made by a thread, at most `most` ahead. The thread alone uses `values` from the first one on.
-    When the result is dropped, also in the middle, the thread ends."""
+    """The same values, made by a thread, at most `most` ahead. Only the thread uses `values`. It ends when the result is
+    dropped, even before the end."""
 
     def made() -> Iterator[Any]:
         with users_code():

@@ -1,7 +1,7 @@
-"""Whether a compressed file that ends without its last block is one whose writer was flushed and is still open.
+"""Whether a compressed file without its last block comes from a writer that was flushed and is still open.
 
-TensorFlow reads such a file up to there without an error. It also takes any other cut between two records for the end;
-here that stays damage, since nothing would tell of the records behind it.
+TensorFlow reads such a file up to there without an error. It also takes any other truncation between two records for
+the end; here that is damage, because records after it would be lost without a word.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _PIECE_BYTES = 1 << 20
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 _MARK = b"penstock"
 _LAST_BLOCK = b"\0\0\xff\xff" + b"\x01" + len(_MARK).to_bytes(2, "little") + b"\xf7\xff" + _MARK
-"""The rest of an empty stored block, and a last one, also stored, with the mark in it."""
+"""The rest of an empty stored block, and a last stored block that contains the mark."""
 
 
 def is_flushed(path: str, container: str) -> bool:
-    """Whether the deflate data of a file stops where a flush leaves it: behind a block, but for the last bits of an
-    empty one. Then blocks that are put behind it give just what is in them."""
+    """Whether the deflate data of a file stops where a flush leaves it: after a block, except for the last bits of an
+    empty one. Blocks appended there then decode to exactly their own content."""
     stream = zlib.decompressobj(_WINDOW_BITS[container])
     with open(path, "rb") as file:
         while piece := file.read(_PIECE_BYTES):
@@ -26,7 +26,7 @@ def is_flushed(path: str, container: str) -> bool:
                 stream = _advanced(stream, piece, container)
             except zlib.error:
                 return False
-    # The bits that a flush holds back, and the head of the stored block, are in one byte or in two.
+    # The bits that a flush keeps back, and the head of the stored block, are in one or two bytes.
     return any(_gives_the_mark(stream.copy(), bytes(zeros) + _LAST_BLOCK) for zeros in (1, 2))
 
 

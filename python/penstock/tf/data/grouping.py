@@ -1,4 +1,4 @@
-"""`Dataset.group_by_window`: elements of one key, gathered until there are enough of them."""
+"""`Dataset.group_by_window`: elements with one key, collected until a window is full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.tf.tensor import Tensor
 
 
 class Groups(Op):
-    """What a function makes of each window of elements of one key."""
+    """The elements of the datasets that a function makes from windows of elements with one key."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Groups(Op):
         self.reduce_func, self.size_of = reduce_func, size_of
 
     def spec(self) -> Any:
-        # As TensorFlow traces the function: with a window of which only the elements' look is known.
+        # Like TensorFlow's tracing: the window has only the specs of its elements.
         try:
             window = Base.of(Described(self.source.spec()))
             return self.reduce_func(_scalar(0), window).op.spec()
