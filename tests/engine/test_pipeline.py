@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -96,6 +97,28 @@ def test_a_consumer_that_stops_leaves_no_threads(threads: int) -> None:
     results.close()  # type: ignore[attr-defined]
     assert not threads_of_ours()
     assert len(started) < 200, "work goes on only a little ahead"
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_consumer_that_stops_closes_the_streams_without_a_garbage_collection(
+    threads: int,
+) -> None:
+    closed = threading.Event()
+
+    def tasks() -> Iterator[int]:
+        try:
+            yield from numbers(0, 1000)
+        finally:
+            closed.set()
+
+    gc.disable()
+    try:
+        results = in_order([tasks], lambda task: (task,), lambda _: 1, threads)
+        assert next(results) == 0
+        del results
+        assert closed.is_set()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("threads", [2, 5])

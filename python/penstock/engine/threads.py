@@ -182,7 +182,8 @@ class Work(Generic[Task, Result]):
         self._run = run
         self._size = size
         self._budget = budget
-        self._need = need or (lambda: self._largest_bytes)
+        # Not a function of self: such a cycle keeps the streams open until the next garbage collection.
+        self._need = need
         self._threads = threads
         self._helps = not ahead
         self._held_bytes = 0
@@ -325,7 +326,8 @@ class Work(Generic[Task, Result]):
         if self._running >= self._threads:
             return None
         # A result in the making needs room, too.
-        room = self._held_bytes + (self._running + 1) * self._need() <= self._budget()
+        need = self._largest_bytes if self._need is None else self._need()
+        room = self._held_bytes + (self._running + 1) * need <= self._budget()
         chosen: Stream[Task, Result] | None = None
         for place, stream in enumerate(self._open):
             if stream.busy or not stream.has_task:
