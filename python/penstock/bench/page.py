@@ -29,10 +29,10 @@ p, dd { max-width: 80ch; overflow-wrap: anywhere; white-space: pre-line; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-size: 20px; font-weight: bold; padding: 1rem 0 0.5rem; }
-th, td { padding: 4px 16px 4px 0; line-height: 2; text-align: left; white-space: nowrap; }
+th, td { padding: 4px 16px 4px 0; line-height: 2.2; text-align: left; white-space: nowrap; }
 td.number, th.number { text-align: right; }
-td { background: linear-gradient(var(--bar) 0 0) left bottom / var(--part, 0) 4px no-repeat content-box; }
-td.best { --bar: var(--best); font-weight: bold; }
+td { background: linear-gradient(var(--bar) 0 0) left bottom / var(--part, 0) 6px no-repeat content-box; }
+td.best { --bar: var(--best); color: var(--best); font-weight: bold; }
 </style>
 </head>
 <body>
