@@ -1,10 +1,11 @@
-"""How the demo tells its tour: paragraphs, the code that runs, what it printed, what it took."""
+"""How the demo shows its tour: paragraphs, the code that runs, what it printed, how long it took."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -22,105 +23,88 @@ from penstock import describe
 
 Result = TypeVar("Result")
 
-PROSE_WIDTH = 84
+_PROSE_WIDTH = 84
+_MOST_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Something that was measured: seconds for so many records and bytes."""
+    """One measurement: seconds, and the records and bytes that were handled in them."""
 
     what: str
     seconds: float
     num_records: int | None = None
     num_bytes: int | None = None
 
-    @property
-    def records_per_s(self) -> float | None:
-        return None if self.num_records is None else self.num_records / self.seconds
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        return None if self.num_bytes is None else self.num_bytes / self.seconds
-
     def to_dict(self) -> dict[str, Any]:
         """The figure with its rates, for JSON."""
-        rates = {"records_per_s": self.records_per_s, "bytes_per_s": self.bytes_per_s}
+        counts = {"records_per_s": self.num_records, "bytes_per_s": self.num_bytes}
+        rates = {name: None if n is None else n / self.seconds for name, n in counts.items()}
         return {**asdict(self), **rates}
 
-    def __str__(self) -> str:
-        parts = [seconds(self.seconds)]
-        if self.records_per_s is not None:
-            parts.append(f"{rate(self.records_per_s)} records/s")
-        if self.bytes_per_s is not None:
-            parts.append(f"{describe.size(self.bytes_per_s)}/s")
-        return ", ".join(parts)
+    def cells(self) -> tuple[str, str, str]:
+        """The time, records a second and bytes a second, as text; "" where there is none."""
+        found = self.to_dict()
+        records, size = found["records_per_s"], found["bytes_per_s"]
+        return (
+            f"{self.seconds:.2f} s" if self.seconds >= 1 else f"{self.seconds * 1e3:.3g} ms",
+            "" if records is None else f"{describe.count(round(records))} records/s",
+            "" if size is None else f"{describe.size(size)}/s",
+        )
 
 
-def seconds(value: float) -> str:
-    """A duration for people."""
-    if value >= 1:
-        return f"{value:.2f} s"
-    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
-
-
-def rate(value: float) -> str:
-    """How many a second, for people."""
-    for unit, size in (("million", 1e6), ("thousand", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
-
-
-def fastest(run: Callable[[], Result], times: int) -> tuple[Result, float]:
-    """The result of the last of several runs, and the seconds of the fastest."""
-    start = time.perf_counter()
-    result = run()
-    best = time.perf_counter() - start
-    for _ in range(times - 1):
+def fastest(function: Callable[..., Result], *arguments: Any, times: int) -> tuple[Result, float]:
+    """The result of the last of several calls, and the seconds of the fastest."""
+    taken: list[float] = []
+    while True:
         start = time.perf_counter()
-        result = run()
-        best = min(best, time.perf_counter() - start)
-    return result, best
+        result = function(*arguments)
+        taken.append(time.perf_counter() - start)
+        if len(taken) >= times:
+            return result, min(taken)
 
 
 class Narrator:
-    """Prints a tour to a console."""
+    """Prints a tour to a console, and keeps its figures and checks."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
+        self.figures: list[Figure] = []
+        self.checks: dict[str, bool] = {}
+        self._console = console
 
     def chapter(self, title: str) -> None:
         """Begin a part."""
-        self.console.print()
-        self.console.rule(Text(title, style="bold"), align="left", style="dim", characters="─")
+        self._console.print()
+        self._console.rule(Text(title, style="bold"), align="left", style="dim", characters="─")
 
     def say(self, text: str) -> None:
         """A paragraph."""
-        self.console.print()
-        width = min(self.console.width, PROSE_WIDTH)
-        self.console.print(Text(textwrap.fill(" ".join(text.split()), width)))
+        width = min(self._console.width, _PROSE_WIDTH)
+        self._console.print(Text("\n" + textwrap.fill(" ".join(text.split()), width)))
 
-    def code(self, function: Callable[..., Any]) -> None:
-        """Show the body of a function of the tour, the very one that runs."""
+    def run(
+        self, function: Callable[..., Result], *arguments: Any, times: int = 1
+    ) -> tuple[Result, float]:
+        """Show the body of a function and call it; its result, and the seconds of the fastest call."""
         source = textwrap.dedent(inspect.getsource(function))
         body = textwrap.dedent(re.split(r":(?:  #.*)?\n", source, maxsplit=1)[1]).strip()
         body = re.sub(r"  # (noqa|pyright).*", "", body)
         # As one would type it, the last line is an expression and needs no return.
-        self._listing(re.sub(r"^return ", "", body, flags=re.MULTILINE), "python")
+        body = re.sub(r"^return ", "", body, flags=re.MULTILINE)
+        is_terminal = self._console.is_terminal
+        syntax = Syntax(body, "python", theme="ansi_dark", background_color="default")
+        self.printed(syntax if is_terminal else body, indent=2)
+        return fastest(function, *arguments, times=times)
 
-    def command(self, line: str, *, most_lines: int = 40) -> int:
-        """Run a penstock command in a process of its own, show it and what it printed, and return
+    def command(self, line: str) -> int:
+        """Show a penstock command, run it in a process of its own, show what it printed, and return
         its exit status."""
-        import shlex
-
-        self._listing(line, "bash", prompt="$ ")
-        environment = {**os.environ, "COLUMNS": str(self.console.width - 4)}
-        if self.console.is_terminal and not self.console.no_color:
+        self._console.print(Text("\n  $ ", style="dim").append(line, style="bold cyan not dim"))
+        environment = {**os.environ, "COLUMNS": str(self._console.width - 4)}
+        if self._console.is_terminal and not self._console.no_color:
             environment["FORCE_COLOR"] = "1"
-        arguments = shlex.split(line)
-        assert arguments[0] == "penstock", "the tour runs nothing else"
         done = subprocess.run(  # noqa: S603  the commands of the tour, which are constants
-            [sys.executable, "-m", *arguments],
+            [sys.executable, "-m", *shlex.split(line)],
             env=environment,
             capture_output=True,
             text=True,
@@ -128,29 +112,29 @@ class Narrator:
             check=False,
         )
         lines = (done.stdout + done.stderr).rstrip("\n").split("\n")
-        shown = lines if len(lines) <= most_lines else [*lines[: most_lines - 1], describe.ELLIPSIS]
-        self.printed(Text.from_ansi("\n".join(shown)))
+        if len(lines) > _MOST_LINES:
+            lines = [*lines[: _MOST_LINES - 1], describe.ELLIPSIS]
+        self.printed(Text.from_ansi("\n".join(lines)))
         return done.returncode
 
-    def printed(self, what: Any) -> None:
-        """What the code or command above gave."""
-        self.console.print()
-        self.console.print(Padding(what, (0, 0, 0, 4)))
+    def printed(self, what: Any, indent: int = 4) -> None:
+        """Something indented, such as what code or a command gave."""
+        self._console.print()
+        self._console.print(Padding(what, (0, 0, 0, indent)))
 
-    def figure(self, text: str) -> None:
-        """A line with something measured."""
-        self.console.print()
-        self.console.print(Text("  → ", style="green").append(text, style="bold"))
+    def figure(
+        self, what: str, taken: float, num_records: int | None = None, num_bytes: int | None = None
+    ) -> None:
+        """Keep and show a measurement."""
+        figure = Figure(what, taken, num_records, num_bytes)
+        self.figures.append(figure)
+        self.result(f"{what}: {', '.join(filter(None, figure.cells()))}")
 
-    def _listing(self, source: str, language: str, prompt: str = "") -> None:
-        self.console.print()
-        if prompt:
-            self.console.print(
-                Text(f"  {prompt}", style="dim").append(source, style="bold cyan not dim")
-            )
-            return
-        if self.console.is_terminal:
-            shown: Any = Syntax(source, language, theme="ansi_dark", background_color="default")
-        else:
-            shown = Text(source)
-        self.console.print(Padding(shown, (0, 0, 0, 2)))
+    def check(self, what: str, holds: bool) -> None:
+        """Keep and show whether a comparison held."""
+        self.checks[what] = holds
+        self.result(f"{what}: {'yes' if holds else 'NO - this is a bug, please report it'}")
+
+    def result(self, text: str) -> None:
+        """A line of its own with an arrow."""
+        self._console.print(Text("\n  → ", style="green").append(text, style="bold"))

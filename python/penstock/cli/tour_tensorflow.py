@@ -4,47 +4,31 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 import penstock as ps
 from penstock.cli.demo_data import VECTOR_LENGTH
-from penstock.cli.narrate import Narrator, fastest
-
-_TIMES = 2
+from penstock.cli.narrate import Narrator
 
 
-@dataclass
-class Outcome:
-    """What held, what took how long, and which two measurements are of the same work."""
-
-    checks: dict[str, bool] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-
-def compare(tell: Narrator, paths: Sequence[str], packed: str, num_records: int) -> Outcome:
+def compare(tour: Narrator, paths: Sequence[str], packed: str, num_records: int) -> None:
     """Read the same files with both."""
     with _quiet():
         tf: Any = importlib.import_module("tensorflow")
 
-    tell.say(
+    tour.say(
         f"TensorFlow {tf.__version__}, imported into this very process, reads the same files. "
         "The bytes of every record of the first shard and of the GZIP file are compared."
     )
-    outcome = Outcome()
     for path, kind in ((paths[0], ""), (packed, "GZIP")):
         theirs = tf.data.TFRecordDataset(path, compression_type=kind).as_numpy_iterator()
         batches = ps.open(path, raw=True).scan()
         ours = (record for batch in batches for record in batch["record"].to_pylist())
-        outcome.checks[f"TensorFlow reads {path} equal"] = _all_equal(theirs, ours)
-
-    def tensorflow_scan() -> int:
-        records = tf.data.TFRecordDataset(paths).batch(1024).prefetch(tf.data.AUTOTUNE)
-        return sum(int(batch.shape[0]) for batch in records)
+        is_equal = all(a == b for a, b in zip_longest(theirs, ours))
+        tour.check(f"TensorFlow reads {path} equal", is_equal)
 
     def tensorflow_parse() -> int:
         features = {
@@ -54,38 +38,27 @@ def compare(tell: Narrator, paths: Sequence[str], packed: str, num_records: int)
             "vector": tf.io.FixedLenFeature([VECTOR_LENGTH], "float32"),
             "tokens": tf.io.VarLenFeature("int64"),
         }
-
-        def parse(batch: Any) -> Any:
-            return tf.io.parse_example(batch, features)
-
         records = tf.data.TFRecordDataset(paths).batch(1024)
-        parsed = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        parsed = records.map(
+            lambda batch: tf.io.parse_example(batch, features), num_parallel_calls=tf.data.AUTOTUNE
+        )
         return sum(int(batch["id"].shape[0]) for batch in parsed.prefetch(tf.data.AUTOTUNE))
-
-    def penstock_scan() -> int:
-        return sum(batch.num_rows for batch in ps.open(paths, raw=True).scan(batch_records=1024))
 
     def penstock_parse() -> int:
         return sum(batch.num_rows for batch in ps.open(paths).scan(batch_records=1024))
 
-    tell.code(tensorflow_parse)
-    runs: dict[str, Any] = {
-        "TensorFlow, raw batches of 1024": tensorflow_scan,
-        "penstock, raw batches of 1024": penstock_scan,
-        "TensorFlow, parsed batches of 1024": tensorflow_parse,
-        "penstock, parsed batches of 1024": penstock_parse,
-    }
-    for what, run in runs.items():
-        seen, outcome.seconds[what] = fastest(run, _TIMES)
-        outcome.checks[f"{what}: all records seen"] = seen == num_records
-    names = list(runs)
-    outcome.pairs = {"reading": (names[0], names[1]), "parsing": (names[2], names[3])}
-    return outcome
+    taken: list[float] = []
+    for name, parse in (("TensorFlow", tensorflow_parse), ("penstock", penstock_parse)):
+        seen, seconds = tour.run(parse, times=2)
+        taken.append(seconds)
+        tour.figure(f"{name}, parsed batches of 1024", seconds, num_records)
+        tour.check(f"{name} parses all records", seen == num_records)
+    tour.result(f"penstock {taken[0] / taken[1]:.1f} times as fast")
 
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Keep what TensorFlow's C++ prints when it is imported out of the tour."""
+    """Discard what TensorFlow's C++ prints when it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -96,7 +69,3 @@ def _quiet() -> Generator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(nowhere)
-
-
-def _all_equal(theirs: Iterable[bytes], ours: Iterable[bytes]) -> bool:
-    return all(a == b for a, b in zip_longest(theirs, ours))
