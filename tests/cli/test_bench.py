@@ -71,7 +71,7 @@ def test_json_is_one_document_and_the_page_is_written(
     ("arguments", "message"),
     [
         (["formats", "--only", "nonsense"], "unknown format 'nonsense'"),
-        (["images", "--quality", "high"], "'high' are no numbers"),
+        (["images", "--quality", "high"], "'high' are not numbers"),
         (["images", "--quality", "101"], "from 1 to 100"),
         (["images", "--column", "label2"], "no column 'label2'"),
         (["shuffle", "--label", "nothing"], "no column 'nothing'"),

@@ -134,8 +134,8 @@ def test_schema_of_all_records_sees_a_late_field(tmp_path: Path) -> None:
     assert differing["path"].endswith("x-00000-of-00002.tfrecord")
     assert differing["lacks"] == ["b"]
     shown = run("schema", tmp_path / "x-*.tfrecord").out
-    assert "b: lacking in 1 of 2 files" in shown
-    assert "told from all records of 1 and the first records of 1 files" in shown
+    assert "b: missing in 1 of 2 files" in shown
+    assert "inferred from all records of 1 and the first records of 1 files" in shown
 
 
 def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
     assert b["lacking"] == [str(tmp_path / f"x-{n}.tfrecord") for n in range(8) if n != 3]
     assert document["is_whole"] is True  # they are so small that the first records are all
     out = " ".join(run_process("schema", f"{tmp_path}/x-*.tfrecord", COLUMNS="1000").out.split())
-    assert "b: lacking in 7 of 8 files" in out
+    assert "b: missing in 7 of 8 files" in out
     assert "x-2.tfrecord and 4 more" in out
 
 
@@ -201,15 +201,15 @@ def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> N
 
 def test_records_that_are_no_examples_have_a_schema_that_was_told(tmp_path: Path) -> None:
     ps.write([b"no message"] * 7, tmp_path / "a.tfrecord")
-    assert "told from all 7 records of a.tfrecord" in run("schema", tmp_path / "a.tfrecord").out
-    assert "as they stand" in run("schema", "--raw", tmp_path / "a.tfrecord").out
+    assert "inferred from all 7 records of a.tfrecord" in run("schema", tmp_path / "a.tfrecord").out
+    assert "undecoded records" in run("schema", "--raw", tmp_path / "a.tfrecord").out
 
 
 def test_a_description_for_tensorflow_says_that_it_was_told_from_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": range(1200)}, path)
     some = run("schema", "--tensorflow", path).out
-    assert some.startswith("# told from the first 1000 records of a.tfrecord; --all")
+    assert some.startswith("# inferred from the first 1000 records of a.tfrecord; --all")
     whole = run("schema", "--tensorflow", "--all", path).out
     assert whole.startswith("import tensorflow as tf\n\nfeatures = {\n")
     assert some.endswith(whole)

@@ -66,7 +66,7 @@ def test_verify_advises_repair_only_where_it_helps(tmp_path: Path) -> None:
 def test_verify_of_good_files_is_well(shards: Path) -> None:
     done = run("verify", shards)
     assert done.status == 0
-    assert done.out.startswith("well: 300 records right")
+    assert done.out.startswith("ok: 300 records intact")
 
 
 def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from penstock.bench.measure import Machine, Measured, Noise
 from penstock.bench.page import html
 from penstock.bench.sample import Sample
 from penstock.bench.shuffle import Disk, OrderRow, ShuffleReport, shuffle
-from penstock.bench.tables import contents
+from penstock.bench.tables import Table, contents
 
 __all__ = [
     "Disk",
@@ -32,6 +32,7 @@ __all__ = [
     "OrderRow",
     "Sample",
     "ShuffleReport",
+    "Table",
     "contents",
     "formats",
     "html",

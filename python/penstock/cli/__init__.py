@@ -1,4 +1,4 @@
-"""The command `penstock`: one file a command, on top of the public names alone.
+"""The command `penstock`: one file per command, built on the public names only.
 
 click and rich are imported when the command runs, never by `import penstock`.
 """
@@ -10,11 +10,11 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line, and end the process with its exit status: 0 well, 1 a problem found
-    in the data, 2 misuse."""
+    """Run the command line, and end the process with its exit status: 0 success, 1 a problem in
+    the data, 2 misuse."""
     try:
         from penstock.cli.program import program
-    except KeyboardInterrupt:  # the program itself answers for what comes later
+    except KeyboardInterrupt:  # later ones are handled by the program
         sys.stderr.write("interrupted\n")
         sys.exit(130)
     program.main(prog_name="penstock")

@@ -34,7 +34,7 @@ Examples:
     "--shard",
     type=click.Choice(["last", "new"]),
     help="Of several files, append to the end of the last one, or make a new one. "
-    "[default: new, but for names that say how many there are]",
+    "[default: new; last if the names contain the number of files]",
 )
 @click.option(
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
@@ -63,11 +63,11 @@ def command(
     as_json: bool,
     **reads: Any,
 ) -> None:
-    """Put the records of SOURCE behind those of TARGET.
+    """Add the records of SOURCE after those of TARGET.
 
-    TARGET is a TFRecord file, to whose end they go, or a folder or pattern of several files, which
-    get a new one. All records get there or none, also where this is killed. Records whose fields
-    or types are not those of TARGET are refused.
+    TARGET is a TFRecord file, or a folder or pattern of several files, which get a new file. All
+    records are added or none, even if the command is killed. Records whose fields or types differ
+    from those of TARGET are refused.
     """
     import penstock as ps
 
@@ -86,5 +86,5 @@ def command(
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = describe.escape(made.paths[0]) if made.paths else target
     click.echo(f"{records}, {size} appended: {where}")
-    output.tell_notes(made)
-    output.note_damage(ds)
+    output.print_notes(made)
+    output.print_damage(ds)

@@ -1,4 +1,4 @@
-"""`penstock bench`: a group of three commands that measure on the user's own data."""
+"""`penstock bench`: three commands that measure on the user's own data."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Examples:
 def command() -> None:
     """Measure on your own data which format, image codec and order suit it.
 
-    Each command says how it measured, how far its repeats lay apart, and what follows from the
+    Each command reports how it measured, how far repeats differed, and what follows from the
     numbers. --html writes a page.
     """
 
 
 def _measuring(function: Function) -> Function:
-    """The options that all three share, about how it is measured and where it is shown."""
+    """Add the options that all three commands share."""
     options = [
         click.option(
             "--rounds", type=click.IntRange(min=1), default=5, show_default=True,
-            help="How often each is measured; the median counts.",
+            help="How often each candidate is measured; the median counts.",
         ),
         click.option(
             "--seconds", type=click.FloatRange(min=0), default=60, show_default=True,
-            help="About how long it may take: no round begins after so many.",
+            help="Time limit, approximately: no new round begins after it.",
         ),
         click.option(
             "--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
@@ -65,7 +65,7 @@ def _measuring(function: Function) -> Function:
 _temporary = click.option(
     "--temporary", "folder", type=click.Path(exists=True, file_okay=False, writable=True),
     metavar="FOLDER",
-    help="Where files are written to be measured, and removed. [default: the system's place]",
+    help="Where to write the files to be measured, which are then removed. [default: the system's]",
 )  # fmt: skip
 _threads = reading("threads")
 
@@ -83,11 +83,11 @@ Examples:
 @source_argument
 @click.option(
     "--records", type=click.IntRange(min=1), default=50_000, show_default=True,
-    help="Measure a sample of at most so many records.",
+    help="Size of the sample, at most.",
 )  # fmt: skip
 @click.option(
     "--megabytes", type=click.FloatRange(min=0.001), default=64, show_default=True,
-    help="And of at most about so many megabytes.",
+    help="Size of the sample in megabytes, at most (approximately).",
 )  # fmt: skip
 @click.option("--only", type=NAMES, metavar="NAME,…", help="Only these formats. [default: all]")
 @_temporary
@@ -109,13 +109,13 @@ def formats(
 ) -> None:
     """Write a sample in every format, and compare size, writing, scanning, random access, memory.
 
-    Formats that cannot hold the records are named with the reason. Every format is measured in
-    processes of its own; all files are removed at the end, also after Ctrl-C.
+    Formats that cannot hold the records are listed with the reason. Every format is measured in
+    separate processes. All files are removed at the end, even after Ctrl-C.
     """
     import penstock as ps
 
     ds = opened(source, **options)
-    with _watched() as progress, misuse():
+    with _progress() as progress, misuse():
         report = ps.bench.formats(
             ds,
             records=records,
@@ -127,7 +127,7 @@ def formats(
             threads=threads,
             progress=progress,
         )
-    _give(report, html, as_json)
+    _show(report, html, as_json)
 
 
 @command.command(
@@ -140,22 +140,22 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--column", metavar="NAME", help="The column with the images. [default: found]")
+@click.option("--column", metavar="NAME", help="The column of images. [default: detected]")
 @click.option(
     "--records", type=click.IntRange(min=1), default=200, show_default=True,
-    help="Measure a sample of at most so many images.",
+    help="Size of the sample in images, at most.",
 )  # fmt: skip
 @click.option(
     "--quality", "qualities", type=NAMES, metavar="N,N,…", default="75,90,95", show_default=True,
-    help="Qualities of JPEG and WebP.",
+    help="Qualities of JPEG and WebP to measure.",
 )  # fmt: skip
 @click.option(
     "--psnr", type=float, default=38, show_default=True,
-    help="Decibels that a recommended codec has to keep.",
+    help="Decibels that a recommended codec must keep.",
 )  # fmt: skip
 @click.option(
     "--mb-per-s", type=click.FloatRange(min=0.001), default=500, show_default=True,
-    help="What your storage gives, for the recommendation.",
+    help="Bandwidth of your storage, for the recommendation.",
 )  # fmt: skip
 @_temporary
 @reading(*_READING)
@@ -176,20 +176,19 @@ def images(
     threads: int | None,
     **options: Any,
 ) -> None:
-    """Encode a sample of the images as JPEG, PNG, WebP and raw, and compare bytes, images a second
-    and loss.
+    """Encode a sample of the images as JPEG, PNG, WebP and raw; compare bytes, speed and loss.
 
-    The recommendation is the way to keep them of which most images a second arrive, from storage of
-    the given speed and through the cores, among those that keep the asked quality.
+    The recommendation is the encoding of which most images a second arrive, limited by the storage
+    and by decoding, among those that keep the required quality.
     """
     import penstock as ps
 
     try:
         numbers = [int(word) for word in qualities]
     except ValueError:
-        raise click.BadParameter(f"{','.join(qualities)!r} are no numbers") from None
+        raise click.BadParameter(f"{','.join(qualities)!r} are not numbers") from None
     ds = opened(source, **options)
-    with _watched() as progress, misuse():
+    with _progress() as progress, misuse():
         report = ps.bench.images(
             ds,
             column=column,
@@ -203,7 +202,7 @@ def images(
             threads=threads,
             progress=progress,
         )
-    _give(report, html, as_json)
+    _show(report, html, as_json)
 
 
 @command.command(
@@ -218,23 +217,21 @@ Examples:
 @source_argument
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=256, show_default=True,
-    help="Records of a batch.",
+    help="Records per batch.",
 )  # fmt: skip
 @click.option(
     "--label", metavar="NAME",
-    help="The column whose values should be mixed in a batch. [default: found]",
+    help="The column whose values should be mixed in a batch. [default: detected]",
 )  # fmt: skip
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the orders."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the orders."
 )
 @click.option(
     "--window-mb", type=click.FloatRange(min=0.001), default=256, show_default=True,
-    help="Megabytes of records that may wait in memory, read with their chunk.",
+    help="Megabytes of records that may wait in memory after their chunk was read.",
 )  # fmt: skip
-@click.option("--seek-ms", type=click.FloatRange(min=0), help="What a seek takes on your disk.")
-@click.option(
-    "--mb-per-s", type=click.FloatRange(min=0.001), help="What your disk reads in a second."
-)
+@click.option("--seek-ms", type=click.FloatRange(min=0), help="Time of a seek on your disk.")
+@click.option("--mb-per-s", type=click.FloatRange(min=0.001), help="Bandwidth of your disk.")
 @reading(*_READING)
 @_measuring
 def shuffle(
@@ -253,8 +250,8 @@ def shuffle(
 ) -> None:
     """Compare orders on your data: how well they mix, what they read, how long an epoch takes.
 
-    Reading is timed from the page cache and its bytes and seeks are counted; what disks would need
-    follows by a model: three usual ones, or yours with --seek-ms and --mb-per-s.
+    Reading is timed from the page cache, and its bytes and seeks are counted. The times of three
+    usual disks, or of yours with --seek-ms and --mb-per-s, are calculated from these.
     """
     import penstock as ps
 
@@ -264,7 +261,7 @@ def shuffle(
     if seek_ms is not None and mb_per_s is not None:
         given["disks"] = [ps.bench.Disk("your disk", seek_ms, mb_per_s)]
     ds = opened(source, **options)
-    with _watched() as progress, misuse():
+    with _progress() as progress, misuse():
         report = ps.bench.shuffle(
             ds,
             batch_size=batch_size,
@@ -276,11 +273,11 @@ def shuffle(
             progress=progress,
             **given,
         )
-    _give(report, html, as_json)
+    _show(report, html, as_json)
 
 
-def _give(report: Any, html: str | None, as_json: bool) -> None:
-    """The page where one was asked for, then the document or the tables."""
+def _show(report: Any, html: str | None, as_json: bool) -> None:
+    """Write the page if one was requested, then print JSON or tables."""
     if html is not None:
         import penstock as ps
 
@@ -295,9 +292,8 @@ def _give(report: Any, html: str | None, as_json: bool) -> None:
 
 
 @contextmanager
-def _watched() -> Generator[Callable[[str, float], None] | None]:
-    """A line on the terminal that says what is being measured; and an end by SIGTERM that cleans up
-    as one by Ctrl-C does."""
+def _progress() -> Generator[Callable[[str, float], None] | None]:
+    """Show progress on the terminal, and clean up after SIGTERM as after Ctrl-C."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

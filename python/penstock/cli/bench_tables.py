@@ -15,15 +15,19 @@ def show(report: Any) -> None:
     found = bench.contents(report)
     parts: list[Any] = [describe.escape(line) for line in found.lead.split("\n")]
     for table in found.tables:
-        columns = [column for column in table.columns if not column.page_only]
-        right = [column.title for column in columns if column.values]
-        shown = output.table(*(column.title for column in columns), right=right)
-        for name, *cells in zip(*(column.cells for column in columns), strict=True):
-            shown.add_row(output.name(name), *cells)
-        parts += ["", shown]
+        parts += ["", _table(table)]
     if found.problems:
         reasons = output.facts((name, describe.escape(why)) for name, why in found.problems)
         parts += ["", "not measured", reasons]
     said = [Text(text, style="" if n else "bold") for n, text in enumerate(report.sentences)]
     noise = output.dim(report.noise.sentence(found.spreads))
     output.show(*parts, "", *said, "", noise, output.dim(report.how))
+
+
+def _table(table: bench.Table) -> Any:
+    columns = [column for column in table.columns if not column.page_only]
+    right = [column.title for column in columns if column.values]
+    shown = output.table(*(column.title for column in columns), right=right)
+    for name, *cells in zip(*(column.cells for column in columns), strict=True):
+        shown.add_row(output.name(name), *cells)
+    return shown

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import (
     NAMES,
@@ -49,18 +48,20 @@ Examples:
 )
 @source_argument
 @click.argument("target", type=click.Path())
-@click.option("--to", help="Format to write. [default: told by the name of TARGET]")
-@click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="New names of fields.")
+@click.option("--to", help="Format to write. [default: from the name of TARGET]")
+@click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
 @click.option(
     "--where",
     metavar="CONDITION",
-    help="Only records for which it is true: 'label >= 3 and len(name) < 9'.",
+    help="Only the records for which this is true: 'label >= 3 and len(name) < 9'.",
 )
-@click.option("--sample", metavar="PART|N", help="Only a part of them (0.1), or so many (1000).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
 @click.option(
-    "--shuffle", type=int, metavar="SEED", help="Write the records in an order of its own."
+    "--sample",
+    metavar="PART|N",
+    help="Only a fraction of the records (0.1), or a number of them (1000).",
 )
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of --sample.")
+@click.option("--shuffle", type=int, metavar="SEED", help="Write the records in random order.")
 @click.option(
     "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: found]"
 )
@@ -69,19 +70,15 @@ Examples:
     metavar="MODE",
     help="Encode images as jpg, png, webp or raw; beton: also smart.",
 )
-@click.option("--max-side", type=click.IntRange(min=1), help="Make images at most so many pixels.")
-@click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Of images that are encoded.")
+@click.option(
+    "--max-side", type=click.IntRange(min=1), help="Shrink images to this many pixels a side."
+)
+@click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Quality of encoded JPEGs.")
 @click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
-@click.option("--compression", help="As the format knows it, such as gzip or zstd.")
-@click.option(
-    "--num-shards", type=click.IntRange(min=1), help="Write so many files of equal length."
-)
-@click.option(
-    "--shard-records", type=click.IntRange(min=1), help="End each file after so many records."
-)
-@click.option(
-    "--shard-bytes", type=click.IntRange(min=1), help="End each file at about so many bytes."
-)
+@click.option("--compression", help="A compression of the format, such as gzip or zstd.")
+@click.option("--num-shards", type=click.IntRange(min=1), help="Number of files, of equal length.")
+@click.option("--shard-records", type=click.IntRange(min=1), help="Records per file.")
+@click.option("--shard-bytes", type=click.IntRange(min=1), help="Bytes per file, approximately.")
 @click.option(
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
@@ -104,9 +101,9 @@ def command(
 ) -> None:
     """Write the records of SOURCE to TARGET in another format, compression or number of files.
 
-    Files appear under their names when all are whole; a conversion that was killed goes on when it
-    is called again. With several files x.tfrecord becomes x-00000-of-00010.tfrecord and so on; a
-    name with {shard} is taken as it is written, and a folder gets one file for each of SOURCE.
+    Files get their names when all of them are complete. If a conversion was killed, repeat the
+    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on; {shard} in a
+    name puts the number there; a folder gets one file for each of SOURCE.
     """
     import penstock as ps
 
@@ -116,12 +113,12 @@ def command(
     renamed = pairs_of(rename or [], "--rename")
     pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
     pairs["sample"] = _sample(sample)
-    # What is not asked for is left to the format written.
+    # Options that are not given keep the defaults of the written format.
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     written = values_of(more, "--option")
     if "compression" in written:
-        pairs["compression"] = written.pop("compression")  # names of files go by it
-    # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
+        pairs["compression"] = written.pop("compression")  # decides the names of files
+    # A path lets TFRecord payloads pass to TFRecord unparsed; a Dataset is needed for reading options.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
     words_of_where = re.findall(r"`([^`]+)`|([^\W\d]\w*)", options["where"] or "")
     named = {*(columns or ()), *renamed, *renamed.values(), *chain(*words_of_where)}
@@ -135,25 +132,14 @@ def command(
             write_options=written,
             **pairs,
         )
-    if as_json:
-        damage = [] if ds is None else output.damage_of(ds)
-        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
-        facts |= {"notes": made.notes, "damage": damage}
-        output.emit({"paths": made.paths, **facts})
-        return
-    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
-    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    click.echo(f"{records}, {size}: {describe.escape(where)}")
-    output.tell_notes(made)
-    if ds is not None:
-        output.note_damage(ds)
+    output.show_summary(made, as_json, () if ds is None else (ds,))
 
 
 def _sample(text: str | None) -> float | None:
-    """A part is written with a point."""
+    """A fraction is written with a point."""
     if text is None:
         return None
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a part of 1 nor a number") from None
+        raise click.BadParameter(f"{text!r} is neither a fraction nor a number") from None

@@ -42,11 +42,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Which fields and records of two data sets differ, by content.
+    """Show which fields and records of two datasets differ, by content.
 
     A and B are each a file, a pattern in quotes, a folder or name@N, of any formats. Records are
-    compared in order, values and not bytes: an int32 equals an int64, a string its bytes, null a
-    field that is absent. Exit status 0 where they are equal, 1 where they differ.
+    compared in order, by value: an int32 equals an int64, a string equals its bytes, and null
+    equals an absent field. The exit status is 0 if they are equal, 1 if they differ.
     """
     import penstock as ps
 
@@ -65,7 +65,7 @@ def command(
     else:
         _show(found)
         for ds in sides:
-            output.note_damage(ds)
+            output.print_damage(ds)
     if not found.equal:
         raise click.exceptions.Exit(1)
 
@@ -94,7 +94,7 @@ def _show(found: ps.Diff) -> None:
 
 
 def _rest(records: ps.RecordsDiff, side: str) -> list[Text]:
-    """What one side has that could not be compared."""
+    """Records of one side that could not be compared."""
     lines: list[Text] = []
     for word, said in (("only", f"only in {side}"), ("repeated", f"of {side} repeat a key")):
         ending = f"{'in_' if word == 'only' else ''}{side.lower()}"
@@ -137,7 +137,7 @@ def _kind(field: ps.FieldDiff) -> str:
 
 
 def _value(text: str, place: int | None) -> Text:
-    """A value cut to a line of the table; of long ones, where they begin to differ."""
+    """A value cut to one line, with the place of the first difference if it was cut."""
     cut = text if len(text) <= 28 else text[:27] + describe.ELLIPSIS
     shown = Text(cut, no_wrap=True)
     if place is not None and cut != text:

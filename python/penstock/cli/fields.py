@@ -1,4 +1,4 @@
-"""`penstock fields`: a group of commands, one function each."""
+"""`penstock fields`: a group of commands."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ Examples:
 @source_argument
 @json_option
 def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
-    """The fields that are kept beside the files, in the order in which they were made.
+    """List the fields that are kept beside the files, oldest first.
 
-    Of several with the same name, the last counts.
+    If several have the same name, the last one counts.
     """
     import penstock as ps
 
@@ -69,7 +69,7 @@ Examples:
 @click.argument("name")
 @json_option
 def remove(source: tuple[str, ...], name: str, as_json: bool) -> None:
-    """Remove the fields kept beside the files under NAME. The files themselves stay as they are."""
+    """Remove the fields kept beside the files under NAME. The files do not change."""
     import penstock as ps
 
     with misuse():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import NAMES, json_option, misuse, pairs_of, reading, values_of
 
@@ -24,10 +23,14 @@ _WHERE = (
     click.option(
         "--into", type=click.Path(), help="A file, a folder or a pattern for the new files."
     ),
-    click.option("--in-place", is_flag=True, help="Replace each file when its new one is whole."),
+    click.option(
+        "--in-place", is_flag=True, help="Replace each file when its new one is complete."
+    ),
     click.option("--overwrite", is_flag=True, help="Replace files that exist."),
     click.option(
-        "--verify", is_flag=True, help="Prove all old fields equal before a file is named."
+        "--verify",
+        is_flag=True,
+        help="Check that old fields are equal before a file gets its name.",
     ),
     *(reading("threads"), json_option),
 )
@@ -41,10 +44,10 @@ _VALUES = (
     click.option(
         "--function",
         metavar="MODULE:NAME",
-        help="A Python function of a record batch, which gives the new fields.",
+        help="A Python function that takes a record batch and returns the new fields.",
     ),
     click.option(
-        "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function is given."
+        "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function takes."
     ),
     click.option("--by", metavar="NAME", help="Join the table by this field."),
     click.option(
@@ -52,7 +55,7 @@ _VALUES = (
         type=click.Choice(["error", "null"]),
         default="error",
         show_default=True,
-        help="What becomes of a record whose key is not in the table.",
+        help="What to do with records whose key is not in the table.",
     ),
 )
 
@@ -78,18 +81,18 @@ Examples:
 )
 @_source
 @_options(*_VALUES)
-@click.option("--name", help="What an overlay is called. [default: as its fields]")
-@click.option("--replace", is_flag=True, help="New fields may take the place of old ones.")
+@click.option("--name", help="Name of the overlay. [default: the names of its fields]")
+@click.option("--replace", is_flag=True, help="New fields may replace old ones.")
 @_options(*_WHERE)
 def add(source: str, as_json: bool, **options: Any) -> None:
-    """Give the records of SOURCE new fields.
+    """Add fields to the records of SOURCE.
 
-    Without --into or --in-place they are kept beside the files, which stay as they are.
+    Without --into or --in-place they are kept beside the files, which do not change.
     """
     import penstock as ps
 
     fields, how, named = _values(options)
-    _run("add", as_json, named, lambda **told: ps.add_fields(source, fields, **how, **told))
+    _run("add", as_json, named, lambda **more: ps.add_fields(source, fields, **how, **more))
 
 
 @click.command(
@@ -103,11 +106,11 @@ Examples:
 @_source
 @_options(*_VALUES, *_WHERE)
 def replace(source: str, as_json: bool, **options: Any) -> None:
-    """Give fields of the records of SOURCE other values. The old ones are cut out."""
+    """Give fields of the records of SOURCE other values."""
     import penstock as ps
 
     fields, how, named = _values(options)
-    _run("replace", as_json, named, lambda **told: ps.replace_fields(source, fields, **how, **told))
+    _run("replace", as_json, named, lambda **more: ps.replace_fields(source, fields, **how, **more))
 
 
 @click.command(
@@ -122,10 +125,10 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_options(*_WHERE)
 def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Take the fields called NAME out of the records of SOURCE."""
+    """Remove fields from the records of SOURCE."""
     import penstock as ps
 
-    _run("drop", as_json, names, lambda **told: ps.drop_fields(source, names, **options, **told))
+    _run("drop", as_json, names, lambda **more: ps.drop_fields(source, names, **options, **more))
 
 
 @click.command(
@@ -140,13 +143,13 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
 @_options(*_WHERE)
 def rename(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Give fields of the records of SOURCE other names."""
+    """Rename fields of the records of SOURCE."""
     import penstock as ps
 
     pairs = pairs_of(names, "rename")
     named = {*pairs, *pairs.values()}
     _run(
-        "rename", as_json, named, lambda **told: ps.rename_fields(source, pairs, **options, **told)
+        "rename", as_json, named, lambda **more: ps.rename_fields(source, pairs, **options, **more)
     )
 
 
@@ -161,14 +164,14 @@ Examples:
 @_source
 @_options(*_WHERE)
 def bake(source: str, as_json: bool, **options: Any) -> None:
-    """Put the fields that are kept beside SOURCE into its records."""
+    """Write the fields that are kept beside SOURCE into its records."""
     import penstock as ps
 
-    _run("bake", as_json, (), lambda **told: ps.bake_fields(source, **options, **told))
+    _run("bake", as_json, (), lambda **more: ps.bake_fields(source, **options, **more))
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
-    """The values asked for, the options that are left, and the fields that were typed."""
+    """The new values, the other options, and the fields named on the command line."""
     table, function = options.pop("table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
@@ -180,7 +183,7 @@ def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[st
 
 
 def _function(named: str) -> Any:
-    """A function by its module and name; modules of this folder are found."""
+    """Import a function from MODULE:NAME; the current folder is searched first."""
     module, sign, name = named.partition(":")
     if not (module and sign and name):
         raise click.UsageError(f"--function: {named!r} is not MODULE:NAME")
@@ -196,15 +199,7 @@ def _run(
 ) -> None:
     with output.progress(f"fields {title}") as progress, misuse(named=named):
         made = work(progress=progress)
-    if as_json:
-        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
-        facts |= {"notes": made.notes}
-        output.emit({"paths": made.paths, **facts})
-        return
-    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
-    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    click.echo(f"{records}, {size}: {describe.escape(where)}")
-    output.tell_notes(made)
+    output.show_summary(made, as_json)
 
 
 COMMANDS = (add, drop, rename, replace, bake)

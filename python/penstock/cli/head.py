@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _LEAST_WIDTH = 12
-"""A table with narrower columns reads worse than one line a field."""
+"""If columns would be narrower than this, each field gets a line of its own."""
 
 
 @click.command(
@@ -32,11 +32,11 @@ Examples:
 @source_argument
 @click.option(
     "-n", "--records", "number", type=click.IntRange(min=0), default=10, show_default=True,
-    help="How many records.",
+    help="Number of records.",
 )  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
-    help="Number of the first one; records count from 0 over all files.",
+    help="The first record; records count from 0 over all files.",
 )  # fmt: skip
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
@@ -45,10 +45,10 @@ Examples:
 def command(
     source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any
 ) -> None:
-    """The first records, or any others by number.
+    """Show the first records, or others by number.
 
-    Bytes are shown as what they are: images by kind and size, text as text, anything else in
-    hexadecimal. Long values are cut. --json gives values whole.
+    Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values
+    are cut; --json prints complete values.
     """
     ds = opened(source, **options)
     batch = _records(ds, number, start)
@@ -60,7 +60,7 @@ def command(
         click.echo("no records", err=True)
     else:
         _show(batch, start)
-    output.note_damage(ds)
+    output.print_damage(ds)
 
 
 def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
@@ -68,11 +68,11 @@ def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
         return ds.take(range(min(start, len(ds)), min(start + number, len(ds))))
     if not number:
         return None
-    # One thread: decoding ahead of the first records would be work for nothing.
+    # One thread: nothing beyond the first records needs decoding.
     batches = ds.scan(batch_records=number, threads=1)
     batch = next(batches, None)
     if batch is not None and batch.num_rows < number:
-        next(batches, None)  # raises what has ended them so early, if it was damage
+        next(batches, None)  # raises if damage ended the batch early
     return batch
 
 
@@ -112,7 +112,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
 
 
 def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | None:
-    """How wide each column may be so that all fit, or None where they would be too narrow."""
+    """The widths at which all columns fit, or None if some would be too narrow."""
     wanted: list[int] = []
     for heading, column in zip(names, batch.columns, strict=True):
         longest = max(len(describe.value(scalar, max(room, 8))) for scalar in column)

@@ -1,4 +1,4 @@
-"""What errors advise, said in the options of the command that was run instead of Python's keywords."""
+"""Hints of errors, with the options of the command that was run instead of Python's keywords."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from penstock.cli.options import Misuse
 
 _ALIASES = {"infer_records": "infer"}
 _OF_OPEN = ("schema", "limits", "storage", "overlays", "mmap", "cache", "columns", "format")
-"""Keywords of `penstock.open` that are no options of a format."""
+"""Keywords of `penstock.open` that are not options of a format."""
 _VALUE = r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\w.]+(?:\([^)]*\))?"
 _CALL = rf"\b(?P<verb>open|write|convert)\(\.\.\., (?P<keyword>\w+)=(?P<value>{_VALUE})\)"
 _KEYWORD = rf"(?<![\w.(-])(?P<bare>\w+)=(?P<given>{_VALUE}|(?=[ ,]))(?!\))"
-# In one pass: what one of them becomes is not looked at again.
+# One pattern for both, so that replaced text is not replaced again.
 _EITHER = re.compile(f"{_CALL}|{_KEYWORD}")
 
 
 def advise_in_options(error: Any, given: Sequence[str], program: click.Group) -> None:
-    """Let an error advise who typed `given`."""
+    """Rewrite the hint of an error for the command line `given`."""
     hint = getattr(error, "hint", None)
     if isinstance(hint, str):
         error.hint = in_options(hint, given, program)
     elif isinstance(error, FileExistsError) and error.strerror is None:
-        # One of penstock's own, and not the system's.
+        # Raised by penstock, not by the system.
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
     elif isinstance(error, Misuse):
@@ -37,40 +37,42 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
-    """A hint for who typed `given`. What the command has no option for stays Python, and says so."""
+    """A hint for the command line `given`. Keywords without an option stay Python, and are named so."""
     options = _options_of(given, program)
     if not options:
         return hint
-    told = _EITHER.sub(lambda found: _told(found, options), hint)
-    return re.sub(r"(?<![\w.])(open|write|convert)\(\.\.\.", r"in Python, penstock.\1(...", told)
+    text = _EITHER.sub(lambda found: _as_option(found, options), hint)
+    return re.sub(r"(?<![\w.])(open|write|convert)\(\.\.\.", r"in Python, penstock.\1(...", text)
 
 
-def _for_format(verb: str | None, keyword: str) -> str:
-    """Which option of a command takes the options of a format that a call names."""
+def _format_option(
+    verb: str | None, keyword: str, options: dict[str, click.Option]
+) -> click.Option | None:
+    """The option that takes a format's options, unless `open` has the keyword itself."""
     if verb != "open":
-        return "more"
-    return "" if keyword in _OF_OPEN else "read"
+        return options.get("more")
+    return None if keyword in _OF_OPEN else options.get("read")
 
 
-def _told(found: re.Match[str], options: dict[str, click.Option]) -> str:
+def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
     """One keyword and its value as an option."""
     name = found["keyword"] or found["bare"]
-    values = _typed(found["value"] or found["given"] or "")
-    value = values[0]
-    # Of two formats, a call of `open` names the one that is read.
+    text = found["value"] or found["given"] or ""
+    # With two formats, a call of `open` names the one that is read.
     is_written = name == "format" and found["verb"] != "open" and "to" in options
     option = options.get("to" if is_written else _ALIASES.get(name, name))
     if option is None:
-        option = options.get(_for_format(found["verb"], name))
-        words = f"{name}={_in_json(found['value'] or found['given'] or '...')}"
-        return found[0] if option is None else f"{option.opts[-1]} {shlex.quote(words)}"
+        holder = _format_option(found["verb"], name, options)
+        word = shlex.quote(f"{name}={_in_json(text or '...')}")
+        return found[0] if holder is None else f"{holder.opts[-1]} {word}"
+    values = _typed(text)
     if option.is_flag:
-        return option.opts[-1] if value in ("True", "") else found[0]
+        return option.opts[-1] if values[0] in ("True", "") else found[0]
     return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in values)
 
 
 def _typed(value: str) -> list[str]:
-    """A value of Python as people type it: a list with commas, a dict as one KEY=VALUE after another."""
+    """A Python value as words on a command line: a list with commas, a dict as KEY=VALUE words."""
     if value[:1] in ("[", "{"):
         try:
             held: Any = ast.literal_eval(value)
@@ -84,7 +86,7 @@ def _typed(value: str) -> list[str]:
 
 
 def _in_json(value: str) -> str:
-    """A value of Python as options of a format are typed: as JSON has it, but text is itself."""
+    """A Python value as JSON, but text without quotes."""
     try:
         held = ast.literal_eval(value)
         return held if isinstance(held, str) else json.dumps(held)
@@ -93,7 +95,7 @@ def _in_json(value: str) -> str:
 
 
 def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.Option]:
-    """The options of the command that was typed, by the names of their keywords."""
+    """The options of the command in `given`, by the names of their keywords."""
     command: click.Command | None = program
     for word in given:
         if not isinstance(command, click.Group):

@@ -26,7 +26,9 @@ Examples:
     help="Also keep a checksum of each MiB, for formats that store none; verify compares them.",
 )
 @click.option(
-    "--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]"
+    "--folder",
+    type=click.Path(),
+    help="Keep the indexes in this folder. [default: beside the data]",
 )
 @click.option(
     "--text",
@@ -36,9 +38,9 @@ Examples:
 @click.option(
     "--from-text",
     is_flag=True,
-    help="Check that text index against the file, and fail where it does not fit.",
+    help="Check such a text index against the file, and fail if it does not match.",
 )
-@click.option("--force", is_flag=True, help="Make again what already fits.")
+@click.option("--force", is_flag=True, help="Rebuild valid indexes too.")
 @reading("threads")
 @json_option
 def command(
@@ -51,10 +53,10 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Make the indexes that are missing or do not fit, for random access.
+    """Build the indexes that are missing or invalid, for random access.
 
     `penstock.open` does the same when it needs an index; this does it beforehand. Parquet and
-    Arrow files say themselves where their records lie, and get none.
+    Arrow files contain the positions of their records, and get no index.
     """
     import penstock as ps
 
@@ -75,4 +77,6 @@ def command(
     for path in paths:
         click.echo(describe.escape(path))
     if not paths:
-        click.echo("these files say themselves where their records lie", err=True)
+        click.echo(
+            "these files need no index: they contain the positions of their records", err=True
+        )

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _MOST_FILES = 12
-"""Up to so many files are listed one by one."""
+"""If there are more files, they are not listed one by one."""
 _TYPE_WORDS = {
-    "given": "as asked for",
-    "kept": "as they were written, from the sidecar",
-    "stored": "as the files say",
+    "given": "as requested",
+    "kept": "as written, from the sidecar",
+    "stored": "from the files",
     "inferred": "inferred from records",
 }
 _INDEX_WORDS = {
@@ -44,9 +44,9 @@ Examples:
 @reading("format", "read", "raw", "damage", "index", "infer", "limits")
 @json_option
 def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """What a data set is made of: files, format, compression, records, bytes, index, fields.
+    """Show what a dataset consists of: files, format, compression, records, bytes, index, fields.
 
-    Counting the records makes the index of a framed file, unless it is there or --index never
+    To count the records of a framed file, its index is built, unless it exists or --index never
     is given.
     """
     import penstock as ps
@@ -57,7 +57,7 @@ def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
         output.emit({**_document(found), "damage": output.damage_of(ds)})
     else:
         output.show(*_page(found))
-        output.note_damage(ds)
+        output.print_damage(ds)
 
 
 def _document(found: ps.Info) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
 
 
 def spread_document(spread: ps.Spread | None) -> dict[str, Any] | None:
-    """A range as JSON has it."""
+    """A range for JSON."""
     if spread is None:
         return None
     return {"count": spread.count, "min": spread.min, "mean": spread.mean, "max": spread.max}

@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Names(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  generic from click 8.2
-    """Names set apart by commas."""
+    """Names separated by commas."""
 
     name = "name,name,…"
 
@@ -54,7 +54,7 @@ class _Damage(click.Choice):  # pyright: ignore[reportMissingTypeArgument]  as a
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if value == "salvage":
             self.fail(
-                "reading does not salvage; `penstock repair --salvage` writes a file with all that can be saved",
+                "reading does not salvage; `penstock repair --salvage` writes a file with what can be saved",
                 param,
                 ctx,
             )
@@ -68,11 +68,11 @@ _OF_NAMES = re.compile(
     r"no such (column|field); |is such a field already|would have (this|the same) name"
     r"|cannot be compared with"
 )
-"""What errors say of a field where a name or a condition is wrong, and not the data."""
+"""Messages of errors about a name or a condition on the command line, not about the data."""
 
 _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
-        "--format", help="Take the files for this format. [default: told by the bytes]"
+        "--format", help="Format of the files. [default: detected from content]"
     ),
     "read": click.option(
         "--read",
@@ -83,9 +83,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
     ),
-    "raw": click.option(
-        "--raw", is_flag=True, help="Payloads as they are, in one column 'record'."
-    ),
+    "raw": click.option("--raw", is_flag=True, help="Undecoded payloads, in one column 'record'."),
     "checksums": click.option(
         "--checksums",
         type=click.Choice(["all", "headers", "none", "index"]),
@@ -105,8 +103,8 @@ _READING: dict[str, Callable[[Any], Any]] = {
         default="auto",
         show_default=True,
         metavar="auto|beside|never|FOLDER",
-        help="Keep indexes in your cache (or beside the data, where one is already), beside the data, not at all, "
-        "or in a folder.",
+        help="Keep indexes in your cache (beside the data if one is there already), always beside the "
+        "data, not at all, or in a folder.",
     ),
     "limits": click.option(
         "--limit",
@@ -114,23 +112,23 @@ _READING: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="NAME=SIZE",
         callback=lambda context, option, words: _limits(words),
-        help="Raise or lower a limit on what one file may ask for, such as record_bytes=2GiB.",
+        help="Raise or lower a limit on what a file may make penstock reserve, such as record_bytes=2GiB.",
     ),
     "threads": click.option(
-        "--threads", type=click.IntRange(min=1), help="How many to use. [default: one a core]"
+        "--threads", type=click.IntRange(min=1), help="Number of threads. [default: one per core]"
     ),
     "dialect": click.option(
         "--dialect",
         type=click.Choice(["protobuf", "tensorflow"]),
         default="protobuf",
         show_default=True,
-        help="Whose rules decide where a writer of Examples was odd.",
+        help="Whose rules apply to unusual encodings of Examples.",
     ),
     "infer": click.option(
         "--infer",
         type=_Extent(),
         metavar="N|all",
-        help="How many records of the first file to tell the fields of Examples from. [default: 1000]",
+        help="Number of records of the first file to infer the fields of Examples from. [default: 1000]",
     ),
 }
 
@@ -139,12 +137,12 @@ _SIZE = re.compile(r"(\d+)\s*(|[kmgt]i?b?|b)", re.IGNORECASE)
 
 
 def _limits(words: Sequence[str]) -> dict[str, int] | None:
-    """Limits as people type them: numbers, with KiB, MiB, GiB or TiB behind them (or k, M, G, T, which mean the same)."""
+    """Limits by name: numbers, with KiB, MiB, GiB or TiB (or k, M, G, T for the same)."""
     found: dict[str, int] = {}
     for name, text in pairs_of(words, "--limit").items():
         size = _SIZE.fullmatch(text)
         if size is None:
-            raise click.UsageError(f"--limit: {text!r} is no size, such as 2GiB")
+            raise click.UsageError(f"--limit: {text!r} is not a size such as 2GiB")
         found[name] = int(size[1]) << 10 * " kmgt".index(size[2][:1].lower().strip("b") or " ")
     import penstock as ps
 
@@ -157,7 +155,7 @@ def _limits(words: Sequence[str]) -> dict[str, int] | None:
 
 
 def reading(*names: str) -> Callable[[Function], Function]:
-    """Add the named options of reading to a command."""
+    """Add the named reading options to a command."""
 
     def add(function: Function) -> Function:
         for name in reversed(names):
@@ -171,23 +169,26 @@ source_argument = click.argument(
     "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE..."
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else."
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else."
 )
 
 
 class Misuse(click.UsageError):
-    """What the API says of an argument, which was an option here; of which field, if it is of one."""
+    """An error about an argument of the API, which is an option here. `field` is the field it names."""
 
     field: str | None = None
 
 
 @contextmanager
 def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[None]:
-    """Take the API's errors about its arguments for what they are here: wrong options. `named`: the fields
-    that were typed.
+    """Turn the API's errors about its arguments into errors about options.
 
-    Errors about the data keep their own kind, and a TypeError that is not about an option (nor may
-    be about a value of --read) is a fault of penstock's own.
+    Errors about the data stay as they are, as does a TypeError that is a bug of penstock: one that
+    is not about an option, nor about a value of --read.
+
+    Args:
+        has_read: whether --read was given.
+        named: the fields named on the command line.
     """
     import penstock as ps
 
@@ -207,7 +208,7 @@ def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[
 
 
 def _of_names(error: ps.SchemaError) -> str:
-    """An error about names, without the file, which is not at fault."""
+    """The message of an error about names, without the file, which is not the cause."""
     _, sign, known = error.message.partition("; there are: ")
     message = error.message if error.field is None else f"field {error.field!r}: {error.message}"
     message = f"there is no field {error.field!r}; there are: {known}" if sign else message
@@ -215,12 +216,12 @@ def _of_names(error: ps.SchemaError) -> str:
 
 
 def one_or_many(source: Sequence[str]) -> Any:
-    """A single path may be a glob, a folder or name@N, which `penstock.open` resolves."""
+    """One path as a string, which may be a glob, a folder or name@N; several as a list."""
     return source[0] if len(source) == 1 else list(source)
 
 
 def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
-    """The Dataset that the options of reading describe."""
+    """Open a dataset with the given reading options."""
     import penstock as ps
 
     given.pop("threads", None)
@@ -234,17 +235,17 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:
-    """What an option such as --read says, as keywords of a function; those of its own are no format's."""
+    """The format options given by an option such as --read; the keywords of `verb` itself are refused."""
     found = values_of(words, option)
     own = inspect.signature(verb).parameters if found else ()
     for name in found:
         if name in own:
-            raise click.UsageError(f"{option}: {name!r} is no option of a format")
+            raise click.UsageError(f"{option}: {name!r} is not an option of a format")
     return found
 
 
 def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE words of an option, by name."""
+    """The NAME=VALUE words of an option as a dict."""
     pairs: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")

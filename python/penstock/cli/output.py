@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, and progress on terminals only."""
+"""What commands print: JSON, tables, and progress on terminals only."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     import penstock as ps
 
 PIPED_WIDTH = 100
-"""Characters of a line where there is no terminal to ask."""
+"""Width of a line if the output is not a terminal."""
 
 Progress = Callable[[int, int, int], None]
 
 
 class _Console(Console):
-    """A console on which no text steers the terminal: names and values come from files that anybody may have
-    written. Colours that are asked for are no text."""
+    """A console on which no text from a file can control the terminal. Styles are kept."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -48,12 +47,12 @@ class _Console(Console):
 
 
 def printable(text: str) -> str:
-    """The lines of a text, with every character escaped that does not print."""
+    """A text with unprintable characters escaped, except line breaks."""
     return "\n".join(describe.escape(line) for line in text.split("\n"))
 
 
 def console() -> Console:
-    """Where people read: colours on a terminal, plain text elsewhere."""
+    """Stdout: colours on a terminal, plain text elsewhere."""
     if sys.stdout.isatty():
         return _Console(highlight=False, markup=False)
     asked = os.environ.get("COLUMNS", "")
@@ -64,7 +63,7 @@ def console() -> Console:
 
 
 class _Trimmed:
-    """A stream that drops the blanks with which tables fill their lines."""
+    """A stream without the trailing blanks that tables write."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -87,22 +86,17 @@ def emit(document: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it.
+    """A value for JSON.
 
-    Bytes are a string where they are UTF-8, else {"base64": …}; what JSON has no number for is
-    "NaN", "Infinity" or "-Infinity"; moments are ISO 8601.
+    Bytes are a string if they are UTF-8, else {"base64": …}; numbers that JSON cannot represent are
+    "NaN", "Infinity" or "-Infinity"; times are ISO 8601.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return _plain_float(value)
     if isinstance(value, (bytes, memoryview)):
-        try:
-            return bytes(value).decode("utf-8")
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode("ascii")}
+        return _plain_bytes(bytes(value))
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "isoformat"):
@@ -114,11 +108,24 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def _plain_float(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _plain_bytes(value: bytes) -> str | dict[str, str]:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}
+
+
 # -- tables ---------------------------------------------------------------------------------------
 
 
 def table(*headings: str, right: Sequence[str] = ()) -> Table:
-    """A table in the one style of this program; the columns named in `right` hold numbers."""
+    """An empty table. The columns named in `right` are set to the right."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         made.add_column(heading, justify="right" if heading in right else "left")
@@ -126,7 +133,7 @@ def table(*headings: str, right: Sequence[str] = ()) -> Table:
 
 
 def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="cyan", no_wrap=True)
     made.add_column(overflow="fold")
@@ -136,47 +143,69 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def name(text: str) -> Text:
-    """A name that came from a file, made harmless."""
+    """A name from a file, escaped."""
     return Text(describe.escape(text), style="bold")
 
 
 def kind(field: pa.Field) -> str:
-    """What the values of a field are, for people; JSON has the type as Arrow writes it."""
+    """The type of a field in short words; JSON has Arrow's own."""
     dtype = (field.metadata or {}).get(types.DTYPE_KEY)
     return describe.escape(describe.kind(field.type, dtype))
 
 
 def dim(text: str) -> Text:
-    """Text of less weight than the rest."""
+    """Secondary text."""
     return Text(text, style="dim")
 
 
 def spread(of: ps.Spread, show: Callable[[Any], str]) -> str:
-    """The least, mean and greatest of some numbers; one alone where all are the same."""
+    """The minimum, maximum and mean of some numbers; one number if all are equal."""
     if of.min == of.max:
         return f"{show(of.min)} each" if of.count > 1 else show(of.min)
     return f"{show(of.min)} … {show(of.max)}, mean {show(of.mean)}"
 
 
-def note_damage(ds: ps.Dataset) -> None:
-    """Name on stderr what has been passed over."""
+def print_damage(ds: ps.Dataset) -> None:
+    """List skipped regions on stderr."""
     for region in ds.damage:
         records = "" if region.num_records is None else f"{describe.records(region.num_records)}, "
         line = (
-            f"passed over in {region.file}: {records}bytes {region.start_byte} to "
+            f"skipped in {region.file}: {records}bytes {region.start_byte} to "
             f"{region.end_byte}: {region.reason}"
         )
         click.echo(describe.escape(line), err=True)
 
 
-def tell_notes(made: ps.Summary) -> None:
-    """Say on stderr what was changed in writing."""
+def show_summary(
+    made: ps.Summary, as_json: bool, sources: Sequence[ps.Dataset] | None = None
+) -> None:
+    """Print what was written; where datasets were read for it, also what was skipped in them."""
+    if as_json:
+        facts: dict[str, Any] = {
+            "num_records": made.num_records,
+            "num_bytes": made.num_bytes,
+            "notes": made.notes,
+        }
+        if sources is not None:
+            facts["damage"] = [region for ds in sources for region in damage_of(ds)]
+        emit({"paths": made.paths, **facts})
+        return
+    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
+    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
+    click.echo(f"{records}, {size}: {describe.escape(where)}")
+    print_notes(made)
+    for ds in sources or ():
+        print_damage(ds)
+
+
+def print_notes(made: ps.Summary) -> None:
+    """Report on stderr what was changed when writing."""
     for note in made.notes:
         click.echo(describe.escape(f"note: {note}"), err=True)
 
 
 def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
-    """What has been passed over, for JSON."""
+    """The skipped regions, for JSON."""
     names = ("file", "start_byte", "end_byte", "num_records", "reason")
     return [{name: getattr(region, name) for name in names} for region in ds.damage]
 
@@ -186,7 +215,7 @@ def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
 
 @contextmanager
 def progress(title: str) -> Generator[Progress | None]:
-    """A line of progress on the terminal while work is done; None where nobody would see it."""
+    """A progress line with records and bytes on the terminal; None if stderr is not watched."""
     if not _is_watched():
         yield None
         return
@@ -215,7 +244,7 @@ def progress(title: str) -> Generator[Progress | None]:
 
 @contextmanager
 def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | None]:
-    """A line that says what is being done and how far all of it is, from 0 to 1; None as above."""
+    """A progress line with the current step and the finished part, from 0 to 1; None as above."""
     if not _is_watched():
         yield None
         return
@@ -238,7 +267,7 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
 
 
 def _is_watched() -> bool:
-    """Whether stderr is a terminal, and stdout does not go into a program that shares it."""
+    """Whether stderr is a terminal, and stdout is not piped to a program on the same terminal."""
     if not sys.stderr.isatty():
         return False
     try:

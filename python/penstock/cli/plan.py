@@ -34,54 +34,66 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--batch-size", type=click.IntRange(min=1), required=True, help="Records of a batch.")
+@click.option("--batch-size", type=click.IntRange(min=1), required=True, help="Records per batch.")
 @click.option(
-    "--world-size", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."
+    "--world-size",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of ranks.",
 )
 @click.option(
     "--order", type=click.Choice(_ORDERS), default="shuffled", show_default=True, help="The order."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Its seed.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the order."
+)
 @click.option(
     "--buffer",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Records that the order buffered holds.",
+    help="Records in the buffer of the order buffered.",
 )
-@click.option("--by", metavar="COLUMN", help="Weights for the order weighted, labels for balanced.")
+@click.option(
+    "--by",
+    metavar="COLUMN",
+    help="Column of weights for the order weighted, or of labels for balanced.",
+)
 @click.option(
     "--share",
     "shares",
     type=float,
     multiple=True,
-    help="Of a SOURCE in the order mixture; once for each, in their order.",
+    help="Share of a SOURCE in the order mixture; give one for each SOURCE.",
 )
 @click.option(
     "--epoch-records",
     type=click.IntRange(min=0),
-    help="Positions of an epoch of weighted, balanced and mixture. [default: as many as records]",
+    help="Length of an epoch of weighted, balanced and mixture. [default: the number of records]",
 )
 @click.option(
-    "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch."
+    "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Number of the epoch."
 )
 @click.option(
     "--position",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Go on behind so many records, as the `position` of a state says.",
+    help="Start at this position, as in a saved state.",
 )
 @click.option(
     "--uneven",
     type=click.Choice(["wrap", "drop", "pad"]),
     default="wrap",
     show_default=True,
-    help="What becomes of records that ranks cannot share evenly.",
+    help="What to do with records that do not divide evenly among ranks.",
 )
-@click.option("--drop-last", is_flag=True, help="Leave the last step out if it is not full.")
+@click.option("--drop-last", is_flag=True, help="Leave out the last step if it is not full.")
 @click.option(
-    "--audit", is_flag=True, help="Count how often each record comes. Exit status 1 if not as told."
+    "--audit",
+    is_flag=True,
+    help="Count how often each record is read. The exit status is 1 if that is not as planned.",
 )
 @reading("format", "read", "index", "threads")
 @json_option
@@ -106,14 +118,13 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Print which records each rank reads in an epoch, without reading any (but the column of --by).
+    """Show which records each rank reads in an epoch, without reading any but the column of --by.
 
-    The same arithmetic decides it in training, so what stands here is what `penstock.Loader` does
-    with the same words.
+    `penstock.Loader` uses the same arithmetic, so with the same options it reads these records.
     """
     import penstock as ps
 
-    _check_words(order, source, by, shares, epoch_records)
+    _check_options(order, source, by, shares, epoch_records)
     options = {"format": format, "read": read, "index": index}
     data: Any
     if order == "mixture":
@@ -155,29 +166,29 @@ def command(
     return 0 if report.ok else 1
 
 
-def _check_words(
+def _check_options(
     order: str,
     source: tuple[str, ...],
     by: str | None,
     shares: tuple[float, ...],
     epoch_records: int | None,
 ) -> None:
-    """Words of one order are none of another's."""
+    """Refuse options that do not apply to the order, and missing ones that it needs."""
     wants_column = order in ("weighted", "balanced")
     if wants_column != (by is not None):
         raise click.UsageError(
-            f"--by COLUMN is {'needed' if wants_column else 'nothing'} for {order}"
+            f"--by COLUMN {'is needed' if wants_column else 'does not apply'} with --order {order}"
         )
     if order == "mixture" and len(shares) != len(source):
-        raise click.UsageError(f"--share is given once for each of {len(source)} sources")
+        raise click.UsageError(f"give --share once for each of the {len(source)} sources")
     if order != "mixture" and shares:
-        raise click.UsageError(f"--share is nothing for {order}")
+        raise click.UsageError(f"--share does not apply with --order {order}")
     if epoch_records is not None and not wants_column and order != "mixture":
-        raise click.UsageError(f"--epoch-records is nothing for {order}")
+        raise click.UsageError(f"--epoch-records does not apply with --order {order}")
 
 
 def _column(ds: Any, name: str | None) -> Any:
-    """One value of each record, as int64[n] or whatever the column is."""
+    """A column of one value per record, as an array with the type of the column."""
     import numpy as np
 
     import penstock as ps
@@ -186,10 +197,10 @@ def _column(ds: Any, name: str | None) -> Any:
         return None
     if name not in ds.schema.names:
         known = ", ".join(ds.schema.names)
-        raise click.UsageError(f"--by: there is no {name!r}; there are: {known}")
+        raise click.UsageError(f"--by: there is no column {name!r}; there are: {known}")
     found = [batch[name] for batch in ps.Loader(ds, 4096, columns=[name])]
     if not all(isinstance(values, np.ndarray) and values.ndim == 1 for values in found):
-        raise click.UsageError(f"--by: {name!r} has not one value a record")
+        raise click.UsageError(f"--by: {name!r} does not have one value per record")
     return np.concatenate(found) if found else np.zeros(0)
 
 

@@ -1,7 +1,7 @@
-"""The program: its list of commands, and what becomes of errors.
+"""The program: its list of commands, and how it reports errors.
 
-Exit status: 0 well · 1 a problem found in the data, or one that kept the work from being done
-· 2 misuse (an unknown option, a file that is not there) · 130 interrupted.
+Exit status: 0 success · 1 a problem in the data, or one that prevented the work · 2 misuse (an
+unknown option, a missing file) · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import click
 
 from penstock.cli.options import Misuse
 
-# name: its line in the overview. The command's own file is imported only when it is asked for.
+# Commands and their lines in the overview. The file of a command is imported when it is run.
 COMMANDS = {
-    "info": "What a data set is made of: files, records, bytes, index, fields.",
-    "head": "The first records, or any others by number.",
-    "schema": "The fields of a record, and what they were told from.",
-    "stats": "What is in each field: nulls, lengths, ranges, images.",
-    "index": "Make indexes, for random access.",
+    "info": "Show what a dataset consists of: files, records, bytes, index, fields.",
+    "head": "Show the first records, or others by number.",
+    "schema": "Show the fields of a record, and what they were inferred from.",
+    "stats": "Summarise each field: nulls, lengths, ranges, images.",
+    "index": "Build indexes for random access.",
     "fields": "Add, drop, rename and replace fields, or keep new ones beside the files.",
     "verify": "Check every byte that has a checksum.",
-    "repair": "Copy everything that is whole out of damaged files.",
-    "append": "Put more records behind those that are there.",
+    "repair": "Copy all intact records out of damaged files.",
+    "append": "Add records after those of an existing file or dataset.",
     "convert": "Write the records in another format.",
-    "diff": "Which fields and records of two data sets differ, by content.",
-    "plan": "Who reads what in training: ranks, steps, what is dropped.",
+    "diff": "Show which fields and records of two datasets differ, by content.",
+    "plan": "Show which records each rank reads in training, and what is dropped.",
     "bench": "Measure on your data which format, image codec and order suit it.",
-    "demo": "A tour on data that it makes itself, with figures.",
-    "completion": "Shell completion for bash, zsh and fish.",
+    "demo": "A tour on generated data, with measured figures.",
+    "completion": "Print shell completion for bash, zsh and fish.",
 }
 
 EPILOG = """\b
@@ -47,13 +47,13 @@ Examples:
   penstock verify --json train-*.tfrecord
   penstock convert train.tfrecord train.parquet
 
-Every command has --help with more of them, and --json.
-Exit status: 0 well, 1 a problem found in the data, 2 misuse.
+Every command has --json, and --help with more examples.
+Exit status: 0 success, 1 a problem in the data, 2 misuse.
 """
 
 
 class Program(click.Group):
-    """The group of commands; they are imported one by one, as they are needed."""
+    """The group of commands. Each is imported when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -70,7 +70,7 @@ class Program(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> NoReturn:
-        """Run, say what went wrong in one message, and end with the exit status."""
+        """Run, report an error in one message, and end with the exit status."""
         given = list(sys.argv[1:] if args is None else args)
         _have_streams()
         _never_fail_to_print()
@@ -79,7 +79,7 @@ class Program(click.Group):
         try:
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
-        except BaseException as error:  # noqa: BLE001  what is not told goes on
+        except BaseException as error:  # noqa: BLE001  _status_of raises the others again
             if isinstance(error, (FileExistsError, Misuse)) or getattr(error, "hint", None):
                 from penstock.cli.hints import advise_in_options
 
@@ -91,15 +91,15 @@ class Program(click.Group):
 
 
 def _as_a_line(message: Warning | str, *_: Any) -> str:
-    """A warning as people read it: without the line of Python that it comes from."""
+    """A warning without the line of Python that it comes from."""
     from penstock import describe
 
     return f"warning: {describe.escape(str(message))}\n"
 
 
 def _have_streams() -> None:
-    """Put something where a standard stream was closed: else the next file that is opened would be in its place,
-    and whatever is printed would be written into it."""
+    """Replace closed standard streams: otherwise the next opened file would get the stream's number,
+    and printed text would be written into it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  to the end
@@ -108,13 +108,13 @@ def _have_streams() -> None:
 def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # On a terminal without UTF-8 a character is escaped rather than an error.
+            # On a terminal without UTF-8 a character is escaped instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
 
 
 def _status_of(error: BaseException, wants_json: bool) -> int:
-    """Tell an error on stderr, and in the document on stdout if one is wanted, and choose the exit status.
-    A fault of penstock's own goes on."""
+    """Report an error on stderr, and as JSON on stdout if `wants_json`, and choose the exit status. A
+    bug of penstock is raised again."""
     import penstock as ps
 
     if isinstance(error, click.exceptions.Exit):
@@ -135,15 +135,15 @@ def _status_of(error: BaseException, wants_json: bool) -> int:
         error.show()
         return 2
     if isinstance(error, ps.PenstockError):
-        _tell(str(error))
+        _print_error(str(error))
         return 1
-    _tell(_said(error))
+    _print_error(_message(error))
     misuses = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
     return 2 if isinstance(error, (*misuses, IsADirectoryError)) else 1
 
 
 def _facts(error: Any) -> dict[str, Any]:
-    """What is known of an error, for a document."""
+    """The facts of an error, for JSON."""
     import penstock as ps
 
     if isinstance(error, ps.PenstockError):
@@ -152,29 +152,29 @@ def _facts(error: Any) -> dict[str, Any]:
         field = getattr(error, "field", None)
         facts = {"type": "UsageError", "message": error.format_message()}
         return facts if field is None else {**facts, "field": field}
-    facts = {"type": type(error).__name__, "message": _said(error)}
+    facts = {"type": type(error).__name__, "message": _message(error)}
     return facts if error.filename is None else {**facts, "file": os.fspath(error.filename)}
 
 
-def _said(error: OSError) -> str:
+def _message(error: OSError) -> str:
     if error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
-def _tell(message: str) -> None:
+def _print_error(message: str) -> None:
     click.echo(_printable(message), err=True)
 
 
 def _printable(message: str) -> str:
-    """A message in which no name that came from a file steers the terminal."""
+    """A message in which no name from a file can control the terminal."""
     from penstock.cli.output import printable
 
     return printable(message)
 
 
 def _leave_pipe() -> None:
-    """Point stdout nowhere, so that Python's own flush at the end has nothing to complain of."""
+    """Point stdout to the null device, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -184,8 +184,8 @@ def _leave_pipe() -> None:
     cls=Program,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Open the training data you already have, as it lies.",
+    help="Open the training data you already have, in place.",
 )
 @click.version_option(package_name="penstock", prog_name="penstock")
 def program() -> None:
-    """The group itself does nothing."""
+    """The command line."""

@@ -25,7 +25,7 @@ Examples:
 @source_argument
 @click.option("--into", type=click.Path(), help="A file for one file, a folder for several.")
 @click.option(
-    "--in-place", is_flag=True, help="Replace damaged files, each when its repair is whole."
+    "--in-place", is_flag=True, help="Replace damaged files, each when its repair is complete."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist under --into.")
 @click.option(
@@ -34,7 +34,7 @@ Examples:
 @click.option(
     "--no-payloads",
     is_flag=True,
-    help="Keep records that cannot be decoded, if their frames are right.",
+    help="Keep records that cannot be decoded if their frames are intact.",
 )
 @reading("format", "limits", "threads")
 @json_option
@@ -48,16 +48,16 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Copy everything that is whole out of damaged files.
+    """Copy all intact records out of damaged files.
 
-    Payloads are copied as they are. A record whose head alone is damaged is restored where its
-    payload is proved right; one whose contents cannot be decoded is left out. Exit status 0 when there was something to keep,
-    whatever had to be left out: the report names it.
+    Payloads are copied unchanged. If only the head of a record is damaged and the checksum of its
+    payload is right, the record is restored. Records that cannot be decoded are left out. The exit
+    status is 0 if there was something to keep; the report lists what was left out.
     """
     import penstock as ps
 
     if (into is None) == (not in_place):
-        raise click.UsageError("one of --into and --in-place is needed, and not both")
+        raise click.UsageError("give either --into or --in-place")
     target: dict[str, Any] = {"in_place": True} if in_place else {"into": into}
     with output.progress("repair") as progress, misuse():
         report = ps.repair(

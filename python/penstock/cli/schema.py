@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _MOST_NAMES = 3
-"""So many files that lack a field are named to people; JSON has all."""
+"""At most this many files that lack a field are named; JSON has all."""
 
 
 @click.command(
@@ -35,7 +35,7 @@ Examples:
     "--all",
     "look_at_all",
     is_flag=True,
-    help="Look at every record of every file, not only at the first ones.",
+    help="Look at every record of every file, not only the first ones.",
 )
 @click.option(
     "--tensorflow",
@@ -51,11 +51,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """The fields of a record, and what they were told from.
+    """Show the fields of a record, and what they were inferred from.
 
-    Parquet and Arrow files say what their fields are. The fields of Examples are told from the
-    first records of each file. Up to 101 files are looked at; --all looks at every record of
-    every file. Of several files, those that lack a field are named.
+    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first
+    records of each file, of up to 101 files; --all looks at every record of every file. Files that
+    lack a field are listed.
     """
     import penstock as ps
 
@@ -72,26 +72,26 @@ def command(
 
 
 def _comment(found: ps.Schemas) -> str:
-    """What stands above a description: where files have a field of another type, and that more records may have
-    more fields."""
-    told = _told_from(found)
+    """The comment above a description: fields whose type differs between files, and whether records
+    that were not looked at may have more fields."""
+    records = _inferred_from(found)
     lines = [line for field in found.fields if field.otherwise for line in _gaps(field, found)]
-    if told is not None and not found.is_whole:
+    if records is not None and not found.is_whole:
         if len(found.files) < found.num_files:
-            told += f" (there are {describe.count(found.num_files)})"
-        lines.append(f"told from {told}; --all looks at every record of every file")
+            records += f" (there are {describe.count(found.num_files)})"
+        lines.append(f"inferred from {records}; --all looks at every record of every file")
     return "".join(f"# {describe.escape(line)}\n" for line in lines)
 
 
 def _module(description: str) -> str:
-    """A description as a module that other programs import. Those of SequenceExamples have names already."""
+    """A description as a Python module. That of SequenceExamples names its parts already."""
     named = f"features = {description}" if description.startswith("{") else description
     return f"import tensorflow as tf\n\n{named}"
 
 
 def _document(found: ps.Schemas) -> dict[str, Any]:
     return {
-        "inferred_from": _told_from(found),
+        "inferred_from": _inferred_from(found),
         "num_files": found.num_files,
         "num_files_compared": len(found.files),
         "is_whole": found.is_whole,
@@ -113,7 +113,7 @@ def _document(found: ps.Schemas) -> dict[str, Any]:
 
 
 def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
-    """What each file has otherwise than the others."""
+    """The files that differ from the others, and how."""
     files: dict[str, dict[str, Any]] = {
         file.path: {
             "path": file.path, "lacks": [], "has_no_values_of": [], "has_otherwise": []
@@ -132,13 +132,13 @@ def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
     return [file for file in files.values() if any(file[kind] for kind in kinds)]
 
 
-def _told_from(found: ps.Schemas) -> str | None:
-    """Which records the fields were told from; None where they are stored."""
-    told = [file for file in found.files if file.inferred_from is not None]
-    if len(told) < 2:
-        return told[0].inferred_from if told else None
-    whole = sum(file.is_whole for file in told)
-    part = len(told) - whole
+def _inferred_from(found: ps.Schemas) -> str | None:
+    """The records that the fields were inferred from; None if the fields are stored."""
+    files = [file for file in found.files if file.inferred_from is not None]
+    if len(files) < 2:
+        return files[0].inferred_from if files else None
+    whole = sum(file.is_whole for file in files)
+    part = len(files) - whole
     said = [f"all records of {describe.count(whole)}"] if whole else []
     said += [f"the first records of {describe.count(part)}"] if part else []
     return f"{' and '.join(said)} files"
@@ -157,10 +157,10 @@ def _show(found: ps.Schemas, *, is_raw: bool) -> None:
         note = "" if field.nullable else "never null"
         shown.add_row(describe.escape(field.name), type_, output.dim(note))
     parts: list[Any] = [shown, ""]
-    told = _told_from(found)
-    said = "told from " + told if told is not None else "stored in the file"
+    records = _inferred_from(found)
+    said = "stored in the file" if records is None else f"inferred from {records}"
     if is_raw:
-        said = "records as they stand, of which no fields are told"
+        said = "undecoded records; their fields are not inferred"
     if found.num_files > 1:
         said += f"; {_compared(found)}"
     parts.append(output.dim(describe.escape(said)))
@@ -170,10 +170,10 @@ def _show(found: ps.Schemas, *, is_raw: bool) -> None:
 
 
 def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
-    """Where one field is missing or otherwise, for people."""
+    """One line for each way in which files differ in a field."""
     name, total = presence.field.name, describe.count(len(found.files))
     kinds = [
-        (f"{name}: lacking in", list(presence.lacking)),
+        (f"{name}: missing in", list(presence.lacking)),
         (f"{name}: without a value in", list(presence.empty)),
     ]
     usual = describe.kind(presence.field.type)

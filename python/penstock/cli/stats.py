@@ -42,7 +42,7 @@ Examples:
 )
 @json_option
 def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
-    """What is in each field: nulls, lengths, ranges, distinct values, images, a histogram.
+    """Summarise each field: nulls, lengths, ranges, distinct values, images, a histogram.
 
     Reads every record once, in bounded memory. All figures are exact; distinct values are counted
     up to 4,096.
@@ -56,7 +56,7 @@ def command(source: tuple[str, ...], threads: int | None, as_json: bool, **optio
         output.emit({**_document(found), "damage": output.damage_of(ds)})
     else:
         _show(found)
-        output.note_damage(ds)
+        output.print_damage(ds)
 
 
 def _document(found: ps.Stats) -> dict[str, Any]:
@@ -113,8 +113,8 @@ def _show(found: ps.Stats) -> None:
             shown.add_row("", "", "")
     parts: list[Any] = [describe.records(found.num_records), "", shown]
     if found.fields_from is not None:
-        told = f"the fields of {found.fields_from}; --infer all shows those that only others have"
-        parts += ["", output.dim(describe.escape(told))]
+        note = f"the fields of {found.fields_from}; --infer all adds those of all other records"
+        parts += ["", output.dim(describe.escape(note))]
     output.show(*parts)
 
 
@@ -127,7 +127,7 @@ def _present(field: ps.FieldStats) -> Text:
 
 
 def _lines(field: ps.FieldStats) -> list[Text]:
-    """What there is to say of a field, one thing a line."""
+    """The facts about a field, one per line."""
     lines: list[str] = []
     if field.lengths is not None:
         lines.append("length " + output.spread(field.lengths, _figure))
@@ -145,11 +145,15 @@ def _lines(field: ps.FieldStats) -> list[Text]:
         lines.append(_distinct(field))
     shown = [Text(line) for line in lines]
     if field.histogram is not None:
-        line = Text(describe.bars(field.histogram.counts), style="cyan")
-        if field.histogram.of != "values":
-            line.append(f"  of {field.histogram.of}", style="dim")
-        shown.append(line)
-    return shown or [output.dim("nothing to tell")]
+        shown.append(_histogram(field.histogram))
+    return shown or [output.dim("no values")]
+
+
+def _histogram(histogram: ps.Histogram) -> Text:
+    line = Text(describe.bars(histogram.counts), style="cyan")
+    if histogram.of != "values":
+        line.append(f"  of {histogram.of}", style="dim")
+    return line
 
 
 def _range(field: ps.FieldStats) -> str:
@@ -161,7 +165,7 @@ def _range(field: ps.FieldStats) -> str:
 
 
 def _figure(value: Any) -> str:
-    """A number for people: whole ones in full, others to four digits."""
+    """A number as text: integers in full, others to four digits."""
     if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()
@@ -188,6 +192,6 @@ def _distinct(field: ps.FieldStats) -> str:
 
 
 def _scalar(value: Any) -> pa.Scalar:
-    """A value as Arrow has it; pyarrow alone takes every whole number for an int64."""
+    """A value as an Arrow scalar; pyarrow takes every integer for an int64 unless told otherwise."""
     is_large = isinstance(value, int) and value >= 1 << 63
     return pa.scalar(value, pa.uint64()) if is_large else pa.scalar(value)

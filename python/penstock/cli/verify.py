@@ -38,7 +38,7 @@ Examples:
 @click.option(
     "--no-payloads",
     is_flag=True,
-    help="Do not decode records to see that their contents are sound.",
+    help="Do not decode the records to check their contents.",
 )
 @reading("format", "read", "index", "limits", "threads")
 @json_option
@@ -52,10 +52,10 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Check every byte that has a checksum, and name everything that is wrong.
+    """Check every byte that has a checksum, and report every problem.
 
-    Reading goes on after damage, so the list is whole. What TensorFlow reads over in silence is
-    named, too. Exit status 1 where anything is wrong.
+    Reading continues after damage, so the list is complete. It includes problems that TensorFlow
+    silently ignores. The exit status is 1 if there is any problem.
     """
     import penstock as ps
 
@@ -73,9 +73,9 @@ def command(
     if as_json:
         output.emit(report.to_dict())
     else:
-        show_report(report, "right")
-        files = sorted({_shard_of(f, report.paths) for f in report.findings if _is_mended(f)})
-        # Of files of which no record can be had, repair makes empty ones.
+        show_report(report, "intact")
+        files = sorted({_shard_of(f, report.paths) for f in report.findings if _is_repairable(f)})
+        # Without a readable record, repair would write empty files.
         if files and report.num_records:
             path = files[0]
             ending = path.rsplit("/", 1)[-1].partition(".")[2]
@@ -87,24 +87,24 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _is_mended(finding: ps.Finding) -> bool:
-    """Whether repair could do anything about it: not where nothing is broken but what penstock can read."""
+def _is_repairable(finding: ps.Finding) -> bool:
+    """Whether repair can help: the file is damaged, and not merely beyond what penstock reads."""
     others = ("unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 
 
 def _shard_of(finding: ps.Finding, paths: Sequence[str]) -> str:
-    """The file or folder that was read, of which a finding may name one file."""
+    """The path that was read: the finding's file, or the folder that contains it."""
     inside = (path for path in paths if finding.file.startswith(path.rstrip("/") + "/"))
     return finding.file if finding.file in paths else next(inside, finding.file)
 
 
 def show_report(report: ps.Report, done: str) -> None:
-    """A report for people: the verdict, then the findings."""
+    """Print a report: the verdict, then the findings."""
     errors = [finding for finding in report.findings if finding.severity == "error"]
     notes = len(report.findings) - len(errors)
     line = Text()
-    verdict = "well" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
+    verdict = "ok" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
     line.append(verdict, style="bold green" if not errors else "bold red")
     records = describe.records(report.num_records)
     line.append(f": {records} {done}, {describe.size(report.num_bytes)} read")
@@ -132,5 +132,5 @@ def _finding(finding: ps.Finding) -> list[Any]:
     body = Text("  ").append(finding.kind, style=style)
     body.append(f": {describe.escape(finding.message)}")
     if finding.restored:
-        body.append(" (its payload is proved right)")
+        body.append(" (the checksum of its payload is right)")
     return [head, body]
