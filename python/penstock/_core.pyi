@@ -149,8 +149,8 @@ class Buffer:
     def views(self, starts: _Arrow, lengths: _Arrow) -> ArrowArray:
         """Parts of these bytes (uint64 arrays) as a binary_view array that borrows them."""
 
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """The bytes as an array of uint8, without copying."""
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The bytes, read-only, without copying."""
 
 @final
 class File:
@@ -227,9 +227,6 @@ class Frames:
     def __len__(self) -> int: ...
     def __getitem__(self, range: slice, /) -> Frames: ...
     def payload(self, record: int) -> bytes: ...
-    def since(self, start: int) -> Frames | None:
-        """Those from the one on that starts at an offset of the file; None where none does."""
-
     def starts(self) -> ArrowArray:
         """Offset of each frame in its file, uint64."""
 
@@ -365,28 +362,15 @@ def reserve(fd: int, start: int, length: int) -> bool:
     it was done. The file's size stays as it is."""
 
 def walk(
-    name: str,
-    buffer: Buffer,
-    base: int,
-    max_record: int,
-    last: bool = True,
-    prove: bool = False,
-    find: bool = False,
+    name: str, buffer: Buffer, base: int, max_record: int, last: bool = True
 ) -> tuple[Frames, int, int, Fault | None]:
-    """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault). `last`:
-    the stream of frames ends where the buffer ends. With `prove`, what matches its own checksum is not
-    checked again later. With `find`, the walk begins at the first place that looks like a frame."""
+    """Find the frames of a buffer: (frames, bytes consumed, bytes the next frame needs in all, fault).
+    `last`: the stream of frames ends where the buffer ends."""
 
 def read_frames(
-    name: str,
-    file: File,
-    start: int,
-    length: int,
-    max_record: int,
-    prove: bool = False,
-    find: bool = False,
+    name: str, file: File, start: int, length: int, max_record: int
 ) -> tuple[Frames, int, int, Fault | None, int]:
-    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read."""
+    """Read a part of a local file and find its frames: what `walk` returns, and the bytes read."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames that an index says lie at these places (uint64: start in the buffer, whole

@@ -44,9 +44,9 @@ class FixedSizeReader(Reader):
         return Chunk(first, last - first, start, end)
 
     def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
-        data = pa.array(self.source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte))
+        data = self.source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
         type_ = self.schema.field("record").type
-        array = pa.Array.from_buffers(type_, chunk.num_records, [None, data.buffers()[1]])
+        array = pa.Array.from_buffers(type_, chunk.num_records, [None, pa.py_buffer(data)])
         batch = pa.record_batch([array], schema=self.schema)
         batch = batch if columns is None else batch.select(columns)
         return batch if records is None else batch.take(pa.array(records))

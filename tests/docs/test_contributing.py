@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-
-import pytest
+import tomllib
 
 from reading import ROOT
 
@@ -29,10 +27,6 @@ def test_what_is_run_from_the_environment_comes_with_make_tools() -> None:
     uses = re.findall(r"\.venv/bin/python -m (\w+)", TEXT)
     assert uses
     assert TEXT.index("make tools") < TEXT.index(".venv/bin/python")
-    if sys.version_info < (3, 11):
-        pytest.skip("Python reads TOML from 3.11 on")
-    import tomllib
-
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     named = [group["include-group"] for group in groups["checks"]]
     installed = " ".join(need for group in named for need in groups[group] if isinstance(need, str))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ def test_timestamps_of_all_sizes_are_nanoseconds_in_utc() -> None:
         msgpack.Timestamp(0),
         msgpack.Timestamp(2**33, 5),
         msgpack.Timestamp(-1, 999_999_999),
-        msgpack.Timestamp.from_datetime(datetime(2024, 2, 29, 12, 30, tzinfo=timezone.utc)),
+        msgpack.Timestamp.from_datetime(datetime(2024, 2, 29, 12, 30, tzinfo=UTC)),
     ]
     found = table(packed(*({"t": moment} for moment in moments)))
     assert found.schema.field("t").type == pa.timestamp("ns", "UTC")

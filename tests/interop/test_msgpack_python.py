@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,11 @@ def test_lengths_at_every_border_are_packed_alike(size: int, tmp_path: Path) -> 
 
 def test_float32_and_timestamps_are_packed_alike(tmp_path: Path) -> None:
     moments = [
-        datetime(1970, 1, 1, tzinfo=timezone.utc),
-        datetime(2106, 2, 7, 6, 28, 16, tzinfo=timezone.utc),
-        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc),
-        datetime(9999, 12, 31, tzinfo=timezone.utc),
-        datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=timezone.utc),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2106, 2, 7, 6, 28, 16, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(9999, 12, 31, tzinfo=UTC),
+        datetime(2024, 2, 29, 1, 2, 3, 4, tzinfo=UTC),
     ]
     for unit in ("us", "ms", "s"):
         keep = [m.replace(microsecond=0) if unit != "us" else m for m in moments]

@@ -403,7 +403,7 @@ class Overlay:
             raise ChangedError(error.message, file=self.path, byte=start, hint=_HINT) from error
 
     def _parsed(self, data: _core.Buffer, block: int) -> pa.RecordBatch:
-        buffer = pa.array(data).buffers()[1]
+        buffer = pa.py_buffer(data)
 
         def read(at: int, length: int) -> bytes:
             return buffer.slice(at, max(min(length, len(data) - at), 0)).to_pybytes()

@@ -14,8 +14,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from penstock import _core
 from penstock.errors import ChangedError
 from penstock.storage import append_journal as journal
@@ -24,7 +22,7 @@ from penstock.storage.journal import is_at, lock
 from penstock.storage.local_sink import Calls, LocalSink, sync_path, write_all
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 WAIT_SECONDS = 60.0
 """How long one append waits for another; each holds the lock while it copies, not while it encodes."""
@@ -110,7 +108,7 @@ class Tail:
         try:
             for at in range(0, more.size, _BLOCK_BYTES):
                 block = more.read(at, _BLOCK_BYTES)
-                write_all(self._calls, self._fd, [memoryview(pa.array(block).buffers()[1])])
+                write_all(self._calls, self._fd, [memoryview(block)])
             self._calls.fsync(self._fd)
             if os.fstat(self._fd).st_size != known.new_size:
                 raise ChangedError("somebody else writes to the file", file=self.path)

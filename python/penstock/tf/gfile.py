@@ -22,7 +22,7 @@ from penstock.tf.files import matched, path_of, paths_of
 from penstock.tf.missing import absent_from
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = [
     "GFile",

@@ -20,7 +20,7 @@ from penstock.framing.write.output import EMPTY_GZIP
 from penstock.tf.errors import FailedPreconditionError, InvalidArgumentError, of_system
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _BATCH_BYTES = 4 << 20
 _MEMBER_BYTES = 1 << 20
@@ -208,8 +208,7 @@ class TFRecordWriter:
         if self._kind == "GZIP":
             level = _GZIP_LEVEL if self._level < 0 else self._level
             data = _core.gzip_member(data, 0, len(data), len(records), level)
-        view = memoryview(pa.array(data).buffers()[1])
-        self._put(view if self._deflate is None else self._deflate.compress(view))
+        self._put(data if self._deflate is None else self._deflate.compress(data))
         self._is_empty = False
 
     def _put(self, data: Any) -> None:

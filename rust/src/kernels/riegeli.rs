@@ -57,7 +57,7 @@ pub fn unpack(buffer: &Buffer, chunks: &[Stretch], limits: Limits) -> Result<Fra
     let buffer = shelf::shelve(unpacker.bytes);
     let kind = AnyFraming::Bare;
     let (spans, places) = (unpacker.spans, Some(places.into()));
-    Ok(Frames { kind, buffer, base: 0, spans, places, num_proved: 0 })
+    Ok(Frames { kind, buffer, base: 0, spans, places })
 }
 
 fn stretch<'a>(buffer: &'a Buffer, chunk: &Stretch) -> Result<Blocks<'a>, Fault> {

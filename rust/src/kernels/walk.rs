@@ -24,8 +24,6 @@ pub struct Frames {
     pub spans: Vec<(usize, usize)>,
     /// Offset of each payload in its file, where the buffer was gathered from many places.
     pub places: Option<Arc<[u64]>>,
-    /// How many of the first records are known to match their own checksums.
-    pub num_proved: usize,
 }
 
 impl Frames {
@@ -63,25 +61,7 @@ impl Frames {
             Some(all) => Some(records.map(|r| all.get(r).copied()).collect::<Option<Arc<_>>>()?),
         };
         let (kind, buffer, base) = (self.kind, self.buffer.clone(), self.base);
-        Some(Self { kind, buffer, base, spans, places, num_proved: 0 })
-    }
-
-    /// Neighbouring records. None if a number is too large. What is known to be right stays known.
-    pub fn slice(&self, records: Range<usize>) -> Option<Self> {
-        let num_proved = self.num_proved.saturating_sub(records.start).min(records.len());
-        Some(Self { num_proved, ..self.select(records)? })
-    }
-
-    /// The records from the one on whose frame starts at an offset of the file; None where none does.
-    /// What is known to be right stays known.
-    pub fn since(&self, start: u64) -> Option<Self> {
-        let head = with_framing!(self.kind, f => head_of(f));
-        let inside = start.checked_sub(self.base)?.checked_add(head)? as usize;
-        let first = self.spans.binary_search_by_key(&inside, |span| span.0).ok()?;
-        let spans = self.spans.get(first..)?.to_vec();
-        let num_proved = self.num_proved.saturating_sub(first);
-        let (kind, buffer, base) = (self.kind, self.buffer.clone(), self.base);
-        Some(Self { kind, buffer, base, spans, places: None, num_proved })
+        Some(Self { kind, buffer, base, spans, places })
     }
 
     /// Offset of a record's frame in its file.
@@ -121,9 +101,7 @@ impl Frames {
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
         let frame = self.frame::<F>(record).unwrap_or_default();
-        if record >= self.num_proved
-            && let Err(fault) = framing.check(frame)
-        {
+        if let Err(fault) = framing.check(frame) {
             let head = self.place(record).saturating_sub(F::HEAD as u64);
             return Err(fault.shifted(head).in_record(record));
         }
@@ -148,14 +126,13 @@ impl Frames {
         records: Range<usize>,
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
-        let first = records.start.max(self.num_proved).min(records.end);
-        let unproved = self.spans.get(first..records.end);
+        let spans = self.spans.get(records.clone());
         let is_right = |spans| framing.first_broken(&self.buffer, spans).is_none();
         let known = indexed.and_then(|all| all.get(records.clone()));
         let stored = |r| framing.stored(self.frame::<F>(r).unwrap_or_default());
         let differs =
             known.is_some_and(|known| !known.iter().copied().eq(records.clone().map(stored)));
-        if unproved.is_some_and(is_right) && !differs {
+        if spans.is_some_and(is_right) && !differs {
             return Ok(());
         }
         records.clone().try_for_each(|record| self.prove(framing, record, indexed))
@@ -214,17 +191,10 @@ fn head_of<F: Framing>(_: F) -> u64 {
 /// frame is longer than `max_record`. `last`: the window ends where the stream ends.
 pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) -> Walk {
     let mut found = Walk::default();
-    walk_on(framing, window, max_record, last, &mut found);
-    found
-}
-
-/// The same from where an earlier walk over the same window, when it was shorter, came to its end.
-fn walk_on<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool, found: &mut Walk) {
-    found.need = 0;
     loop {
         let rest = window.get(found.consumed..).unwrap_or_default();
         if rest.is_empty() {
-            return;
+            return found;
         }
         match framing.next(rest, last) {
             Step::Frame { payload, length, total } => {
@@ -235,7 +205,7 @@ fn walk_on<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool, f
                     let at = found.consumed as u64;
                     let fault = too_long::<F>(total as u64, max_record, at);
                     found.fault = fault.map(|f| f.in_record(found.spans.len()));
-                    return;
+                    return found;
                 }
                 if found.spans.len() == found.spans.capacity() {
                     // One guess from the first frame's size beats ten reallocations.
@@ -252,66 +222,14 @@ fn walk_on<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool, f
                 let at = found.consumed as u64;
                 found.need = need;
                 found.fault = too_long::<F>(need, max_record, at).map(|f| f.in_record(record));
-                return;
+                return found;
             }
             Step::Broken(fault) => {
                 let at = found.consumed as u64;
                 found.fault = Some(fault.shifted(at).in_record(found.spans.len()));
-                return;
+                return found;
             }
         }
-    }
-}
-
-/// Bytes walked over before they are proved: they stay in a cache of the core's own.
-pub const PIECE_BYTES: usize = 256 << 10;
-
-/// A walk over a window that comes piece by piece.
-#[derive(Default)]
-pub struct Walker {
-    /// What was found.
-    pub found: Walk,
-    /// How many of the first records match their own checksums, as far as anybody looked.
-    pub num_proved: usize,
-    seeks: bool,
-    proves: bool,
-}
-
-impl Walker {
-    /// `prove`: as much as each piece shows is proved while it is in the nearest caches, up to the first
-    /// record that is broken. `find`: nobody knows where a frame starts, so begin at the first place that
-    /// looks like one, in the first piece.
-    pub fn new(prove: bool, find: bool) -> Self {
-        Self { proves: prove, seeks: find, ..Self::default() }
-    }
-
-    /// Over a window that is there as a whole, in pieces that a cache can hold.
-    pub fn over<F: Framing>(&mut self, framing: F, window: &[u8], max_record: u64, last: bool) {
-        let piece = if self.proves { PIECE_BYTES } else { window.len() };
-        let mut end = 0usize;
-        while end < window.len() {
-            end = end.saturating_add(piece).min(window.len());
-            let at_end = last && end == window.len();
-            self.go_on(framing, window.get(..end).unwrap_or(window), max_record, at_end);
-        }
-    }
-
-    /// Go on after another piece. `last`: the window ends where the stream ends.
-    pub fn go_on<F: Framing>(&mut self, framing: F, window: &[u8], max_record: u64, last: bool) {
-        if self.found.fault.is_some() {
-            return;
-        }
-        if std::mem::take(&mut self.seeks) {
-            self.found.consumed = framing.find(window, 0).map_or(window.len(), |found| found.at);
-        }
-        walk_on(framing, window, max_record, last, &mut self.found);
-        if !self.proves {
-            return;
-        }
-        let new = self.found.spans.get(self.num_proved..).unwrap_or_default();
-        let broken = framing.first_broken(window, new);
-        self.proves = broken.is_none();
-        self.num_proved = self.num_proved.saturating_add(broken.unwrap_or(new.len()));
     }
 }
 
@@ -335,7 +253,7 @@ pub fn frames_at(
     let spans = with_framing!(kind, f => spans_at(f, buffer, starts, lengths, places))?;
     let head = with_framing!(kind, f => head_of(f));
     let places = places.iter().map(|place| place.saturating_add(head)).collect();
-    Ok(Frames { kind, buffer: buffer.clone(), base: 0, spans, places: Some(places), num_proved: 0 })
+    Ok(Frames { kind, buffer: buffer.clone(), base: 0, spans, places: Some(places) })
 }
 
 fn spans_at<F: Framing>(
@@ -411,32 +329,18 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_in_pieces_finds_the_same_and_proves_up_to_the_first_fault() {
+    fn a_broken_payload_is_found_by_all_checks() {
         let payloads: Vec<Vec<u8>> = (0..20).map(|n| vec![n as u8; n * 37]).collect();
         let mut bytes = file(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let whole = walk(TfRecord, &bytes, 1 << 30, true);
+        let spans = walk(TfRecord, &bytes, 1 << 30, true).spans;
         for broken in [None, Some(5), Some(19)] {
-            if let Some(record) = broken {
-                bytes[whole.spans[record].0] ^= 1;
-            }
-            for piece in [1, 11, 100, 1000, 10_000] {
-                let mut pieces = Walker::new(true, false);
-                for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
-                    pieces.go_on(TfRecord, &bytes[..end], 1 << 30, end == bytes.len());
-                }
-                assert_eq!(pieces.found.spans, whole.spans);
-                assert_eq!((pieces.found.consumed, pieces.found.need), (bytes.len(), 0));
-                assert_eq!(pieces.num_proved, broken.unwrap_or(20), "pieces of {piece}");
-                let (buffer, spans) = (Buffer::from_slice_ref(&bytes), pieces.found.spans);
-                let num_proved = pieces.num_proved;
-                let frames = Frames { buffer, spans, num_proved, ..Frames::default() };
-                let found: Vec<_> = frames.verify(None).iter().map(|fault| fault.record).collect();
-                assert_eq!(found, broken.map(Some).into_iter().collect::<Vec<_>>());
-                assert_eq!(frames.prove_range(0..20, None).is_err(), broken.is_some());
-            }
-            if let Some(record) = broken {
-                bytes[whole.spans[record].0] ^= 1;
-            }
+            broken.iter().for_each(|&record| bytes[spans[record as usize].0] ^= 1);
+            let buffer = Buffer::from_slice_ref(&bytes);
+            let frames = Frames { buffer, spans: spans.clone(), ..Frames::default() };
+            let found: Vec<_> = frames.verify(None).iter().map(|fault| fault.record).collect();
+            assert_eq!(found, broken.map(Some).into_iter().collect::<Vec<_>>());
+            assert_eq!(frames.prove_range(0..20, None).is_err(), broken.is_some());
+            broken.iter().for_each(|&record| bytes[spans[record as usize].0] ^= 1);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Bytes in memory, shared between Python and Rust.
 
+use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrow_array::{Array, UInt8Array};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_array::Array;
+use arrow_buffer::Buffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::PyBytes;
 
 use super::arrow::{ArrowArray, import};
 use super::frames::u64s;
@@ -113,17 +115,24 @@ impl PyBuffer {
         Ok(ArrowArray::new(made))
     }
 
-    /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
-    /// then a Python buffer over them.
-    #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let values = ScalarBuffer::<u8>::new(self.0.clone(), 0, self.0.len());
-        let array = ArrowArray::new(UInt8Array::new(values, None));
-        array.__arrow_c_array__(py, requested_schema)
+    /// The buffer protocol: read-only bytes, without copying.
+    ///
+    /// # Safety
+    /// Python calls it with a view to be filled.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        const READ_ONLY: c_int = 1;
+        let bytes = &slf.get().0;
+        let (data, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
+        // SAFETY: the bytes neither change nor move while this object lives, to which the view refers.
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, length, READ_ONLY, flags) }
+        {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
     }
 }
 

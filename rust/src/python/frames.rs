@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
+use arrow_buffer::Buffer;
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Numbers, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
 use crate::kernels::shelf;
-use crate::kernels::walk::{self as walking, Frames, PIECE_BYTES, Walker};
+use crate::kernels::walk::{self as walking, Frames, Walk};
 use crate::wire::example::Kind;
 use crate::wire::frames::{AnyFraming, Framing, with_framing};
 use crate::wire::tf_example::Parser;
@@ -110,11 +111,6 @@ impl PyFrames {
         PyBuffer(self.0.buffer.clone())
     }
 
-    /// Those from the one on that starts at an offset of the file; None where none does.
-    fn since(&self, start: u64) -> Option<Self> {
-        self.0.since(start).map(Self)
-    }
-
     /// Bytes of payload in all.
     #[getter]
     fn num_bytes(&self) -> u64 {
@@ -161,7 +157,7 @@ impl PyFrames {
         if at.step != 1 {
             return Err(PyValueError::new_err("step must be 1"));
         }
-        match self.0.slice(at.start as usize..(at.stop.max(at.start)) as usize) {
+        match self.0.select(at.start as usize..(at.stop.max(at.start)) as usize) {
             Some(frames) => Ok(Self(frames)),
             None => Err(PyIndexError::new_err("record number beyond the chunk")),
         }
@@ -362,12 +358,11 @@ impl PyPlan {
     }
 }
 
-/// Walk over the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in
-/// all, fault or None). `base` is the buffer's offset in its file; `last` says that the stream of
-/// frames ends where the buffer ends. `prove` and `find` are as for `read_frames`.
+/// Find the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in all,
+/// fault or None). `base` is the buffer's offset in its file; `last` means that the stream of frames
+/// ends where the buffer ends.
 #[pyfunction]
-#[pyo3(signature = (name, buffer, base, max_record, last = true, prove = false, find = false))]
-#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyo3(signature = (name, buffer, base, max_record, last = true))]
 pub fn walk(
     py: Python<'_>,
     name: &str,
@@ -375,30 +370,16 @@ pub fn walk(
     base: u64,
     max_record: u64,
     last: bool,
-    prove: bool,
-    find: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>)> {
     let kind = framing(name)?;
     let window = &buffer.0;
-    let walk = || {
-        let mut walker = Walker::new(prove, find);
-        with_framing!(kind, f => walker.over(f, window, max_record, last));
-        Ok(walker)
-    };
-    let Walker { found, num_proved, .. } = run(py, walk)?;
-    let (buffer, spans) = (buffer.0.clone(), found.spans);
-    let frames = Frames { kind, buffer, base, spans, places: None, num_proved };
-    let fault = found.fault.map(|fault| PyFault::from(fault.shifted(base)));
-    Ok((PyFrames(frames), found.consumed, found.need, fault))
+    let walk = || Ok(with_framing!(kind, f => walking::walk(f, window, max_record, last)));
+    Ok(found(kind, window.clone(), base, run(py, walk)?))
 }
 
-/// Read a part of a local file and walk over its frames, in one call: what `walk` returns, and the
-/// number of bytes read. With `prove`, records are checked against their own checksums as they are
-/// read, and those that match need not be checked again; the others are told by who checks them.
-/// With `find`, the part need not begin with a frame: the walk begins where one seems to.
+/// Read a part of a local file and find its frames, in one call: what `walk` returns, and the number of
+/// bytes read.
 #[pyfunction]
-#[pyo3(signature = (name, file, start, length, max_record, prove = false, find = false))]
-#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn read_frames(
     py: Python<'_>,
     name: &str,
@@ -406,34 +387,31 @@ pub fn read_frames(
     start: u64,
     length: usize,
     max_record: u64,
-    prove: bool,
-    find: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>, usize)> {
     let kind = framing(name)?;
     let length = file.clamp(start, length);
     let last = start.saturating_add(length as u64) >= file.size;
     let mut bytes = room(length)?;
     let mut read = || {
-        let mut walker = Walker::new(prove, find);
-        let piece = if prove { PIECE_BYTES } else { length };
-        loop {
-            let before = bytes.len();
-            let wanted = piece.min(length - before);
-            file.read_into(&mut bytes, start + before as u64, wanted)?;
-            // A file that ends earlier than it did gives less.
-            let at_end = bytes.len() == length || bytes.len() - before < wanted;
-            with_framing!(kind, f => walker.go_on(f, &bytes, max_record, at_end && last));
-            if at_end {
-                break;
-            }
-        }
-        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walker))
+        file.read_into(&mut bytes, start, length)?;
+        let walk = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
+        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walk))
     };
-    let (buffer, Walker { found, num_proved, .. }) = run(py, || Ok(read()))??;
+    let (buffer, walk) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();
-    let frames = Frames { kind, buffer, base: start, spans: found.spans, places: None, num_proved };
-    let fault = found.fault.map(|fault| PyFault::from(fault.shifted(start)));
-    Ok((PyFrames(frames), found.consumed, found.need, fault, num_bytes))
+    let (frames, consumed, need, fault) = found(kind, buffer, start, walk);
+    Ok((frames, consumed, need, fault, num_bytes))
+}
+
+fn found(
+    kind: AnyFraming,
+    buffer: Buffer,
+    base: u64,
+    walk: Walk,
+) -> (PyFrames, usize, u64, Option<PyFault>) {
+    let frames = Frames { kind, buffer, base, spans: walk.spans, places: None };
+    let fault = walk.fault.map(|fault| PyFault::from(fault.shifted(base)));
+    (PyFrames(frames), walk.consumed, walk.need, fault)
 }
 
 /// The frames that an index says lie at these places (uint64 arrays): start in the buffer, whole

@@ -240,10 +240,10 @@ class Cutter:
         def read(at: int, length: int) -> Any:
             if not length:
                 return pa.py_buffer(b"")
-            found: Any = pa.array(self._data.source.read(batch.body + at, length))
+            found = self._data.source.read(batch.body + at, length)
             if len(found) < length:
                 raise ChangedError("the file was cut while it was open")
-            return found.buffers()[1].slice(found.offset, length)
+            return pa.py_buffer(found)
 
         return read
 

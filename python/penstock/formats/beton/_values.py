@@ -41,16 +41,6 @@ class Window(NamedTuple):
     data: _core.Buffer
 
 
-def as_arrow_buffer(data: _core.Buffer) -> Any:
-    """The same bytes as a buffer of Arrow, not copied."""
-    return pa.array(data).buffers()[1] if len(data) else pa.py_buffer(b"")
-
-
-def array_of(data: _core.Buffer, dtype: np.dtype) -> np.ndarray:
-    """The same bytes as an array, not copied."""
-    return np.frombuffer(as_arrow_buffer(data), dtype)
-
-
 class Values:
     """Finds and fetches the stored values of one file. Used by several threads at once."""
 
@@ -166,12 +156,12 @@ class Values:
             length = len(records) * step * ENTRY.itemsize
             data = self._source.read(start + first * step * ENTRY.itemsize, length)
             self._check_length(data, length)
-            return array_of(data, ENTRY)[place::step]
+            return np.frombuffer(data, ENTRY)[place::step]
         places = (records.astype(np.uint64) * np.uint64(step) + np.uint64(place)) * np.uint64(
             ENTRY.itemsize
         ) + np.uint64(start)
         sizes = pa.array(np.full(len(records), ENTRY.itemsize, np.uint64))
-        return array_of(self._source.gather(pa.array(places), sizes), ENTRY)
+        return np.frombuffer(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
         """The whole table, sorted by place. Entries of no bytes share their place with others, and
@@ -189,7 +179,7 @@ class Values:
             length = min(_TABLE_PIECE, end - at)
             data = self._source.read(at, length)
             self._check_length(data, length)
-            piece = array_of(data, ENTRY)
+            piece = np.frombuffer(data, ENTRY)
             kept.append(piece[piece["size"] > 0])
         table = np.concatenate(kept) if kept else np.empty(0, ENTRY)
         table = table[np.argsort(table["ptr"], kind="stable")]
@@ -252,7 +242,7 @@ class Values:
         held = self._source.gather(
             pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
         )
-        return _binary(offsets, as_arrow_buffer(held))
+        return _binary(offsets, pa.py_buffer(held))
 
 
 def _is_rising(records: np.ndarray) -> bool:
@@ -274,4 +264,4 @@ def _side_by_side(spans: Spans, window: Window) -> Any:
     ends = starts + spans.lengths
     if (starts[1:] != ends[:-1]).any():
         return None
-    return _binary(np.append(starts, ends[-1:]).astype(np.int32), as_arrow_buffer(window.data))
+    return _binary(np.append(starts, ends[-1:]).astype(np.int32), pa.py_buffer(window.data))

@@ -59,7 +59,7 @@ from penstock.formats.beton._layout import (
     Layout,
     read_layout,
 )
-from penstock.formats.beton._values import Spans, Values, Window, array_of
+from penstock.formats.beton._values import Spans, Values, Window
 from penstock.framing.index import kept_schema
 from penstock.storage.base import Sink, Source
 
@@ -253,7 +253,7 @@ class BetonReader(Reader):
     def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
         if len(data) < count * self._layout.row.itemsize:
             raise ChangedError("the file was cut while it was open", file=self._path)
-        return array_of(data, self._layout.row)
+        return np.frombuffer(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
         """All records in one pair: their rows are read where they are."""

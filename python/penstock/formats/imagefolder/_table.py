@@ -69,7 +69,7 @@ def _text(source: LocalSource, kind: str, limits: Limits) -> pa.Table:
     data = source.read(0, source.size)
     try:
         if kind == "csv":
-            table = read_csv(pa.array(data).buffers()[1], NAME_COLUMNS)
+            table = read_csv(pa.py_buffer(data), NAME_COLUMNS)
         else:
             table = read_json(data.to_bytes(), limits)
     except PenstockError:

@@ -323,7 +323,7 @@ class ImageFolderReader(Reader):
                 error.record = int(numbers[error.record])
             raise error.at(file=self._path) from None
         ends = np.cumsum(lengths)
-        values = pa.array(data).buffers()[1]
+        values = pa.py_buffer(data)
         self._check_magic(np.frombuffer(values, np.uint8), ends, lengths, numbers)
         offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
         stored = pa.Array.from_buffers(pa.binary(), len(files), [None, offsets, values])

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 
-import pyarrow as pa
-
-from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Options
 from penstock.engine.locks import Lock
 from penstock.errors import ChecksumError, FormatError
@@ -45,7 +42,7 @@ class Hashes:
     def _hash(self, name: str) -> str:
         digest = hashlib.new(name, usedforsecurity=False)
         for start in range(0, self._source.size, _STEP):
-            digest.update(as_numpy(pa.array(self._source.read(start, _STEP))).data)
+            digest.update(self._source.read(start, _STEP))
         return digest.hexdigest()
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChecksumError, FormatError, LimitError, PenstockError, TruncatedError
 from penstock.formats.npz.zip_directory import Member
@@ -100,7 +99,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
             done += len(part)
             if done > member.plain_bytes or engine.num_members:
                 break
-            yield as_numpy(part)
+            yield np.frombuffer(part, np.uint8)
         if done < member.plain_bytes and not engine.num_members:
             raise TruncatedError(
                 f"the member {member.name!r} inflates to too few bytes",

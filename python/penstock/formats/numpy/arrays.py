@@ -23,7 +23,7 @@ from penstock.columns.batches import (
     empty_columns,
     projected,
 )
-from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.columns.numbers import as_arrow
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Options, Reader, SkippedRegion, Stretch
 from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
@@ -104,7 +104,7 @@ class FilePlace(Place):
 
 def as_bytes(buffer: Any) -> np.ndarray:
     """A buffer of Rust's as an array of uint8, without copying."""
-    return as_numpy(buffer)
+    return np.frombuffer(buffer, np.uint8)
 
 
 class Check(ABC):

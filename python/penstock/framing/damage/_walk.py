@@ -86,7 +86,6 @@ class Walk:
                 base,
                 limit,
                 len(window) < want,
-                self._scope.proves,
             )
             cut = fault is None and need > 0 and len(window) < want
             if cut:

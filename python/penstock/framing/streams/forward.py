@@ -11,9 +11,8 @@ from typing import Any
 
 from penstock import _core
 from penstock.errors import ChangedError, InternalError
-from penstock.framing.framings import Framing
 from penstock.framing.index.sidecar import SeekPoint
-from penstock.framing.streams.stream import Walked, walk
+from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
 
 INPUT_BYTES = 1 << 20
@@ -165,7 +164,7 @@ class Pass:
             self._kept_bytes -= len(self._windows.popleft()[1])
 
 
-class ForwardStream:
+class ForwardStream(Stream):
     """What a gzip or zlib file inflates to, read in order, with a look back. Used by one thread."""
 
     def __init__(
@@ -190,12 +189,6 @@ class ForwardStream:
     def size(self) -> int | None:
         """Bytes of the stream, once its end was reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
-
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
-    ) -> Walked:
-        """See penstock.framing.streams.stream.Stream."""
-        return walk(self, framing, start, length, limit, verify)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.

@@ -13,17 +13,16 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import StaleIndexError
-from penstock.framing.framings import Framing
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.streams.forward import ForwardStream, Inflation
-from penstock.framing.streams.stream import Walked, walk
+from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
 
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
 
 
-class InflatedStream:
+class InflatedStream(Stream):
     """What a gzip or zlib file inflates to."""
 
     def __init__(self, source: Source, container: str) -> None:
@@ -49,11 +48,6 @@ class InflatedStream:
 
     def size(self) -> int | None:
         return self._size
-
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
-    ) -> Walked:
-        return walk(self, framing, start, length, limit, verify)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:

@@ -5,7 +5,8 @@ All streams offer `read(start, length)`, so that framing, resynchronisation and 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from penstock import _core
 from penstock.framing.framings import Framing
@@ -26,29 +27,28 @@ class Walked(NamedTuple):
     """Bytes of the window; fewer than requested if the stream ends."""
 
 
-class Stream(Protocol):
+class Stream(ABC):
     """The bytes that hold the frames. Safe to use from several threads."""
 
     container: str
     """The compression: "gzip", "zlib" or empty."""
 
+    @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter only at its end."""
-        ...
 
+    @abstractmethod
     def size(self) -> int | None:
         """Bytes of the stream, or None until its end has been read."""
-        ...
 
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
-    ) -> Walked:
-        """Read a window and find the frames in it. With `verify`, payloads are compared with their checksums in the
-        same pass, while they are in the processor's cache."""
-        ...
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
+        """Read a window and find the frames in it."""
+        window = self.read(start, length)
+        last = len(window) < length or self.size() == start + length
+        return Walked(*_core.walk(framing.name, window, start, limit, last), len(window))
 
 
-class PlainStream:
+class PlainStream(Stream):
     """An uncompressed file."""
 
     container = ""
@@ -62,19 +62,8 @@ class PlainStream:
     def size(self) -> int | None:
         return self._source.size
 
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, verify: bool = False
-    ) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:
-            file = self._source.file
-            return Walked(*_core.read_frames(framing.name, file, start, length, limit, verify))
-        return walk(self, framing, start, length, limit, verify)
-
-
-def walk(
-    stream: Stream, framing: Framing, start: int, length: int, limit: int, verify: bool = False
-) -> Walked:
-    """Read a window of any stream, and find the frames in it."""
-    window = stream.read(start, length)
-    last = len(window) < length or stream.size() == start + length
-    return Walked(*_core.walk(framing.name, window, start, limit, last, verify), len(window))
+            file = self._source.file  # one call reads and walks
+            return Walked(*_core.read_frames(framing.name, file, start, length, limit))
+        return super().walk(framing, start, length, limit)

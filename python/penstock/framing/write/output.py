@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.contract.format import Part
@@ -64,7 +63,7 @@ class PlainOutput:
 
     def put(self, *parts: Part) -> None:
         """Append bytes of the file."""
-        views = [part if type(part) is memoryview else _view(part) for part in parts]
+        views = [part if type(part) is memoryview else memoryview(part) for part in parts]
         num_bytes = sum(map(len, views))
         self._waiting_parts += views
         self._waiting_bytes += num_bytes
@@ -244,7 +243,7 @@ def parts_of(framed: _core.Framed) -> list[Part]:
     """The bytes of frames, where they lie."""
     if len(framed.buffers) == 1:
         return [framed.data]
-    wholes = [_view(buffer) for buffer in framed.buffers]
+    wholes = [memoryview(buffer) for buffer in framed.buffers]
     return [wholes[number][start:end] for number, start, end in framed.pieces]
 
 
@@ -252,7 +251,7 @@ def joined(parts: Sequence[Part]) -> _core.Buffer:
     """All of it in one Buffer; copied if it is in several parts."""
     whole = [part for part in parts if isinstance(part, _core.Buffer)]
     if len(whole) < len(parts):
-        return _core.Buffer.from_bytes(b"".join(map(_view, parts)))
+        return _core.Buffer.from_bytes(b"".join(parts))
     return whole[0] if len(whole) == 1 else _core.Buffer.join(whole)
 
 
@@ -262,13 +261,6 @@ def front(parts: Sequence[Part], num_bytes: int) -> _core.Buffer:
     for part in parts:
         if num_bytes <= 0:
             break
-        found.append(_view(part)[:num_bytes])
+        found.append(memoryview(part)[:num_bytes])
         num_bytes -= len(part)
     return _core.Buffer.from_bytes(b"".join(found))
-
-
-def _view(data: Part) -> memoryview:
-    """Bytes as they lie."""
-    if isinstance(data, memoryview):
-        return data
-    return memoryview(pa.array(data).buffers()[1]) if len(data) else memoryview(b"")
