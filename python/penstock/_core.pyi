@@ -7,6 +7,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from os import PathLike
 from typing import Any, Protocol, TypeAlias, final
 
+from typing_extensions import Buffer as ReadableBuffer
 from typing_extensions import disjoint_base
 
 __all__ = [
@@ -120,8 +121,8 @@ class ArrowArray:
     def __len__(self) -> int: ...
 
 @final
-class Buffer:
-    """Immutable bytes that Rust owns or keeps alive; slices share them."""
+class Buffer(ReadableBuffer):
+    """Immutable bytes that Rust owns or keeps alive; slices share them. The buffer protocol gives them read-only."""
 
     @staticmethod
     def from_values(array: object) -> Buffer: ...
@@ -148,9 +149,6 @@ class Buffer:
 
     def views(self, starts: _Arrow, lengths: _Arrow) -> ArrowArray:
         """Parts of these bytes (uint64 arrays) as a binary_view array that borrows them."""
-
-    def __buffer__(self, flags: int, /) -> memoryview:
-        """The bytes, read-only, without copying."""
 
 @final
 class File:

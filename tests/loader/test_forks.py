@@ -160,7 +160,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> Non
         reader = dataset.files.reader(0)
         chunks = list(reader.chunks())
         assert len(chunks) > 1
-        reader._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
+        reader._cursors._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
         child = os.fork()
         if not child:
             rows = sum(batch.num_rows for batch in dataset.scan(threads=2))

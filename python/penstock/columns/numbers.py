@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock import _core
 from penstock.limits import checked_count
 
 _DTYPES = {
@@ -35,6 +36,11 @@ def as_numpy(values: Any) -> np.ndarray:
     if data is None:
         return np.zeros(0, dtype)
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def in_bytes(data: _core.Buffer, dtype: Any = np.uint8) -> np.ndarray:
+    """The bytes of a buffer as numbers, which borrow them."""
+    return np.frombuffer(memoryview(data), dtype)
 
 
 def as_arrow(numbers: np.ndarray) -> pa.Array:

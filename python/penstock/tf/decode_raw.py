@@ -77,7 +77,7 @@ def decode_raw(
     else:
         size = _checked_size(fixed_length, width)
         values = [value[:size].ljust(size, b"\0") for value in values]
-    shape = (*tuple(strings.shape), size // width)
+    shape: Any = (*strings.shape, size // width)
     found = np.frombuffer(bytearray(b"".join(values)), np.uint8)
     if kind.name == "bool":
         return (found != 0).reshape(shape).view(Tensor)

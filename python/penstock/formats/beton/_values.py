@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.numbers import as_arrow
+from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, LimitError, batch_limit
 from penstock.formats.beton._layout import ENTRY, JPEG_MODE, RAW_MODE, Field, Layout
@@ -156,12 +156,12 @@ class Values:
             length = len(records) * step * ENTRY.itemsize
             data = self._source.read(start + first * step * ENTRY.itemsize, length)
             self._check_length(data, length)
-            return np.frombuffer(data, ENTRY)[place::step]
+            return in_bytes(data, ENTRY)[place::step]
         places = (records.astype(np.uint64) * np.uint64(step) + np.uint64(place)) * np.uint64(
             ENTRY.itemsize
         ) + np.uint64(start)
         sizes = pa.array(np.full(len(records), ENTRY.itemsize, np.uint64))
-        return np.frombuffer(self._source.gather(pa.array(places), sizes), ENTRY)
+        return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
         """The whole table, sorted by place. Entries of no bytes share their place with others, and
@@ -179,7 +179,7 @@ class Values:
             length = min(_TABLE_PIECE, end - at)
             data = self._source.read(at, length)
             self._check_length(data, length)
-            piece = np.frombuffer(data, ENTRY)
+            piece = in_bytes(data, ENTRY)
             kept.append(piece[piece["size"] > 0])
         table = np.concatenate(kept) if kept else np.empty(0, ENTRY)
         table = table[np.argsort(table["ptr"], kind="stable")]

@@ -36,6 +36,7 @@ from penstock.columns.batches import (
     projected,
 )
 from penstock.columns.lending import in_parts, whole
+from penstock.columns.numbers import in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
@@ -253,7 +254,7 @@ class BetonReader(Reader):
     def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
         if len(data) < count * self._layout.row.itemsize:
             raise ChangedError("the file was cut while it was open", file=self._path)
-        return np.frombuffer(data, self._layout.row)
+        return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
         """All records in one pair: their rows are read where they are."""
@@ -389,7 +390,7 @@ def _bytes_of(array: Any) -> np.ndarray:
     """All bytes of a binary array's values, one after another."""
     _, offsets, data = array.buffers()
     edges = np.frombuffer(offsets, np.int32, len(array) + 1)
-    return np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
+    return in_bytes(data)[edges[0] : edges[-1]]
 
 
 def _ppm_heads(row: np.ndarray) -> pa.Array:

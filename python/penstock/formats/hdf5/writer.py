@@ -74,8 +74,7 @@ def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return np.dtype((_as_read(base), shape))
     if dtype.names is None:
         return np.dtype(dtype.str)
-    members = dtype.fields or {}
-    return np.dtype([(name, _as_read(members[name][0])) for name in dtype.names])
+    return np.dtype([(name, _as_read(dtype[name])) for name in dtype.names])
 
 
 class _Dataset:

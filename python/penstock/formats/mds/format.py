@@ -30,7 +30,7 @@ from penstock.columns.batches import (
 )
 from penstock.columns.facts import parsed
 from penstock.columns.inferred import InferredFrom
-from penstock.columns.numbers import as_arrow
+from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.errors import (
@@ -295,7 +295,7 @@ class MDSReader(Reader):
             starts = np.cumsum(sizes) - sizes
         if isinstance(self._plain, Inflated):
             _check_size(self._offsets, self._plain.size or 0)
-        view = np.frombuffer(data, np.uint8)
+        view = in_bytes(data)
         if len(numbers) and len(view) < int((starts + ends - self._offsets[numbers]).max()):
             raise ChangedError("the file was cut while it was open")
         return view, starts
@@ -345,7 +345,7 @@ class MDSReader(Reader):
         )
         if len(data) < int(lengths.sum()):
             raise ChangedError("the file was cut while it was open")
-        return np.frombuffer(data, np.uint8)
+        return in_bytes(data)
 
     def _places(
         self, table: np.ndarray, starts: np.ndarray, sizes: np.ndarray, numbers: np.ndarray

@@ -39,7 +39,7 @@ def descr_of(dtype: np.dtype[Any]) -> Any:
     assert dtype.fields is not None
     described: list[tuple[Any, ...]] = []
     for name in dtype.names:
-        field = dtype.fields[name][0]
+        field = dtype[name]
         if field.subdtype is None:
             described.append((name, descr_of(field)))
         else:

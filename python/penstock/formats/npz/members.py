@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.columns.numbers import in_bytes
 from penstock.engine.locks import Lock
 from penstock.errors import ChecksumError, FormatError, LimitError, PenstockError, TruncatedError
 from penstock.formats.npz.zip_directory import Member
@@ -99,7 +100,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
             done += len(part)
             if done > member.plain_bytes or engine.num_members:
                 break
-            yield np.frombuffer(part, np.uint8)
+            yield in_bytes(part)
         if done < member.plain_bytes and not engine.num_members:
             raise TruncatedError(
                 f"the member {member.name!r} inflates to too few bytes",

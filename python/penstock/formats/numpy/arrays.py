@@ -23,7 +23,7 @@ from penstock.columns.batches import (
     empty_columns,
     projected,
 )
-from penstock.columns.numbers import as_arrow
+from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Options, Reader, SkippedRegion, Stretch
 from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
@@ -104,7 +104,7 @@ class FilePlace(Place):
 
 def as_bytes(buffer: Any) -> np.ndarray:
     """A buffer of Rust's as an array of uint8, without copying."""
-    return np.frombuffer(buffer, np.uint8)
+    return in_bytes(buffer)
 
 
 class Check(ABC):
@@ -282,8 +282,7 @@ class ArrayColumn(Column):
         self.chunk_records = array.chunk_records
         dtype = array.dtype
         if part is not None:
-            assert dtype.fields is not None
-            dtype = dtype.fields[part][0]
+            dtype = dtype[part]
         self.field: Any = field_of(name, dtype, array.inner)
 
     def read(self, cut: Cut) -> Any:

@@ -98,8 +98,7 @@ def _value_type(name: str, dtype: np.dtype[Any]) -> Any:
     if marked is not None:
         return marked
     if dtype.names is not None:
-        assert dtype.fields is not None
-        return pa.struct([field_of(field, dtype.fields[field][0]) for field in dtype.names])
+        return pa.struct([field_of(field, dtype[field]) for field in dtype.names])
     if kind == "S":
         return pa.binary()
     if kind == "U":

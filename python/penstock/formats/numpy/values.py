@@ -109,7 +109,7 @@ def _structs(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
     assert dtype.fields is not None
     for n, field in enumerate(dtype.names):
         child = array.field(n)
-        found[field] = values_of(child, dtype.fields[field][0], f"{name}.{field}")
+        found[field] = values_of(child, dtype[field], f"{name}.{field}")
     return found
 
 

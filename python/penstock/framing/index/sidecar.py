@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.numbers import as_arrow
+from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
@@ -350,7 +350,7 @@ def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -
     data = found.get(name)
     if data is None or len(data) != count * np.dtype(kind).itemsize:
         raise ValueError(f"its {name} are missing, or not as many as its header says")
-    return np.frombuffer(data, kind)
+    return in_bytes(data, kind)
 
 
 def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
