@@ -114,7 +114,7 @@ class Audit:
             if not self._may_open(arguments[0]):
                 self.events.append(f"{event} {arguments[0]!r}")
         elif event in CODE:
-            if not _importing() and not (event == "compile" and _is_a_literal()):
+            if not _importing() and not (event == "compile" and _parses()):
                 self.events.append(f"{event} {str(arguments[0])[:80]!r}")
         elif event.startswith(ALWAYS):
             names = [a for a in arguments if isinstance(a, str)]
@@ -170,14 +170,9 @@ def _importing() -> bool:
     return False
 
 
-def _is_a_literal() -> bool:
-    """Whether `ast.literal_eval` parses the header of an npy file: it makes a tree, of which nothing is run."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code is ast.literal_eval.__code__:
-            return True
-        frame = frame.f_back
-    return False
+def _parses() -> bool:
+    """Whether it is `ast.parse`, of the header of an npy file: it makes a tree, of which nothing is run."""
+    return sys._getframe(2).f_code is ast.parse.__code__
 
 
 class Inotify:

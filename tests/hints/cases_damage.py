@@ -398,6 +398,6 @@ CASES: Cases = {
     ),
     "raise_limit('record_bytes', found)": a_long_record_in_an_index,
     "raise_limit(name, asked)": a_long_footer,
-    "f\"open(..., limits={{'nesting': {2 * limit}}})\"": deep_parquet,
+    "raise_limit('nesting', 2 * limit)": deep_parquet,
     "f\"open(..., limits={{'member_bytes': {total}}})\"": never_written,
 }

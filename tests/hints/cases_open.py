@@ -282,7 +282,7 @@ def file_of_no_image() -> Case:
 CASES: Cases = {
     '"copy its records to an ArrayRecord or TFRecord file with riegeli\'s own reader"': plain_riegeli,
     "'decrypt it with the program that wrote it'": (encrypted_file, encrypted_column),
-    "\"open(..., limits={'member_bytes': ...})\"": packed_mds,
+    "raise_limit('member_bytes', ...)": packed_mds,
     "'open(..., columns=[...]) without it'": pickles,
     "'open(..., damage=\"skip\"), or schema='": damaged_types,
     "'open it without raw=True'": raw_of_columns,

@@ -58,7 +58,7 @@ def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
         for target in node.targets if isinstance(node, ast.Assign) else []:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = list(zip(target.elts, node.value.elts, strict=True))
+                pairs = list(zip(target.elts, node.value.elts, strict=False))  # `a, b = *c,`
             for place, value in pairs:
                 name = place.id if isinstance(place, ast.Name) else ""
                 of_error = isinstance(place, ast.Attribute) and place.attr == "hint"

@@ -185,16 +185,19 @@ def _is_label(type_: pa.DataType) -> bool:
     return bool(types.is_dictionary(type_) or _is_number(type_))
 
 
+_IMAGE_HINT = "cast it to binary, or write Arrow"
+_LABEL_HINT = "cast it to numbers, dictionary_encode() it, or write Arrow"
+_ID_HINT = "cast it to integers, or leave it out (columns=)"
 _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
-    "image": (_is_bytes, "the bytes of an image file", "cast it to binary, or write Arrow"),
+    "image": (_is_bytes, "the bytes of an image file", _IMAGE_HINT),
     "label": (
         _is_label,
         "numbers, or lists of numbers",
-        "cast it to numbers, dictionary_encode() it, or write Arrow",
+        _LABEL_HINT,
     ),
     **dict.fromkeys(
         ("id", "id2"),
-        (pa.types.is_integer, "integers", "cast it to integers, or leave it out (columns=)"),
+        (pa.types.is_integer, "integers", _ID_HINT),
     ),
 }
 """A test, a description and a hint for the type of each column of a pack."""
