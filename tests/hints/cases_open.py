@@ -153,7 +153,8 @@ def packed_mds() -> Case:
     def advised() -> None:
         assert read(1 << 20) == list(range(3000))
 
-    return Case(lambda: read(20_000), advised)
+    hint = "open(..., limits={'member_bytes': ...})"
+    return Case(lambda: read(20_000), advised, hint)
 
 
 def pickles() -> Case:
