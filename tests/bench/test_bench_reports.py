@@ -52,6 +52,19 @@ def test_a_format_is_measured_or_has_a_reason(tmp_path: Path) -> None:
     assert json.loads(json.dumps(plain(report.to_dict())))["sample"]["num_records"] == 300
 
 
+def test_the_first_round_is_completed_and_reported_without_time(tmp_path: Path) -> None:
+    ps.write({"id": range(30)}, tmp_path / "x.arrow")
+    seen: list[float] = []
+    report = ps.bench.formats(
+        tmp_path / "x.arrow",
+        only=["arrow"],
+        seconds=0,
+        progress=lambda name, part: seen.append(part),
+    )
+    assert [row.scan.repeats for row in report.measured_rows] == [1, 1]
+    assert all(0 <= part <= 1 for part in seen)
+
+
 def test_formats_says_what_it_does_not_know(tmp_path: Path) -> None:
     ps.write({"id": range(3)}, tmp_path / "x.arrow")
     with pytest.raises(ValueError, match="unknown format 'parquette'"):
@@ -69,7 +82,7 @@ def test_what_is_within_the_spread_is_not_called_slower() -> None:
     said = format_sentences([row("a", 100, 50, 9), row("b", 50, 52, 3), row("c", 90, 20, 1)], 100)
     assert said[0].startswith("All in all: a,")
     assert "Smallest: b, 50 B, 50% of the Arrow file." in said
-    assert "Quickest to scan: b, 52 records/s; within the repeats' spread as quick: a." in said
+    assert "Quickest to scan: b, 52 records/s; as quick within the spread of repeats: a." in said
     assert "Quickest at random: a, 9 records/s, 3.0 times b." in said
 
 
@@ -81,7 +94,7 @@ def test_one_round_names_no_winner() -> None:
     once = format_sentences([row("npz", 90, 1), row("tfrecord", 50, 1)], 1 << 24)
     assert "one round" in once[0] and not any("Quickest" in one or "All in" in one for one in once)
     noisy = format_sentences([row("npz", 60, 5, 0.2), row("tfrecord", 50, 5, 0.2)], 1 << 24)
-    assert "as good: tfrecord" in noisy[0]
+    assert "as good within the spread of repeats: tfrecord" in noisy[0]
     assert "npz cannot be appended to or read as a stream" in noisy[0]
     assert any(one.startswith("Beyond speed: tfrecord can be appended to;") for one in noisy)
     clear = format_sentences([row("npz", 90, 5), row("tfrecord", 50, 5)], 1 << 24)
@@ -132,7 +145,7 @@ def test_the_recommended_codec_is_the_one_of_which_most_arrive() -> None:
     said = image_sentences([now, blurred, good], 1, 38, 10)
     assert said[0] == (
         "With storage that gives 1 MB/s, and at least 38 dB, JPEG 95 is quickest: 2,000 images/s, "
-        "4.00 times what they are now, in 0.50 times the bytes."
+        "4.00 times the current rate, with 0.50 times the bytes."
     )
     alike = row("PNG", "png", 10_000, 510, None)
     assert "overlap" in image_sentences([now, alike], 1, 38, 10)[0]
@@ -178,9 +191,9 @@ def test_shuffle_takes_orders_and_disks_of_others(tmp_path: Path) -> None:
     )
     (row,) = report.rows
     assert row.spec == {"name": "shuffled", "seed": 9}
-    assert report.label is None, "numbers that all differ are no labels"
+    assert report.label is None, "numbers that all differ are not labels"
     assert row.disk_seconds[0] == pytest.approx(row.seeks + row.block_bytes / 1e6)
-    with pytest.raises(ValueError, match="are no labels"):
+    with pytest.raises(ValueError, match="are not labels"):
         ps.bench.shuffle(tmp_path / "x.tfrecord", label="id", rounds=1)
     with pytest.raises(ValueError, match="no column 'nothing'"):
         ps.bench.shuffle(tmp_path / "x.tfrecord", label="nothing")

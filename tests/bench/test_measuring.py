@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.bench.apart import FailedApartError, run_apart, workplace
-from penstock.bench.likeness import mean_square, psnr, ssim
-from penstock.bench.measure import growth_of, measured, seconds_of
+from penstock.bench.image_metrics import mean_square_error, psnr, ssim
+from penstock.bench.jobs import FailedJobError, run_job, workplace
+from penstock.bench.measure import measured, memory_growth_of, seconds_of
 from penstock.bench.sample import draw, spread_over
 
 
@@ -58,7 +58,7 @@ def test_memory_that_is_used_and_given_back_is_seen() -> None:
 
     assert use() == 40_000_000
     for _ in range(2):  # also the second time, when the highest so far is as high
-        found, growth = growth_of(use)
+        found, growth = memory_growth_of(use)
         assert found == 40_000_000
         assert 38_000_000 < growth < 80_000_000
 
@@ -67,7 +67,7 @@ def test_psnr_and_ssim_of_known_pictures() -> None:
     rng = np.random.default_rng(1)
     picture = rng.integers(20, 200, (40, 50, 3), np.uint8)
     brighter = picture + np.uint8(10)
-    assert mean_square(picture, brighter) == 100
+    assert mean_square_error(picture, brighter) == 100
     assert psnr(100) == pytest.approx(28.13, abs=0.01)
     assert psnr(0) == math.inf
     assert ssim(picture, picture) == pytest.approx(1)
@@ -92,8 +92,8 @@ def test_ssim_is_that_of_its_definition() -> None:
 
 
 def test_a_job_that_fails_says_why() -> None:
-    with pytest.raises(FailedApartError, match=r"(?i)no such file"):
-        run_apart(
+    with pytest.raises(FailedJobError, match=r"(?i)no such file"):
+        run_job(
             {
                 "kind": "image", "side": "decode", "sample": "nothing-there.arrow",
                 "target": "nothing-there.arrow", "threads": 1,
@@ -104,8 +104,8 @@ def test_a_job_that_fails_says_why() -> None:
 
 def test_a_job_that_takes_too_long_is_ended() -> None:
     begun = time.monotonic()
-    with pytest.raises(FailedApartError, match="took longer than"):
-        run_apart({"kind": "image", "sample": "x" * 100}, 0.01)
+    with pytest.raises(FailedJobError, match="took longer than"):
+        run_job({"kind": "image", "sample": "x" * 100}, 0.01)
     assert time.monotonic() - begun < 30
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.bench.delivering import deliver, plan_of
+from penstock.bench.epochs import deliver, plan_of
 from penstock.bench.mixing import Layout, compared, mean_of, mix_of, positions_of
 
 COUNT = 20_000

@@ -27,7 +27,7 @@ def test_formats_shows_a_table_reasons_and_a_recommendation(pictures: Path) -> N
     lines = ran.out.splitlines()
     assert lines[0].startswith("20 records:")
     assert any(line.startswith("tfrecord gzip ") for line in lines)
-    assert any(line.startswith("mds ") and "does not write it" in line for line in lines)
+    assert any(line.startswith("mds ") and "does not write this format" in line for line in lines)
     assert any(line.startswith("npy ") and "an array" in line for line in lines)
     assert any(line.startswith("All in all: ") for line in lines)
     assert "A fixed piece of work took" in " ".join(ran.out.split())

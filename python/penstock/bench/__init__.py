@@ -1,4 +1,4 @@
-"""Measuring, on the user's own data and machine, what is best chosen by measuring.
+"""Measures formats, image codecs and orders on the user's own data and machine.
 
 | function | compares |
 |---|---|
@@ -6,7 +6,7 @@
 | `ps.bench.images` | JPEG, PNG, WebP and raw pixels: bytes, images a second, loss |
 | `ps.bench.shuffle` | orders: how well they mix, bytes read, seeks, seconds an epoch |
 
-Each gives a report: a dataclass with `rows`, `sentences` that follow from its numbers, how it was
+Each returns a report: a dataclass with `rows`, `sentences` that follow from its numbers, how it was
 measured, and how noisy the machine was. `to_dict()` is for JSON; `ps.bench.html(report)` is a page.
 """
 

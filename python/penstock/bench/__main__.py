@@ -1,4 +1,4 @@
-"""`python -m penstock.bench`: one job, measured in this process. See `apart`."""
+"""`python -m penstock.bench`: one job, measured in this process. See `jobs`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Read a job, do it, write what it gives."""
+    """Read a job from stdin, run it, and write its result to stdout."""
     job = json.load(sys.stdin)
-    # Whatever some library prints is no part of the answer.
+    # Keep what libraries print out of the result.
     answers = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -1,4 +1,4 @@
-"""A storage that counts what is read through it: bytes, reads, and how often a disk would seek."""
+"""A storage that counts the bytes, reads and seeks of what is read through it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import pyarrow as pa
 from penstock.storage import Folder, LocalStorage
 
 BLOCK_BYTES = 4096
-"""A disk gives blocks: a record of 100 bytes costs one, or two where it lies across a border."""
+"""A disk reads blocks: a record of 100 bytes costs one, or two if it crosses a boundary."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was read."""
+    """Totals of what was read."""
 
     num_bytes: int = 0
     reads: int = 0
     seeks: int = 0
-    """Reads that began elsewhere than where the one before, in the same file, had ended."""
+    """Reads that did not begin where the previous read of the same file ended."""
     block_bytes: int = 0
-    """Bytes of the blocks that were touched, those of adjacent reads once."""
+    """Bytes of the touched blocks; a block shared by adjacent reads counts once."""
 
 
 class CountingStorage(LocalStorage):
-    """The files of this machine, with a count of what is read from them. Indexes are not counted:
-    penstock reads them once."""
+    """Local files, with counts of what is read from them. Indexes, which are read once, are not
+    counted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,18 +39,18 @@ class CountingStorage(LocalStorage):
         self._lock = threading.Lock()
 
     def source(self, path: str, *, mmap: bool = False) -> Any:
-        """A source that tells of each read."""
+        """A source that counts each read."""
         found = super().source(path)
         if isinstance(found, Folder):
             return _CountedFolder(path, self)
         return _CountedSource(found, self)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Set all counts to 0."""
         self.counts, self._ends = Counts(), {}
 
     def note(self, path: str, starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Count some ranges of a file that are read one after another."""
+        """Count ranges of a file that are read one after another."""
         wanted = lengths > 0
         starts, ends = starts[wanted].astype(np.int64), (starts + lengths)[wanted].astype(np.int64)
         if not len(starts):
@@ -61,10 +61,10 @@ class CountingStorage(LocalStorage):
             counts = self.counts
             counts.num_bytes += int((ends - starts).sum())
             counts.reads += len(starts)
-            goes_on = starts == before
-            counts.seeks += int(np.count_nonzero(~goes_on))
+            is_adjacent = starts == before
+            counts.seeks += int(np.count_nonzero(~is_adjacent))
             blocks = (ends - 1) // BLOCK_BYTES - starts // BLOCK_BYTES + 1
-            shared = goes_on & (starts % BLOCK_BYTES > 0)
+            shared = is_adjacent & (starts % BLOCK_BYTES > 0)
             counts.block_bytes += BLOCK_BYTES * int(blocks.sum() - np.count_nonzero(shared))
 
 
@@ -89,7 +89,7 @@ class _CountedSource:
 
 
 class _CountedFolder(Folder):
-    """A folder of small files: each that is read is a seek."""
+    """A folder of small files: reading one is a seek."""
 
     def __init__(self, path: str, noted: CountingStorage) -> None:
         super().__init__(path)
@@ -98,7 +98,7 @@ class _CountedFolder(Folder):
     def _note(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             entry = self.entries[number]
-            name = f"{self.path}/{entry.name}\0{self._noted.counts.reads}"  # always begun anew
+            name = f"{self.path}/{entry.name}\0{self._noted.counts.reads}"  # unique, so that it counts as a seek
             self._noted.note(name, np.array([0]), np.array([entry.size]))
 
     def read_file(self, number: int) -> Any:

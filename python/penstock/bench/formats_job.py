@@ -1,4 +1,4 @@
-"""What `bench formats` does in a process of its own: write a sample, or read what was written."""
+"""The jobs of `bench formats`: write a sample, or read what was written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import penstock as ps
-from penstock.bench.measure import growth_of, seconds_of
+from penstock.bench.measure import memory_growth_of, seconds_of
 
 BATCH_RECORDS = 256
 """Records of one `take`."""
@@ -35,7 +35,7 @@ def _target(job: dict[str, Any], name: str) -> str:
 
 
 def _write(job: dict[str, Any]) -> dict[str, Any]:
-    # On a few records first: modules are imported and threads started before the clock runs.
+    # Warm up on a few records, so that imports and the start of threads are not timed.
     _convert(job, job["small"], _target(job, "warm"))
     target = _target(job, "sample")
 
@@ -44,8 +44,8 @@ def _write(job: dict[str, Any]) -> dict[str, Any]:
         _convert(job, job["sample"], target)
         return time.perf_counter() - start
 
-    # The first call tells the memory, and a quick one is timed again where memory is warm.
-    seconds, memory = growth_of(write)
+    # The first call measures memory; if it was quick, a second one with warm memory is timed.
+    seconds, memory = memory_growth_of(write)
     if seconds < _SLOW_SECONDS:
         seconds = write()
     data, index = _sizes(target)
@@ -53,7 +53,7 @@ def _write(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(target: str) -> tuple[int, int]:
-    """Bytes of what was written, and of the indexes beside it."""
+    """Bytes of the data, and of the indexes beside it."""
     data = index = 0
     for folder, _, names in os.walk(os.path.dirname(target)):
         for name in names:
@@ -96,17 +96,17 @@ def _read(job: dict[str, Any]) -> dict[str, Any]:
                 return done, passed
 
     def scan() -> None:
-        # Opened anew, since some formats keep what they have once inflated.
+        # Opened again, because some formats keep inflated data.
         fresh = ps.open(target, format=job["format"])
         found = sum(batch.num_rows for batch in fresh.scan(threads=job["threads"]))
         if found != num_records:
             raise ValueError(f"a scan gives {found} of {num_records} records")
 
-    # Memory first, then time: the first call pays for fresh pages, which later ones use again.
-    _, take_memory = growth_of(lambda: held[0].take(takes[0]))
+    # Memory first, then time: the first call touches new pages, which later ones reuse.
+    _, take_memory = memory_growth_of(lambda: held[0].take(takes[0]))
     taken, passed = take()
     held.clear()
-    _, scan_memory = growth_of(scan)
+    _, scan_memory = memory_growth_of(scan)
     seconds = seconds_of(scan, LEAST_SECONDS)
     return {
         "open_seconds": opening,

@@ -1,4 +1,4 @@
-"""`bench images`: the images of a data set in every codec: bytes, images a second, loss."""
+"""`bench images`: encodes images with every codec, and compares bytes, speed and loss."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock import describe
-from penstock.bench.apart import FailedApartError, run_apart, workplace
-from penstock.bench.formats import Progress
-from penstock.bench.measure import Listening, Machine, Measured, Noise, machine, measured
+from penstock.bench.jobs import FailedJobError, run_job, workplace
+from penstock.bench.measure import Machine, Measured, Noise, Progress, in_turns, machine, measured
 from penstock.bench.sample import Sample, name_of, opened, spread_over
 
 HOW = (
-    "Images are decoded to RGB, encoded anew by penstock and decoded again, in batches from memory: "
-    "what a disk would need comes on top. Encoding and decoding each run in a process of their own, and "
-    "candidates take turns, round by round. PSNR and SSIM compare the pixels that come out with the "
-    "pixels of the images as they are (PSNR of the mean square error of all; SSIM of the brightness "
-    "in windows of 8 by 8). Memory is by how much the resident set rose while batches of 32 were "
-    "decoded."
+    "Images are decoded to RGB, encoded again by penstock and decoded again, in batches from memory, "
+    "without the cost of a disk. Encoding and decoding run in separate processes, and candidates "
+    "take turns, round by round. PSNR and SSIM compare the resulting pixels with those of the stored "
+    "images (PSNR of the mean square error of all images, SSIM of the brightness in windows of 8 by "
+    "8). Memory is the growth of the resident set while batches of 32 are decoded."
 )
 _COMPARED = 48
-_LOOKED_AT = 16
+_FIRST_RECORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """One way to keep the images. Rates are images a second; what was not measured is None."""
+    """One encoding of the images. Rates are images a second; what was not measured is None."""
 
     name: str
     codec: str | None
-    """None: as they are."""
+    """None for the stored images."""
     quality: int | None
     problem: str | None = None
     num_bytes: int | None = None
@@ -47,18 +45,18 @@ class ImageRow:
     """On one thread."""
     decode_memory_bytes: int | None = None
     psnr: float | None = None
-    """Decibels; None where every pixel is the same."""
+    """Decibels; None if all pixels are equal."""
     worst_psnr: float | None = None
     ssim: float | None = None
     worst_ssim: float | None = None
     is_exact: bool = False
     delivered: Measured | None = None
-    """Images a second that storage (`ImagesReport.mb_per_s`) and cores, all or one, both sustain."""
+    """Images a second that both the storage (`ImagesReport.mb_per_s`) and decoding sustain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImagesReport:
-    """What `images` found."""
+    """The result of `images`."""
 
     sample: Sample
     column: str
@@ -66,7 +64,7 @@ class ImagesReport:
     rows: tuple[ImageRow, ...]
     sentences: tuple[str, ...]
     mb_per_s: float
-    """What the storage is taken to give, in MB a second."""
+    """Assumed bandwidth of the storage, in MB a second."""
     least_psnr: float
     machine: Machine
     noise: Noise
@@ -75,11 +73,11 @@ class ImagesReport:
 
     @property
     def measured_rows(self) -> list[ImageRow]:
-        """What could be measured."""
+        """The encodings that could be measured."""
         return [row for row in self.rows if row.problem is None]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The report, for JSON."""
         return asdict(self)
 
 
@@ -111,16 +109,16 @@ def images(
 
     Args:
         source: as for `open`, or a Dataset.
-        column: the column with the images; None finds it by its type, or by the bytes in it.
-        records: at most so many images, in runs spread over the data.
+        column: the column of images; None detects it by its type or contents.
+        records: the most images of the sample, which is taken in runs spread over the data.
         qualities: of JPEG and WebP, 1 to 100.
-        rounds: how often each is measured.
-        seconds: no new round begins after so many; the first is always completed.
-        mb_per_s: what the storage gives, for the rate that storage and cores both sustain.
-        least_psnr: decibels that a recommended codec keeps, over all images.
-        folder: where temporary files go; None for the system's place.
-        threads: how many to use; None for all cores.
-        progress: called with what is being measured, and how far the work is.
+        rounds: how often each encoding is measured.
+        seconds: no new round begins after this time; the first is always completed.
+        mb_per_s: bandwidth of the storage, for the rate that storage and decoding both sustain.
+        least_psnr: decibels that a recommended codec must keep, over all images.
+        folder: where temporary files go; None for the system's folder.
+        threads: number of threads; None for all cores.
+        progress: called with what is being measured, and the finished part.
 
     Returns:
         An ImagesReport.
@@ -140,12 +138,11 @@ def images(
     begun = time.monotonic()
     if not all(1 <= quality <= 100 for quality in qualities):
         raise ValueError(f"qualities are from 1 to 100, not {list(qualities)}")
-    tell = progress or (lambda title, part: None)
+    progress = progress or (lambda title, part: None)
     candidates = _candidates(qualities)
     with workplace(folder) as place:
-        tell("drawing a sample", 0.0)
+        progress("drawing a sample", 0.0)
         sample, found, sizes, path = _draw(opened(source), column, records, place)
-        listening = Listening()
         job = {
             "kind": "image",
             "sample": path,
@@ -153,19 +150,17 @@ def images(
             "num_compared": _COMPARED,
             "threads": threads,
         }
-        for number in range(rounds):
-            if number and time.monotonic() - begun > seconds:
-                break
-            for place_of, one in enumerate(candidates):
-                tell(one.name, (number + place_of / len(candidates)) / rounds)
-                _measure(one, {**job, "compare": number == 0}, max(60.0, seconds))
-                listening.listen()
+
+        def measure(one: _Candidate, number: int) -> None:
+            _measure(one, {**job, "compare": number == 0}, max(60.0, seconds))
+
+        noise = in_turns(candidates, rounds, seconds, progress, measure)
         where = machine(folder or os.path.dirname(place))
     rows = tuple(_row(one, sample.num_records, mb_per_s) for one in candidates)
     good = [row for row in rows if row.problem is None]
-    said = tuple(_sentences(good, mb_per_s, least_psnr, sample.num_records))
+    sentences = tuple(_sentences(good, mb_per_s, least_psnr, sample.num_records))
     return ImagesReport(
-        sample, found, sizes, rows, said, mb_per_s, least_psnr, where, listening.heard(),
+        sample, found, sizes, rows, sentences, mb_per_s, least_psnr, where, noise,
         time.monotonic() - begun,
     )  # fmt: skip
 
@@ -188,7 +183,7 @@ def _candidates(qualities: Sequence[int]) -> list[_Candidate]:
 def _draw(
     ds: ps.Dataset, column: str | None, records: int, place: str
 ) -> tuple[Sample, str, str, str]:
-    """The sample, the column, the sizes of its images in words, and the path of its file."""
+    """The sample, its column, the sizes of its images as text, and the path of its file."""
     if not len(ds):
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
     name = _column_of(ds, column)
@@ -202,7 +197,7 @@ def _draw(
                 continue
             head = describe.image_header(value) if isinstance(value, bytes) else None
             if head is None:
-                raise ps.FormatError("the value is no image", record=record, field=name)
+                raise ps.FormatError("the value is not an image", record=record, field=name)
             found.append(value)
             sides.append((head.width, head.height))
     path = os.path.join(place, "sample.arrow")
@@ -226,20 +221,23 @@ def _column_of(ds: ps.Dataset, column: str | None) -> str:
         if column not in names:
             raise ValueError(f"there is no column {column!r}; there are: {', '.join(names)}")
         return column
-    batch = ds.take(range(min(_LOOKED_AT, len(ds))))
-    for name in names:
-        values = batch.column(names.index(name))
-        storage = values.storage if isinstance(values, pa.ExtensionArray) else values
-        if not (pa.types.is_binary(storage.type) or pa.types.is_large_binary(storage.type)):
-            continue
-        some = [value for value in storage.to_pylist() if value]
-        if some and all(
-            value[:2] in (b"P6", b"P5") or describe.image_header(value) for value in some
-        ):
+    batch = ds.take(range(min(_FIRST_RECORDS, len(ds))))
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if _are_images(values):
             return name
     raise ValueError(
-        f"no column of {name_of(ds)} holds encoded images; there are: {', '.join(names)}; name one "
-        "if that is wrong"
+        f"no column of {name_of(ds)} holds encoded images; there are: {', '.join(names)}; if one "
+        "does, name it"
+    )
+
+
+def _are_images(values: pa.Array) -> bool:
+    storage = values.storage if isinstance(values, pa.ExtensionArray) else values
+    if not (pa.types.is_binary(storage.type) or pa.types.is_large_binary(storage.type)):
+        return False
+    some = [value for value in storage.to_pylist() if value]
+    return bool(some) and all(
+        value[:2] in (b"P6", b"P5") or describe.image_header(value) for value in some
     )
 
 
@@ -252,10 +250,10 @@ def _measure(one: _Candidate, job: dict[str, Any], most_seconds: float) -> None:
         if one.codec is None:
             job = {**job, "target": job["sample"]}
         else:
-            encoding = run_apart({**job, **about, "side": "encode"}, most_seconds)
-        decoding = run_apart({**job, **about, "side": "decode"}, most_seconds)
+            encoding = run_job({**job, **about, "side": "encode"}, most_seconds)
+        decoding = run_job({**job, **about, "side": "decode"}, most_seconds)
         one.answers.append({**encoding, **decoding})
-    except FailedApartError as error:
+    except FailedJobError as error:
         one.problem = str(error)
 
 
@@ -295,30 +293,37 @@ def _row(one: _Candidate, count: int, mb_per_s: float) -> ImageRow:
 
 
 def bounded(found: Measured, most: float) -> Measured:
-    """A rate that cannot be above another."""
+    """A rate, limited to `most`."""
     median, least, greatest = (min(rate, most) for rate in (found.median, found.least, found.most))
     return Measured(median, least, greatest, found.repeats)
 
 
 def _sentences(rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: int) -> list[str]:
     now = next((row for row in rows if row.codec is None), None)
-    if now is None or now.delivered is None or now.decode is None:
-        return ["The images could not be decoded as they are."]
+    if now is None or now.delivered is None:
+        return ["The stored images could not be decoded."]
     good = [row for row in rows if row.is_exact or (row.psnr or 0) >= least_psnr]
-    best = max(good, key=lambda row: row.delivered.median if row.delivered else 0)
-    said = [_recommended(best, now, mb_per_s, least_psnr)]
+    best = max(good, key=_delivered)
     smallest = min(good, key=lambda row: row.num_bytes or 0)
-    share = (smallest.num_bytes or 0) / max(now.num_bytes or 0, 1)
-    each = describe.size(round((smallest.num_bytes or 0) / count))
-    said.append(
-        f"Smallest of those that keep {least_psnr:g} dB: {smallest.name}, {each} an image, "
-        f"{share:.0%} of what they have now."
-    )
     from_storage = mb_per_s * 1e6 * count / max(now.num_bytes or 0, 1)
-    bound = "the storage is" if now.delivered.median >= from_storage else "the cores are"
+    limit = "the storage" if now.delivered.median >= from_storage else "decoding"
     rate = describe.count(round(now.delivered.median))
-    said.append(f"As they are, {bound} the limit: {rate} images/s.")
-    return said
+    return [
+        _recommended(best, now, mb_per_s, least_psnr),
+        f"Smallest of those that keep {least_psnr:g} dB: {_size_beside(smallest, now, count)}.",
+        f"The current rate, {rate} images/s, is limited by {limit}.",
+    ]
+
+
+def _delivered(row: ImageRow) -> float:
+    return row.delivered.median if row.delivered else 0.0
+
+
+def _size_beside(row: ImageRow, now: ImageRow, count: int) -> str:
+    num_bytes = row.num_bytes or 0
+    share = num_bytes / max(now.num_bytes or 0, 1)
+    each = describe.size(round(num_bytes / count))
+    return f"{row.name}, {each} an image, {share:.0%} of the current size"
 
 
 def _recommended(best: ImageRow, now: ImageRow, mb_per_s: float, least_psnr: float) -> str:
@@ -327,15 +332,15 @@ def _recommended(best: ImageRow, now: ImageRow, mb_per_s: float, least_psnr: flo
     rule = f"storage that gives {mb_per_s:g} MB/s, and at least {least_psnr:g} dB"
     rate = describe.count(round(best.delivered.median))
     if best is now:
-        return f"Keep the images as they are: nothing is quicker with {rule} ({rate} images/s)."
+        return f"Keep the images as they are: no encoding is quicker with {rule} ({rate} images/s)."
     gain = best.delivered.median / max(now.delivered.median, 1e-9)
     if best.delivered.least <= now.delivered.most:
         return (
             f"Keep the images as they are: with {rule}, {best.name} would be {gain:.2f} times as "
-            "quick, but its repeats and those of the images as they are overlap."
+            "quick, but its repeats overlap with those of the stored images."
         )
     size = (best.num_bytes or 0) / max(now.num_bytes or 0, 1)
     return (
-        f"With {rule}, {best.name} is quickest: {rate} images/s, {gain:.2f} times what they are "
-        f"now, in {size:.2f} times the bytes."
+        f"With {rule}, {best.name} is quickest: {rate} images/s, {gain:.2f} times the "
+        f"current rate, with {size:.2f} times the bytes."
     )

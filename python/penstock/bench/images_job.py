@@ -1,4 +1,4 @@
-"""What `bench images` does in a process of its own: one codec over a sample of images."""
+"""The jobs of `bench images`: encode a sample of images with one codec, or decode it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.bench.likeness import mean_square, psnr, ssim
-from penstock.bench.measure import growth_of, seconds_of
+from penstock.bench.image_metrics import mean_square_error, psnr, ssim
+from penstock.bench.measure import memory_growth_of, seconds_of
 
 BATCH_IMAGES = 32
 _LEAST_SECONDS = 0.05
@@ -25,8 +25,10 @@ def image_job(job: dict[str, Any]) -> dict[str, Any]:
         return {"encode_seconds": seconds}
     encoded = _column(job["target"])
     threads = job["threads"]
-    _decoded(encoded.slice(0, 2), threads)  # threads and tables, before the clock runs
-    _, memory = growth_of(lambda: _decode(encoded, threads))
+    _decoded(
+        encoded.slice(0, 2), threads
+    )  # starts threads and fills tables before anything is timed
+    _, memory = memory_growth_of(lambda: _decode(encoded, threads))
     answer: dict[str, Any] = {
         "num_bytes": sum(len(image) for image in encoded.to_pylist()),
         "decode_seconds": seconds_of(lambda: _decode(encoded, threads), _LEAST_SECONDS),
@@ -34,7 +36,7 @@ def image_job(job: dict[str, Any]) -> dict[str, Any]:
         "decode_memory_bytes": memory,
     }
     if job["compare"]:
-        answer |= _likeness(originals, encoded, job["num_compared"])
+        answer |= _quality(originals, encoded, job["num_compared"])
     return answer
 
 
@@ -85,21 +87,20 @@ def _encode(originals: pa.Array, job: dict[str, Any]) -> tuple[pa.Array, float]:
     return pa.concat_arrays(made), seconds
 
 
-def _likeness(originals: pa.Array, encoded: pa.Array, most: int) -> dict[str, Any]:
-    """PSNR of all and of the worst, SSIM in the mean and of the worst; over at most `most` images,
-    spread evenly."""
+def _quality(originals: pa.Array, encoded: pa.Array, most: int) -> dict[str, Any]:
+    """PSNR and SSIM, over all and of the worst image; of at most `most` images, spread evenly."""
     chosen = pa.array(np.linspace(0, len(originals) - 1, min(most, len(originals))).astype(int))
     before = _decoded(originals.take(chosen), None)
     after = _decoded(encoded.take(chosen), None)
-    errors = [mean_square(a, b) for a, b in zip(before, after, strict=True)]
+    errors = [mean_square_error(a, b) for a, b in zip(before, after, strict=True)]
     weights = [a.size for a in before]
-    alike = [ssim(a, b) for a, b in zip(before, after, strict=True)]
+    similar = [ssim(a, b) for a, b in zip(before, after, strict=True)]
     decibels = psnr(float(np.average(errors, weights=weights)))
     worst = psnr(max(errors))
     return {
         "psnr": None if np.isinf(decibels) else decibels,
         "worst_psnr": None if np.isinf(worst) else worst,
-        "ssim": float(np.mean(alike)),
-        "worst_ssim": min(alike),
+        "ssim": float(np.mean(similar)),
+        "worst_ssim": min(similar),
         "is_exact": max(errors) == 0,
     }

@@ -1,4 +1,4 @@
-"""What an order is judged by: chunks, shards, and a column that holds labels."""
+"""Finds what an order is judged by: chunks, shards, and a column of labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_LABELS = 10_000
 
 
 def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int | None]:
-    """What is known of the records: one pass over one column, which also tells the chunks."""
+    """The layout of a dataset, its label column and the number of labels. Reads one column."""
     names = ds.schema.names
     if label is not None and label not in names:
         raise ValueError(f"there is no column {label!r}; there are: {', '.join(names)}")
@@ -28,11 +28,11 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
         if labels is not None:
             break
         if label is not None:
-            raise ValueError(f"the values of {label!r} are no labels: nulls, lists, or too many")
+            raise ValueError(f"the values of {label!r} are not labels: nulls, lists, or too many")
     if sum(chunk_lengths) != len(ds):
         raise ValueError(
             f"{sum(chunk_lengths)} of {len(ds)} records can be read, and an order needs all of them; "
-            "penstock repair makes a file of those that are whole"
+            "penstock repair writes a file of the intact ones"
         )
     firsts = np.concatenate([[0], np.cumsum([shard.num_records for shard in ds.shards])])[:-1]
     layout = Layout(len(ds), np.array(chunk_lengths, np.int64), firsts, labels)
@@ -42,7 +42,7 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
 
 
 def _likely(ds: ps.Dataset) -> list[str]:
-    """Columns that may hold labels: called so, or of class labels, or of integers."""
+    """Columns that may hold labels, the likeliest first: by their name, or by their type."""
 
     def rank(name: str) -> int:
         type_ = ds.schema.field(name).type
@@ -64,7 +64,7 @@ def _likely(ds: ps.Dataset) -> list[str]:
 def _read_labels(
     ds: ps.Dataset, name: str, *, is_label: bool
 ) -> tuple[list[int], np.ndarray | None]:
-    """The lengths of the chunks, and the number of each record's label, if these are labels."""
+    """The lengths of the chunks, and the number of each record's label if the column has labels."""
     lengths: list[int] = []
     parts: list[Any] = []
     for batch in ds.scan(columns=[name]):

@@ -1,4 +1,4 @@
-"""Repeats, their spread, memory, and what the machine was doing meanwhile."""
+"""Measures time and memory, and how noisy the machine was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -33,17 +33,17 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """How far apart the repeats lie, as a part of their median."""
+        """The distance between the largest and the smallest repeat, relative to the median."""
         return (self.most - self.least) / self.median if self.median else 0.0
 
 
 def measured(values: Sequence[float]) -> Measured:
-    """The median of some repeats, and how far they lie apart."""
+    """The median and the range of some repeats."""
     return Measured(statistics.median(values), min(values), max(values), len(values))
 
 
 def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
-    """Seconds of one call; of a quick one the mean of as many as take `least_seconds`."""
+    """Seconds of one call. Quick calls are repeated for `least_seconds`, and the mean counts."""
     start, passed = time.perf_counter(), 0.0
     for done in range(1, _MOST_CALLS + 1):
         call()
@@ -56,23 +56,22 @@ def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
 # -- memory ---------------------------------------------------------------------------------------
 
 
-def growth_of(call: Callable[[], Any]) -> tuple[Any, int]:
-    """What a call gives, and by how many bytes the memory of this process rose above what it was
-    before, at the highest.
+def memory_growth_of(call: Callable[[], Any]) -> tuple[Any, int]:
+    """The result of a call, and the peak growth of this process's resident set during it, in bytes.
 
-    That is the resident set: pages of files that are mapped count as well. Linux can forget the
-    highest value so far; elsewhere only what rises above it is seen.
+    Pages of mapped files count. Linux can reset the peak; elsewhere only growth above the earlier
+    peak is seen.
     """
-    _give_back()
-    resets = _forget_peak()
-    before = _status("VmRSS") if resets else _highest()
+    _release_memory()
+    resets = _reset_peak()
+    before = _status("VmRSS") if resets else _peak()
     result = call()
-    after = _status("VmHWM") if resets else _highest()
+    after = _status("VmHWM") if resets else _peak()
     return result, max(after - before, 0)
 
 
-def _give_back() -> None:
-    """Return memory that is free but kept, so that the growth after it is seen."""
+def _release_memory() -> None:
+    """Return free memory to the system, so that later growth is seen."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux":
@@ -83,7 +82,7 @@ def _give_back() -> None:
             trim(0)
 
 
-def _forget_peak() -> bool:
+def _reset_peak() -> bool:
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -100,9 +99,9 @@ def _status(name: str) -> int:
     return 0
 
 
-def _highest() -> int:
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return highest if sys.platform == "darwin" else highest * 1024
+def _peak() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 # -- the machine ----------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def _highest() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it was measured."""
+    """The machine of a measurement."""
 
     cpu: str
     cores: int
@@ -118,7 +117,7 @@ class Machine:
     python: str
     folder: str
     file_system: str
-    """Of the folder where files were written, such as "ext4" or "tmpfs"; "" where unknown."""
+    """Of `folder`, such as "ext4" or "tmpfs"; "" if unknown."""
 
 
 def machine(folder: str) -> Machine:
@@ -128,7 +127,7 @@ def machine(folder: str) -> Machine:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -165,16 +164,16 @@ def _file_system(folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How quiet the machine was."""
+    """How busy the machine was."""
 
     probe: Measured
-    """Seconds of one fixed piece of work on one core, repeated between the measurements."""
+    """Seconds of a fixed piece of work on one core, repeated between the measurements."""
     load_before: float
     load_after: float
     cores: int
 
     def sentence(self, spreads: Sequence[float]) -> str:
-        """How far the repeats lay apart, and what that may come from."""
+        """How far repeats differed, and how busy the machine was."""
         slower = self.probe.most / self.probe.least - 1
         said = (
             f"A fixed piece of work took {slower:.0%} longer at its slowest than at its quickest; "
@@ -183,32 +182,66 @@ class Noise:
         )
         if spreads:
             said = (
-                f"Repeats lay {statistics.median(spreads):.0%} of their median apart in the "
-                f"median row, {max(spreads):.0%} in the worst. {said}"
+                f"Repeats differed by {statistics.median(spreads):.0%} of their median in the "
+                f"median row, by {max(spreads):.0%} in the worst. {said}"
             )
         if slower > 0.25 or self.load_before > 0.7 * self.cores:
-            said += " That is a busy machine: believe differences that are larger than this only."
+            said += " The machine was busy: trust only differences that are larger than this."
         return said
 
 
-class Listening:
-    """Notes how noisy the machine is while something is measured."""
+class NoiseProbe:
+    """Times a fixed piece of work again and again, to see how noisy the machine is."""
 
     def __init__(self) -> None:
         self._load = _load()
         self._probes: list[float] = []
-        self.listen()
+        self.run()
 
-    def listen(self) -> None:
-        """Time the fixed piece of work once more."""
+    def run(self) -> None:
+        """Time the fixed piece of work once."""
         start = time.perf_counter()
         hashlib.blake2b(_PROBED).digest()
         self._probes.append(time.perf_counter() - start)
 
-    def heard(self) -> Noise:
-        """All of it so far."""
-        self.listen()
+    def noise(self) -> Noise:
+        """The noise so far."""
+        self.run()
         return Noise(measured(self._probes), self._load, _load(), cores())
+
+
+Progress = Callable[[str, float], None]
+"""Called with what is being measured, and the finished part of the work, from 0 to 1."""
+
+
+class _Named(Protocol):
+    name: str
+
+
+_Candidate = TypeVar("_Candidate", bound=_Named)
+
+
+def in_turns(
+    candidates: Sequence[_Candidate],
+    rounds: int,
+    seconds: float,
+    progress: Progress,
+    measure: Callable[[_Candidate, int], None],
+) -> Noise:
+    """Call `measure(candidate, round)` for each candidate, round by round. No round begins after
+    `seconds`, but the first is always completed."""
+    begun = time.monotonic()
+    probe = NoiseProbe()
+    for number in range(rounds):
+        if number and time.monotonic() - begun > seconds:
+            break
+        for place, one in enumerate(candidates):
+            part = (number + place / len(candidates)) / rounds
+            passed = (time.monotonic() - begun) / max(seconds, 1e-9)
+            progress(one.name, max(part, min(passed, 1.0)))
+            measure(one, number)
+            probe.run()
+    return probe.noise()
 
 
 def _load() -> float:

@@ -1,6 +1,6 @@
-"""How well an order mixes: arithmetic over which record comes where.
+"""Computes how well an order mixes, from the record at each position.
 
-All of it is compared with exact shuffles of other seeds, measured the same way.
+All figures are compared with those of exact shuffles with other seeds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 MOST_POSITIONS = 1_000_000
-"""Of longer epochs so many positions are looked at, in whole batches spread over the epoch."""
+"""In longer epochs, this many positions are used, in whole batches spread over the epoch."""
 
 
 def numbers_of(order: Any, layout: Layout, epoch: int, start: int, stop: int) -> np.ndarray:
-    """The record numbers at some positions; an order is told of the data what its `take` asks for."""
+    """The record numbers at some positions. `take` gets the keywords about the data that it accepts."""
     known = {"chunk_lengths": layout.chunk_lengths, "shard_lengths": layout.shard_lengths}
     asked = inspect.signature(order.take).parameters
     words = {word: value for word, value in known.items() if word in asked}
@@ -27,14 +27,14 @@ def numbers_of(order: Any, layout: Layout, epoch: int, start: int, stop: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is known of the records before any order: all arrays are int64."""
+    """Chunks, shards and labels of the records. All arrays are int64."""
 
     num_records: int
     chunk_lengths: np.ndarray
     shard_firsts: np.ndarray
-    """The number of each shard's first record."""
+    """The first record of each shard."""
     labels: np.ndarray | None
-    """The number of each record's label, from 0."""
+    """The label of each record, numbered from 0."""
 
     def chunks_of(self, records: np.ndarray) -> np.ndarray:
         """The chunk of each record."""
@@ -52,27 +52,27 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What an order does, in numbers that mean something alone; `Mixing` compares them."""
+    """How an order mixes, in absolute figures; `Mixing` has them relative to an exact shuffle."""
 
     moved: float
-    """Mean of |position - record|, as a part of the number of records: 1/3 for an exact shuffle."""
+    """Mean of |position - record|, divided by the number of records: 1/3 for an exact shuffle."""
     neighbours: float
-    """The part of a batch's records whose next one in the files is in the same batch."""
+    """The fraction of records whose successor in the files is in the same batch."""
     chunks: float
-    """Different chunks in a batch, in the mean."""
+    """Mean number of different chunks in a batch."""
     shards: float
     labels: float | None
-    """Different labels in a batch, in the mean."""
+    """Mean number of different labels in a batch."""
     label_distance: float | None
-    """Total variation distance of a batch's labels from those of all records, in the mean."""
+    """Mean total variation distance between the labels of a batch and those of all records."""
     again: float | None
-    """The part of the pairs of a batch that are in one batch in the next epoch, too."""
+    """The fraction of pairs in a batch that share a batch in the next epoch, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Batches of an epoch that are looked at: the positions and the record at each, both
-    int64[batches, batch_size]. The last batch of an epoch, if it is smaller, is left out."""
+    """Batches of an epoch: the positions and the record at each, both int64[batches, batch_size].
+    A smaller last batch is left out."""
 
     places: np.ndarray
     records: np.ndarray
@@ -82,7 +82,7 @@ class Positions:
 def positions_of(
     order: Any, layout: Layout, epoch: int, batch_size: int, most: int = MOST_POSITIONS
 ) -> Positions:
-    """The batches of an order that are looked at."""
+    """Batches of an order, spread over the epoch, with at most `most` positions."""
     length = order.length(layout.num_records)
     batches = max(length // batch_size, 1)
     batch_size = min(batch_size, length)
@@ -141,7 +141,7 @@ def _labels(records: np.ndarray, layout: Layout) -> tuple[float | None, float | 
 def _again(
     found: Positions, order: Any, layout: Layout, epoch: int, batch_size: int
 ) -> float | None:
-    """Pairs that share a batch in this epoch and in the next."""
+    """The fraction of pairs that share a batch in this epoch and in the next."""
     batches, size = found.records.shape
     if not found.is_whole or size < 2:
         return None
@@ -157,23 +157,23 @@ def _again(
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """An order against the exact shuffle, whose every figure is 1 here."""
+    """An order relative to an exact shuffle, whose figures are all 1."""
 
     moved: float
-    """How far records move; 0 is not at all."""
+    """How far records move; 0 if not at all."""
     chunks: float
     shards: float | None
-    """Different shards in a batch; None where there is one."""
+    """Different shards in a batch; None if there is only one."""
     labels: float | None
     """Different labels in a batch."""
     label_distance: float | None
-    """How far the labels of a batch are from those of all: larger is worse."""
+    """Distance between the labels of a batch and those of all records: larger is worse."""
     again: float | None
     """How often records that share a batch do so in the next epoch: larger is worse."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether an exact shuffle is not told from it: every figure within a tenth."""
+        """Whether every figure is within a tenth of an exact shuffle's."""
         return self._is_within(1.1)
 
     @property
@@ -189,7 +189,7 @@ class Mixing:
 
 
 def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
-    """One mix as parts of another."""
+    """A mix relative to that of exact shuffles."""
     return Mixing(
         mix.moved / exact.moved,
         mix.chunks / exact.chunks,

@@ -1,4 +1,4 @@
-"""A sample of a data set, kept as an Arrow file that every candidate is made from."""
+"""Draws a sample of a dataset into an Arrow file, from which every candidate is written."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 import penstock as ps
 
 RUNS = 32
-"""A sample is so many runs of neighbours, spread evenly over the data."""
-_LOOKED_AT = 16
+"""A sample consists of this many runs of adjacent records, spread evenly over the data."""
+_FIRST_RECORDS = 16
 SMALL = 4
-"""Records of the smaller sample, on which processes warm up."""
+"""Records of the smaller sample, which is for warming up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Sample:
     """Names and types."""
 
     def sentence(self, size: str) -> str:
-        """What was measured, for people; `size` is its bytes in words."""
+        """What was measured; `size` is its bytes as text."""
         whole = self.num_records == self.num_all_records
         of = "" if whole else f" of {self.num_all_records:,}, in {RUNS} runs spread over the data"
         plural = "record" if self.num_records == 1 else "records"
@@ -41,12 +41,12 @@ class Sample:
 
 
 def opened(source: Any) -> ps.Dataset:
-    """The dataset that somebody means."""
+    """A dataset, opened if `source` is not one yet."""
     return source if isinstance(source, ps.Dataset) else ps.open(source)
 
 
 def name_of(ds: ps.Dataset) -> str:
-    """What a dataset is called in a report."""
+    """The name of a dataset in a report."""
     first, *others = ds.paths
     return f"{first} and {len(others)} more" if others else first
 
@@ -67,27 +67,27 @@ def draw(ds: ps.Dataset, folder: str, records: int, most_bytes: int) -> tuple[Sa
     Args:
         ds: the data.
         folder: where `sample.arrow` and `small.arrow` go.
-        records: at most so many.
-        most_bytes: about as many bytes, judged by the first records.
+        records: the most records.
+        most_bytes: the most bytes, estimated from the first records.
 
     Returns:
         The Sample, and the paths of the two files.
 
     Raises:
         ValueError: there are no records.
-        OSError: there is no room for it.
+        OSError: the disk has no room for the sample.
     """
     if not len(ds):
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
-    first = ds.take(range(min(_LOOKED_AT, len(ds))))
+    first = ds.take(range(min(_FIRST_RECORDS, len(ds))))
     each = max(first.nbytes / len(first), 1)
     wanted = max(1, min(records, len(ds), int(most_bytes / each)))
     free = shutil.disk_usage(folder).free
     if 3 * wanted * each > free:
         raise OSError(
             f"{folder} has {ps.describe.size(free)} free, and a sample of {wanted:,} records needs "
-            f"about {ps.describe.size(3 * wanted * each)}; ask for fewer records, or name another "
-            "folder"
+            f"about {ps.describe.size(3 * wanted * each)}; use fewer records, or "
+            "another folder"
         )
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""`bench shuffle`: orders on the user's own data: how well they mix, and what reading in them costs."""
+"""`bench shuffle`: compares orders: how well they mix, and what reading in them costs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ import numpy as np
 
 import penstock as ps
 from penstock.bench.counting import CountingStorage
-from penstock.bench.delivering import Plan, deliver, plan_of
-from penstock.bench.formats import Progress
+from penstock.bench.epochs import Plan, deliver, plan_of
 from penstock.bench.labels import layout_of
-from penstock.bench.measure import Listening, Machine, Measured, Noise, machine, measured
+from penstock.bench.measure import (
+    Machine,
+    Measured,
+    Noise,
+    NoiseProbe,
+    Progress,
+    machine,
+    measured,
+)
 from penstock.bench.mixing import (
     MOST_POSITIONS,
     Layout,
@@ -30,27 +37,26 @@ from penstock.bench.sample import name_of, opened
 from penstock.bench.words import seconds as in_words
 
 HOW = (
-    "Orders are arithmetic, so how they mix is computed, not timed: over whole batches of one epoch, "
-    f"all of them up to {MOST_POSITIONS:,} positions, else batches spread evenly; each figure is "
-    "divided by the same figure of exact shuffles of three other seeds. Reading is timed with the "
-    "files in the page cache, by one thread that asks for batch after batch, orders in turn, and "
-    "scaled to an epoch. Bytes, reads and seeks are counted in one more pass, by a storage that "
-    "notes where each read begins and ends; an index is not counted. Where the records that wait so "
-    "fit the window, and are less than three quarters of all, a chunk is read whole when its first record is "
-    "wanted, and the others wait; else each batch is one take of its records."
+    "How orders mix is computed, not timed: over whole batches of one epoch, up to "
+    f"{MOST_POSITIONS:,} positions in batches spread evenly. Each figure is divided by the same figure "
+    "of exact shuffles with three other seeds. Reading is timed with the files in the page cache, by "
+    "one thread that reads batch after batch, with orders in turn, and scaled to an epoch. Bytes, "
+    "reads and seeks are counted in a separate pass, without those of an index. If the waiting "
+    "records fit the window, and are less than three quarters of all, a chunk is read whole when its "
+    "first record is needed, and its other records wait. Otherwise each batch is one take of its records."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What a disk is taken to do: figures that are given, not measured."""
+    """A model of a disk. Its figures are given, not measured."""
 
     name: str
     seek_ms: float
     mb_per_s: float
 
     def seconds(self, seeks: float, num_bytes: float) -> float:
-        """What it needs for so many seeks and bytes, one after another."""
+        """The time of these seeks and bytes, one after another."""
         return seeks * self.seek_ms / 1e3 + num_bytes / (self.mb_per_s * 1e6)
 
 
@@ -63,7 +69,7 @@ DISKS = (
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """One order. What is of an epoch is scaled to it from `measured_records`."""
+    """One order. Figures of an epoch are scaled from `measured_records`."""
 
     name: str
     spec: dict[str, Any]
@@ -71,7 +77,7 @@ class OrderRow:
     mixing: Mixing
     by_chunks: bool
     window_bytes: int
-    """Of the records that wait, about; of one batch where it reads by records."""
+    """Of the waiting records, approximately; of one batch if it reads by records."""
     seconds: Measured
     """Of an epoch, from the page cache."""
     num_bytes: float
@@ -79,15 +85,15 @@ class OrderRow:
     seeks: float
     block_bytes: float
     disk_seconds: tuple[float, ...]
-    """By the model of each disk, without what decoding takes."""
+    """By the model of each disk, without decoding."""
     measured_records: int
     path: tuple[tuple[float, float], ...]
-    """Some (position, record) pairs, as parts of an epoch."""
+    """Some (position, record) pairs, as fractions of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleReport:
-    """What `shuffle` found."""
+    """The result of `shuffle`."""
 
     source: str
     num_records: int
@@ -106,16 +112,16 @@ class ShuffleReport:
     how: str = field(default=HOW)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The report, for JSON."""
         return asdict(self)
 
 
 def default_orders(num_records: int, num_shards: int, num_chunks: int, seed: int) -> dict[str, Any]:
-    """The orders that are compared where nobody names others.
+    """The orders that are compared by default.
 
-    A buffer runs over interleaved shards where there are several, as pipelines of tf.data and
-    WebDataset have it. Buffers and windows that would hold everything are left out: they are exact
-    shuffles.
+    If there are several shards, a buffer reads them interleaved, as pipelines of tf.data and
+    WebDataset do. Buffers and windows that would hold all records are left out, because they are
+    exact shuffles.
     """
     found: dict[str, Any] = {"Sequential": ps.Sequential()}
     over = ps.Interleaved() if num_shards > 1 else None
@@ -147,17 +153,17 @@ def shuffle(
     """Compare orders on a dataset: how they mix, what they read, how long an epoch takes.
 
     Args:
-        source: as for `open`, or a Dataset; its columns are what is read.
+        source: as for `open`, or a Dataset, of which the chosen columns are read.
         orders: by name; None for penstock's own, from `Sequential` to `Shuffled`.
-        batch_size: records of a batch.
-        label: the column whose values a batch should have in the proportions of the whole; None
-            finds a column of integers or of class labels, where there is one.
-        seed: of the orders that None stands for.
-        window_bytes: what may wait in memory of records that were read with their chunk.
-        rounds: how often each is timed.
-        seconds: about what all timing takes.
-        disks: what reading is estimated for.
-        progress: called with what is being measured, and how far the work is.
+        batch_size: records per batch.
+        label: the column whose values should be mixed in a batch; None detects a column of class
+            labels or integers, if there is one.
+        seed: seed of the default orders.
+        window_bytes: memory for records that wait after their chunk was read.
+        rounds: how often each order is timed.
+        seconds: total time for timing, approximately.
+        disks: the disks for which the time of an epoch is estimated.
+        progress: called with what is being measured, and the finished part.
 
     Returns:
         A ShuffleReport.
@@ -175,18 +181,18 @@ def shuffle(
         True
     """
     begun = time.monotonic()
-    tell = progress or (lambda title, part: None)
+    progress = progress or (lambda title, part: None)
     ds = opened(source)
     if len(ds) < 2:
-        raise ValueError(f"{name_of(ds)} has {len(ds)} records, which have no order to choose")
-    tell("looking at the records", 0.0)
+        raise ValueError(f"{name_of(ds)} has {len(ds)} records, too few to order")
+    progress("looking at the records", 0.0)
     layout, found_label, num_labels = layout_of(ds, label)
     num_bytes = sum(shard.num_bytes for shard in ds.shards)
     each = num_bytes / len(ds)
     batch_size = min(batch_size, len(ds))
     chosen = dict(orders or default_orders(len(ds), len(ds.paths), len(layout.chunk_lengths), seed))
-    listening = Listening()
-    tell("how the orders mix", 0.1)
+    probe = NoiseProbe()
+    progress("how the orders mix", 0.1)
     exact = mean_of([mix_of(ps.Shuffled(seed + n), layout, 0, batch_size) for n in (1, 2, 3)])
     mixes = {name: mix_of(order, layout, 0, batch_size) for name, order in chosen.items()}
     plans = {
@@ -195,10 +201,10 @@ def shuffle(
         )
         for name, order in chosen.items()
     }
-    times = _timed(ds, plans, rounds, seconds, listening, tell)
+    times = _timed(ds, plans, rounds, seconds, probe, progress)
     rows: list[OrderRow] = []
     for name, order in chosen.items():
-        tell(f"{name}: counting reads", 0.9)
+        progress(f"{name}: counting reads", 0.9)
         counts, part = _counted(ds, plans[name], times[name][0])
         mixing = compared(mixes[name], exact, len(ds.paths))
         plan = plans[name]
@@ -225,7 +231,7 @@ def shuffle(
     return ShuffleReport(
         name_of(ds), len(ds), num_bytes, len(ds.paths), len(layout.chunk_lengths), batch_size,
         found_label, num_labels, tuple(rows), tuple(disks), tuple(_sentences(rows, disks, found_label)),
-        machine(ds.paths[0]), listening.heard(), time.monotonic() - begun,
+        machine(ds.paths[0]), probe.noise(), time.monotonic() - begun,
     )  # fmt: skip
 
 
@@ -238,7 +244,7 @@ def _beginning(order: Any, layout: Layout) -> np.ndarray:
 
 
 def _path(order: Any, layout: Layout, dots: int = 700) -> tuple[tuple[float, float], ...]:
-    """Where an order goes: some positions, spread evenly with a jitter that is always the same."""
+    """The records at some positions, spread evenly with a fixed jitter."""
     records = _beginning(order, layout)
     jitter = np.random.default_rng(0).random(dots)
     places = np.unique(((np.arange(dots) + jitter) / dots * len(records)).astype(np.int64))
@@ -253,31 +259,31 @@ def _timed(
     plans: Mapping[str, Plan],
     rounds: int,
     seconds: float,
-    listening: Listening,
-    tell: Progress,
+    probe: NoiseProbe,
+    progress: Progress,
 ) -> dict[str, tuple[int, list[float]]]:
-    """For each order the records that were delivered, and the seconds of an epoch, round by round.
-    All rounds deliver as many as the first could in its share of the time."""
+    """For each order the number of records that were read, and the seconds of an epoch in each round.
+    All rounds read as many records as the first did in its share of the time."""
     share = seconds / (rounds + 1) / len(plans)
     found: dict[str, tuple[int, list[float]]] = {}
     for number in range(rounds):
         for place, (name, plan) in enumerate(plans.items()):
-            tell(name, 0.2 + 0.7 * (number + place / len(plans)) / rounds)
+            progress(name, 0.2 + 0.7 * (number + place / len(plans)) / rounds)
             most = found[name][0] if number else len(plan.records)
             if not number:
-                deliver(ds, plan, share / 4, most)  # caches and threads, before the clock runs
+                deliver(ds, plan, share / 4, most)  # warms caches and starts threads
             done = deliver(ds, plan, math.inf if number else share, most)
             part = done.read_records / len(ds)
             found.setdefault(name, (done.records, []))[1].append(done.seconds / part)
-            listening.listen()
+            probe.run()
     return found
 
 
 def _counted(ds: ps.Dataset, plan: Plan, records: int) -> tuple[Any, float]:
-    """What is read for so many records, and what part of an epoch that is."""
+    """What is read for this many records, and what part of an epoch they are."""
     counting = CountingStorage()
     same = ds.reopened(storage=counting)
-    _ = len(same), same.take([0])  # opened, with its index, before anything is counted
+    _ = len(same), same.take([0])  # opens it with its index, which is not counted
     counting.reset()
     done = deliver(same, plan, math.inf, records)
     return counting.counts, done.read_records / len(ds)
@@ -287,51 +293,57 @@ def _counted(ds: ps.Dataset, plan: Plan, records: int) -> tuple[Any, float]:
 
 
 def _sentences(rows: Sequence[OrderRow], disks: Sequence[Disk], label: str | None) -> list[str]:
-    """For each disk the quickest order that mixes as an exact shuffle does, and what comes near."""
-    said: list[str] = []
-    good = [row for row in rows if row.mixing.is_exact]
-    if not good:
-        said.append("None of these orders mixes as an exact shuffle does, within a tenth.")
-    for number, disk in enumerate(disks if good else ()):
-        best = min(good, key=lambda row: epoch_seconds(row, number))
-        line = (
-            f"{disk.name[0].upper()}{disk.name[1:]}: {best.name}, {_takes(best, number)} an epoch"
-        )
-        near = [row for row in rows if row.mixing.is_near and not row.mixing.is_exact]
-        slow = [row for row in good if epoch_seconds(row, number) > 2 * epoch_seconds(best, number)]
-        if slow:
-            worst = max(slow, key=lambda row: epoch_seconds(row, number))
-            line += f", mixed as by {worst.name}, which takes {_takes(worst, number)}"
-        quick = min(near, key=lambda row: epoch_seconds(row, number), default=best)
-        if 2 * epoch_seconds(quick, number) < epoch_seconds(best, number):
-            line += f"; {quick.name} takes {_takes(quick, number)}, but {_lacks(quick)}"
-        said.append(line + ".")
-    bad = [row for row in rows if not row.mixing.is_near]
+    """For each disk the best order, then the orders that mix badly, then advice on the files."""
+    said = _best_orders(rows, disks)
+    bad = [f"{row.name} ({_lacks(row)})" for row in rows if not row.mixing.is_near]
     if bad:
-        told = "; ".join(f"{row.name} ({_lacks(row)})" for row in bad)
-        said.append(f"Not mixed well: {told}.")
-    lying = next((row for row in rows if row.spec.get("name") == "sequential"), None)
-    off = None if lying is None else lying.mixing.label_distance
-    if off is not None and off > 1.5:
+        said.append(f"Not mixed well: {'; '.join(bad)}.")
+    stored = next((row for row in rows if row.spec.get("name") == "sequential"), None)
+    off = (stored.mixing.label_distance or 0) if stored else 0
+    if off > 1.5:
         said.append(
-            f"In the files, records with the same {label} lie together ({off:.1f} times as uneven as "
-            "by chance). Written once in another order (penstock convert --shuffle 1), whole chunks "
-            "would be mixed, and so would orders that read them."
+            f"In the files, records with the same {label} are adjacent ({off:.1f} times as uneven "
+            "as by chance). If they were rewritten in random order (penstock convert --shuffle 1), "
+            "chunks would be mixed, and so would orders that read whole chunks."
         )
     return said
 
 
+def _best_orders(rows: Sequence[OrderRow], disks: Sequence[Disk]) -> list[str]:
+    good = [row for row in rows if row.mixing.is_exact]
+    near = [row for row in rows if row.mixing.is_near and not row.mixing.is_exact]
+    if not good:
+        return ["None of these orders mixes within a tenth of an exact shuffle."]
+    return [
+        f"{disk.name[0].upper()}{disk.name[1:]}: {_best_order(good, near, number)}."
+        for number, disk in enumerate(disks)
+    ]
+
+
+def _best_order(good: Sequence[OrderRow], near: Sequence[OrderRow], disk: int) -> str:
+    """The quickest of the orders that mix as an exact shuffle; and one of `near` that is much quicker."""
+
+    def needed(row: OrderRow) -> float:
+        return epoch_seconds(row, disk)
+
+    best = min(good, key=needed)
+    line = f"{best.name}, {in_words(needed(best))} an epoch"
+    worst = max(good, key=needed)
+    if needed(worst) > 2 * needed(best):
+        line += f"; {worst.name} mixes no better and takes {in_words(needed(worst))}"
+    quick = min(near, key=needed, default=best)
+    if 2 * needed(quick) < needed(best):
+        line += f"; {quick.name} takes {in_words(needed(quick))}, but {_lacks(quick)}"
+    return line
+
+
 def epoch_seconds(row: OrderRow, disk: int) -> float:
-    """An epoch from a disk, whose work and the decoding go side by side: the longer of the two."""
+    """The time of an epoch from a disk: the longer of reading and decoding, which overlap."""
     return max(row.disk_seconds[disk], row.seconds.median)
 
 
-def _takes(row: OrderRow, disk: int) -> str:
-    return in_words(epoch_seconds(row, disk))
-
-
 def _lacks(row: OrderRow) -> str:
-    """In what an order falls short of an exact shuffle most."""
+    """What an order lacks most, compared with an exact shuffle."""
     mixing = row.mixing
     factors = {
         "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock import describe
 from penstock.bench import words
-from penstock.bench.formats import FormatsReport
+from penstock.bench.formats import FormatRow, FormatsReport
 from penstock.bench.images import ImageRow, ImagesReport
 from penstock.bench.measure import Measured
 from penstock.bench.shuffle import ShuffleReport
@@ -66,15 +67,15 @@ def contents(report: Report) -> Contents:
 def _formats(report: FormatsReport) -> Contents:
     rows = report.measured_rows
     columns = [
-        Column("format", [row.name for row in rows]),
+        Column("format", _of(rows, "name")),
         _sizes("bytes", [(row.num_bytes or 0) + (row.index_bytes or 0) for row in rows]),
         _sizes("index", [row.index_bytes or None for row in rows], page_only=True),
-        _rates("write /s", [row.write for row in rows]),
-        _rates("scan /s", [row.scan for row in rows]),
-        _rates("random /s", [row.random for row in rows]),
-        _times("open", [row.open_seconds for row in rows], page_only=True),
-        _sizes("write memory", [row.write_memory_bytes for row in rows]),
-        _sizes("scan memory", [row.scan_memory_bytes for row in rows]),
+        _rates("write /s", _of(rows, "write")),
+        _rates("scan /s", _of(rows, "scan")),
+        _rates("random /s", _of(rows, "random")),
+        _times("open", _of(rows, "open_seconds"), page_only=True),
+        _sizes("write memory", _of(rows, "write_memory_bytes")),
+        _sizes("scan memory", _of(rows, "scan_memory_bytes")),
     ]
     note = (
         "Rates are records a second. Bytes include the index. Memory is the growth of the resident "
@@ -86,8 +87,8 @@ def _formats(report: FormatsReport) -> Contents:
         report.sample.sentence(describe.size(report.sample.num_bytes)),
         [Table("Formats", columns, note)],
         [("fields", ", ".join(f"{name}: {kind}" for name, kind in report.sample.fields))],
-        [(row.name, row.problem) for row in report.rows if row.problem is not None],
-        _spreads(found for row in rows for found in (row.write, row.scan, row.random)),
+        _problems(report.rows),
+        _spreads(rows, "write", "scan", "random"),
     )
 
 
@@ -96,16 +97,16 @@ def _images(report: ImagesReport) -> Contents:
     count = report.sample.num_records
     psnr, worst, ssim = zip(*map(_quality, rows), strict=True) if rows else ((), (), ())
     columns = [
-        Column("kept as", [row.name for row in rows]),
+        Column("kept as", _of(rows, "name")),
         _sizes("an image", [round((row.num_bytes or 0) / count) for row in rows]),
-        _rates("decode /s", [row.decode for row in rows]),
-        _rates("one thread", [row.decode_alone for row in rows]),
-        _rates("encode /s", [row.encode for row in rows]),
-        Column("PSNR dB", psnr, [row.psnr for row in rows]),
-        Column("worst", worst, [row.worst_psnr for row in rows]),
-        Column("SSIM", ssim, [row.ssim for row in rows]),
-        _rates("delivered /s", [row.delivered for row in rows], page_only=True),
-        _sizes("decode memory", [row.decode_memory_bytes for row in rows], page_only=True),
+        _rates("decode /s", _of(rows, "decode")),
+        _rates("one thread", _of(rows, "decode_alone")),
+        _rates("encode /s", _of(rows, "encode")),
+        Column("PSNR dB", psnr, _of(rows, "psnr")),
+        Column("worst", worst, _of(rows, "worst_psnr")),
+        Column("SSIM", ssim, _of(rows, "ssim")),
+        _rates("delivered /s", _of(rows, "delivered"), page_only=True),
+        _sizes("decode memory", _of(rows, "decode_memory_bytes"), page_only=True),
     ]
     note = (
         "Rates are images a second. Delivered is the smaller of two rates: decoding as measured (on "
@@ -118,33 +119,33 @@ def _images(report: ImagesReport) -> Contents:
         f"{count:,} of {report.sample.num_all_records:,} images in column {report.column}, {report.sizes}",
         [Table("Encodings", columns, note)],
         [],
-        [(row.name, row.problem) for row in report.rows if row.problem is not None],
-        _spreads(found for row in rows for found in (row.encode, row.decode)),
+        _problems(report.rows),
+        _spreads(rows, "encode", "decode"),
     )
 
 
 def _shuffle(report: ShuffleReport) -> Contents:
     rows = report.rows
-    mixing = [row.mixing for row in rows]
-    names = [row.name for row in rows]
+    mixing = _of(rows, "mixing")
+    names = _of(rows, "name")
     mixes = [
         Column("parts of exact", names),
-        _ratios("moves", [mix.moved for mix in mixing]),
-        _ratios("chunks", [mix.chunks for mix in mixing]),
-        _ratios("shards", [mix.shards for mix in mixing]),
-        _ratios("labels", [mix.labels for mix in mixing]),
-        _ratios("off balance", [mix.label_distance for mix in mixing]),
-        _ratios("alike", [mix.again for mix in mixing]),
+        _ratios("moves", _of(mixing, "moved")),
+        _ratios("chunks", _of(mixing, "chunks")),
+        _ratios("shards", _of(mixing, "shards")),
+        _ratios("labels", _of(mixing, "labels")),
+        _ratios("off balance", _of(mixing, "label_distance")),
+        _ratios("alike", _of(mixing, "again")),
     ]
-    seeks, reads = [row.seeks for row in rows], [row.reads for row in rows]
+    seeks, reads = _of(rows, "seeks"), _of(rows, "reads")
     costs = [
         Column("an epoch reads", names),
         Column("as", ["chunks" if row.by_chunks else "records" for row in rows]),
-        _sizes("bytes", [row.num_bytes for row in rows]),
+        _sizes("bytes", _of(rows, "num_bytes")),
         Column("reads", [words.short(found) for found in reads], reads, "low", page_only=True),
         Column("seeks", [describe.count(round(found)) for found in seeks], seeks, "low"),
-        _sizes("window", [row.window_bytes for row in rows]),
-        _times("measured", [row.seconds for row in rows]),
+        _sizes("window", _of(rows, "window_bytes")),
+        _times("measured", _of(rows, "seconds")),
     ]
     for number, disk in enumerate(report.disks):
         needed = [row.disk_seconds[number] for row in rows]
@@ -177,8 +178,17 @@ def _shuffle(report: ShuffleReport) -> Contents:
         [Table("How well it mixes", mixes, mix_note), Table("What it costs", costs, cost_note)],
         [],
         [],
-        _spreads(row.seconds for row in rows),
+        _spreads(rows, "seconds"),
     )
+
+
+def _of(rows: Iterable[Any], name: str) -> list[Any]:
+    """An attribute of every row."""
+    return [getattr(row, name) for row in rows]
+
+
+def _problems(rows: Iterable[FormatRow | ImageRow]) -> list[tuple[str, str]]:
+    return [(row.name, row.problem) for row in rows if row.problem is not None]
 
 
 def _rates(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> Column:
@@ -201,7 +211,8 @@ def _medians(found: Sequence[Measured | None]) -> list[float | None]:
     return [None if one is None else one.median for one in found]
 
 
-def _spreads(found: Iterable[Measured | None]) -> list[float]:
+def _spreads(rows: Iterable[Any], *names: str) -> list[float]:
+    found: list[Measured | None] = [one for name in names for one in _of(rows, name)]
     return [one.spread for one in found if one is not None and one.repeats > 1]
 
 

@@ -1,4 +1,4 @@
-"""Figures as people read them, the same in the terminal and on the page."""
+"""Figures as text, for terminals and pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NOTHING = "–"
 
 
 def rate(found: Measured | None) -> str:
-    """So many a second: to three digits, with the spread of the repeats."""
+    """A rate to three digits, with the spread of the repeats."""
     return NOTHING if found is None else short(found.median) + _spread(found)
 
 
@@ -23,7 +23,7 @@ def _spread(found: Measured) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A figure as a part of another: 1.00 is the same."""
+    """A ratio with two decimals, or thousands without any."""
     if value is None:
         return NOTHING
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
@@ -53,7 +53,7 @@ def size(number: float | None) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """A time, in the unit that fits it.
+    """A time in a fitting unit.
 
     Example:
         >>> from penstock.bench.words import seconds

@@ -54,6 +54,7 @@ def _format_option(
     return None if keyword in _OF_OPEN else options.get("read")
 
 
+# Complexity: one branch for each kind of option (choice of format, of a format, flag, value).
 def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
     """One keyword and its value as an option."""
     name = found["keyword"] or found["bare"]

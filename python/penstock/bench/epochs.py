@@ -1,9 +1,8 @@
-"""Batches in some order, read the cheaper of two ways, which follows from the order alone.
+"""Reads the batches of an epoch in a given order, in the cheaper of two ways.
 
 By records: each batch is one `take`. By chunks: a chunk is read whole when its first record is
-wanted, and what has not gone out of it is kept; so a stream with a buffer is read, and a window of
-chunks. The second reads each byte once and needs memory for the records that wait; it is chosen
-where that fits.
+needed, and the other records wait in memory, as in a stream with a buffer or a window of chunks.
+This reads each byte once; it is chosen if the waiting records fit in memory.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ import penstock as ps
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the positions at the beginning of an epoch are delivered."""
+    """How to read the first positions of an epoch."""
 
     records: np.ndarray
     """int64[positions]."""
     batch_size: int
     by_chunks: bool
     waiting_records: int
-    """Records that were read with their chunk and have not gone out, at most."""
+    """The most records that wait at any time."""
     chunk_edges: np.ndarray
-    """Where chunks begin, and the end of the last: int64[chunks + 1]."""
+    """The first record of each chunk, and the end of the last: int64[chunks + 1]."""
 
 
 def plan_of(
     records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
 ) -> Plan:
-    """How to deliver these records.
+    """How to read these records.
 
     Args:
-        records: numbers in the order wanted, int64.
+        records: numbers in the order of reading, int64.
         chunk_lengths: records of each chunk, in the order of the files.
         batch_size: records of a batch.
-        most_waiting: records that may wait in memory. An order that lets three quarters of all
+        most_waiting: records that may wait in memory. An order in which three quarters of all
             records wait is read by records in any case, as is one that repeats records.
 
     Returns:
@@ -54,8 +53,8 @@ def plan_of(
     read = np.zeros(steps, np.int64)
     used = first >= 0
     np.add.at(read, first[used] // batch_size, chunk_lengths[used])
-    gone = np.minimum(np.arange(1, steps + 1) * batch_size, len(records))
-    waiting = int((np.cumsum(read) - gone).max())
+    delivered_records = np.minimum(np.arange(1, steps + 1) * batch_size, len(records))
+    waiting = int((np.cumsum(read) - delivered_records).max())
     repeats = len(np.unique(records)) < len(records)
     fits = waiting <= min(most_waiting, int(edges[-1]) * 3 // 4)
     return Plan(records, batch_size, fits and not repeats, waiting, edges)
@@ -63,16 +62,16 @@ def plan_of(
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How far a delivery got, and how long it took."""
+    """How many records were read, and how long it took."""
 
     records: int
     read_records: int
-    """Records of what was read: whole chunks, or what was taken."""
+    """Records that were read for them: those of whole chunks, or the same."""
     seconds: float
 
 
 def deliver(ds: ps.Dataset, plan: Plan, most_seconds: float, most_records: int) -> Delivered:
-    """Make batches until the plan, the time or the number of records is used up."""
+    """Read batches until the plan, the time or the number of records is used up."""
     begun = time.perf_counter()
     done = read = 0
     waiting: dict[int, _Waiting] = {}
@@ -89,34 +88,34 @@ def deliver(ds: ps.Dataset, plan: Plan, most_seconds: float, most_records: int) 
 
 
 class _Waiting:
-    """The records of a chunk that have not gone out, and for a while some that have."""
+    """The waiting records of a chunk."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._rows = np.arange(len(batch))
-        """Where each record of the chunk is in the batch."""
-        self._is_here = np.ones(len(batch), bool)
+        """The row of each record of the chunk in the batch."""
+        self._is_waiting = np.ones(len(batch), bool)
 
-    def give(self, local: np.ndarray) -> pa.RecordBatch:
-        """Some records of the chunk, which will not be asked for again."""
+    def pop(self, local: np.ndarray) -> pa.RecordBatch:
+        """Remove and return some records of the chunk."""
         found = _some(self._batch, self._rows[local])
-        self._is_here[local] = False
-        left = np.flatnonzero(self._is_here)
+        self._is_waiting[local] = False
+        left = np.flatnonzero(self._is_waiting)
         if len(left) and 2 * len(left) <= len(self._batch):
-            # Half of it has gone: keep the other half alone, as a buffer of records would.
+            # Copy the waiting half, so that the memory of the other is freed.
             self._batch = _some(self._batch, self._rows[left])
             self._rows[left] = np.arange(len(left))
         return found
 
     @property
     def is_empty(self) -> bool:
-        return not self._is_here.any()
+        return not self._is_waiting.any()
 
 
 def _by_chunks(
     ds: ps.Dataset, plan: Plan, records: np.ndarray, waiting: dict[int, _Waiting]
 ) -> int:
-    """One batch out of chunks; how many records were read for it."""
+    """Read one batch from chunks; the number of records read for it."""
     chunks = np.searchsorted(plan.chunk_edges, records, "right") - 1
     read = 0
     parts: list[pa.RecordBatch] = []
@@ -125,7 +124,7 @@ def _by_chunks(
         if chunk not in waiting:
             waiting[chunk] = _Waiting(ds.take(np.arange(first, last)))
             read += last - first
-        parts.append(waiting[chunk].give(records[chunks == chunk] - first))
+        parts.append(waiting[chunk].pop(records[chunks == chunk] - first))
         if waiting[chunk].is_empty:
             del waiting[chunk]
     if len(parts) > 1:

@@ -1,7 +1,7 @@
-"""Work in a process of its own, whose memory can be measured and which can be given up.
+"""Jobs in separate processes, whose memory can be measured and which can be killed.
 
-The job goes to `python -m penstock.bench` as JSON on stdin, its result comes back on stdout. The
-process is in a session of its own, so Ctrl-C reaches only the one who waits, who ends it.
+A job goes to `python -m penstock.bench` as JSON on stdin, its result comes back on stdout. The
+process has its own session, so Ctrl-C reaches only the waiting process, which kills the job.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any
 _PREFIX = "penstock-bench-"
 
 
-class FailedApartError(Exception):
-    """A job could not be done; its text says why."""
+class FailedJobError(Exception):
+    """A job failed; the message says why."""
 
 
-def run_apart(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
-    """Do a job in a process of its own.
+def run_job(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
+    """Run a job in a separate process.
 
     Args:
         job: `kind` and what that kind needs; see `penstock.bench.__main__`.
-        most_seconds: it is ended after so many.
+        most_seconds: the job is killed after this time.
 
     Returns:
-        What the job gives.
+        The result of the job.
 
     Raises:
-        FailedApartError: the job failed, ended without a result, or took too long.
+        FailedJobError: the job failed, ended without a result, or took too long.
     """
     command = [sys.executable, "-m", "penstock.bench"]
-    process = subprocess.Popen(  # noqa: S603  this very interpreter, and nothing from outside
+    process = subprocess.Popen(  # noqa: S603  this interpreter, with fixed arguments
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -49,23 +49,23 @@ def run_apart(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
     try:
         out, err = process.communicate(json.dumps(job).encode(), timeout=most_seconds)
     except subprocess.TimeoutExpired:
-        raise FailedApartError(f"took longer than {most_seconds:.0f} s and was ended") from None
+        raise FailedJobError(f"took longer than {most_seconds:.0f} s and was killed") from None
     finally:
         if process.poll() is None:
-            _end(process)
+            _kill(process)
     if process.returncode < 0:
-        raise FailedApartError(f"ended by {signal.Signals(-process.returncode).name}")
+        raise FailedJobError(f"killed by {signal.Signals(-process.returncode).name}")
     try:
         answer: dict[str, Any] = json.loads(out)
     except ValueError:
         last = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise FailedApartError(last or f"exit status {process.returncode}") from None
+        raise FailedJobError(last or f"exit status {process.returncode}") from None
     if "failed" in answer:
-        raise FailedApartError(answer["failed"])
+        raise FailedJobError(answer["failed"])
     return answer
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -73,8 +73,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def workplace(folder: str | None) -> Generator[str]:
-    """A new folder inside `folder` (None: the system's place for temporary files), which goes with
-    all that is in it, also when the work is interrupted."""
+    """A new folder inside `folder` (None: the system's folder for temporary files). It is removed with
+    its contents, even after an interrupt."""
     made = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
     try:
         yield made

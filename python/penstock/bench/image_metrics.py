@@ -1,4 +1,4 @@
-"""How much two pictures differ: PSNR, and SSIM after Wang et al., "Image quality assessment: from
+"""How much two images differ: PSNR, and SSIM after Wang et al., "Image quality assessment: from
 error visibility to structural similarity", IEEE Transactions on Image Processing 13 (2004)."""
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ import math
 import numpy as np
 
 _WINDOW = 8
-"""Pixels of a side of the squares that SSIM compares; all squares weigh the same."""
+"""Side of the squares that SSIM compares, in pixels; all squares have equal weight."""
 _C1 = (0.01 * 255) ** 2
 _C2 = (0.03 * 255) ** 2
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 
-def mean_square(a: np.ndarray, b: np.ndarray) -> float:
-    """The mean of the squares of the differences of two uint8 arrays."""
+def mean_square_error(a: np.ndarray, b: np.ndarray) -> float:
+    """The mean square error of two uint8 arrays."""
     difference = a.astype(np.int16) - b.astype(np.int16)
     return float(np.mean(np.square(difference.astype(np.int32))))
 
 
 def psnr(mean_square_error: float) -> float:
-    """Decibels of a mean square error, of values up to 255; infinite for none.
+    """The PSNR in decibels for a mean square error of values up to 255; infinite for 0.
 
     Example:
-        >>> from penstock.bench.likeness import psnr
+        >>> from penstock.bench.image_metrics import psnr
         >>> round(psnr(1.0), 2), psnr(0.0)
         (48.13, inf)
     """
@@ -34,11 +34,11 @@ def psnr(mean_square_error: float) -> float:
 
 
 def ssim(a: np.ndarray, b: np.ndarray) -> float:
-    """Likeness of two pictures uint8[height, width, channels], by their brightness; 1 is equal.
+    """SSIM of the brightness of two images uint8[height, width, channels]; 1 if they are equal.
 
     Example:
         >>> import numpy as np
-        >>> from penstock.bench.likeness import ssim
+        >>> from penstock.bench.image_metrics import ssim
         >>> flat = np.full((16, 16, 3), 80, np.uint8)
         >>> ssim(flat, flat)
         1.0
@@ -64,7 +64,7 @@ def _brightness(pixels: np.ndarray) -> np.ndarray:
 
 
 def _means(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The mean of every window of this size, by sums over rectangles from a corner."""
+    """The mean of every window of this size, from an integral image."""
     sums = np.zeros((values.shape[0] + 1, values.shape[1] + 1))
     np.cumsum(np.cumsum(values, axis=0), axis=1, out=sums[1:, 1:])
     windows = (
