@@ -63,7 +63,7 @@ Examples:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of --sample.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Write the records in random order.")
 @click.option(
-    "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: found]"
+    "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: detected]"
 )
 @click.option(
     "--image-mode",
@@ -71,7 +71,9 @@ Examples:
     help="Encode images as jpg, png, webp or raw; beton: also smart.",
 )
 @click.option(
-    "--max-side", type=click.IntRange(min=1), help="Shrink images to this many pixels a side."
+    "--max-side",
+    type=click.IntRange(min=1),
+    help="Shrink images to at most this many pixels a side.",
 )
 @click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Quality of encoded JPEGs.")
 @click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
