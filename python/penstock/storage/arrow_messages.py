@@ -36,57 +36,60 @@ Read = Callable[[int, int], bytes]
 """Bytes [start, start + length) of the file; shorter where it ends."""
 
 
+_NUMBERS = {kind: struct.Struct("<" + kind).unpack_from for kind in "bBhHiIq"}
+_offset, _signed, _short = _NUMBERS["I"], _NUMBERS["i"], _NUMBERS["H"]
+
+
 class Table:
-    """One table of a flatbuffer. A field that is absent gives its default."""
+    """One table of a flatbuffer. A field that is absent gives its default. An offset that points out of the bytes is a
+    struct.error; those who read tables make it a FormatError."""
+
+    __slots__ = ("_fields", "_fields_bytes", "at", "data")
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data = data
         self.at = at
-        self._fields = at - self.number("<i", at)
-        self._fields_bytes = self.number("<H", self._fields)
+        self._fields = at - _signed(data, at)[0]
+        if self._fields < 0:
+            raise struct.error
+        self._fields_bytes = _short(data, self._fields)[0]
 
     @classmethod
     def root(cls, data: bytes) -> Table:
-        return cls(data, _unpack("<I", data, 0))
-
-    def number(self, kind: str, at: int) -> int:
-        return _unpack(kind, self.data, at)
+        return cls(data, _offset(data, 0)[0])
 
     def place(self, field: int) -> int | None:
         """Where the value of a field lies, None where it is absent."""
         slot = 4 + 2 * field
         if slot + 2 > self._fields_bytes:
             return None
-        offset = self.number("<H", self._fields + slot)
+        offset = _short(self.data, self._fields + slot)[0]
         return self.at + offset if offset else None
 
-    def value(self, field: int, kind: str, default: int = 0) -> int:
+    def value(self, field: int, kind: str) -> int:
         at = self.place(field)
-        return default if at is None else self.number(kind, at)
+        return 0 if at is None else int(_NUMBERS[kind](self.data, at)[0])
 
     def table(self, field: int) -> Table | None:
         at = self.place(field)
-        return None if at is None else Table(self.data, at + self.number("<I", at))
+        return None if at is None else Table(self.data, at + _offset(self.data, at)[0])
 
-    def structs(self, field: int, kind: str) -> Iterator[tuple[int, ...]]:
+    def structs(self, field: int, kind: str) -> list[tuple[int, ...]]:
         """A vector of structs, each unpacked."""
         at = self.place(field)
         if at is None:
-            return
-        start = at + self.number("<I", at)
-        count, width = self.number("<I", start), struct.calcsize(kind)
+            return []
+        start = at + _offset(self.data, at)[0]
+        count, width = _offset(self.data, start)[0], struct.calcsize(kind)
         end = start + 4 + count * width
         if end > len(self.data):
-            raise FormatError("a vector of the metadata ends beyond it", found=end)
-        yield from struct.iter_unpack(kind, self.data[start + 4 : end])
+            raise struct.error
+        return list(struct.iter_unpack(kind, self.data[start + 4 : end]))
 
 
-def _unpack(kind: str, data: bytes, at: int) -> int:
-    if at < 0 or at + struct.calcsize(kind) > len(data):
-        raise FormatError(
-            "an offset of the metadata points out of it", expected=f"below {len(data)}", found=at
-        )
-    return int(struct.unpack_from(kind, data, at)[0])
+def _misplaced(data: bytes) -> FormatError:
+    message = "an offset of the metadata points out of it"
+    return FormatError(message, expected=f"below {len(data)}")
 
 
 class Message(NamedTuple):
@@ -109,8 +112,14 @@ class Message(NamedTuple):
 
 def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     """Read a message's header. `body` is where its body starts, `size` that of the file."""
-    table = Table.root(metadata)
-    version, kind = table.value(0, "<h"), table.value(1, "<B")
+    try:
+        return _parsed(Table.root(metadata), start, body, size)
+    except struct.error:
+        raise _misplaced(metadata) from None
+
+
+def _parsed(table: Table, start: int, body: int, size: int) -> Message:
+    version, kind = table.value(0, "h"), table.value(1, "B")
     if not OLDEST_VERSION <= version <= LATEST_VERSION:
         raise FormatError(
             "a message of a version that cannot be read",
@@ -118,7 +127,7 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
             expected="V4 or V5",
             found=f"V{version + 1}",
         )
-    length = table.value(3, "<q")
+    length = table.value(3, "q")
     if length < 0:
         raise FormatError("a message's body has a negative length", byte=start, found=length)
     if length > size - body:
@@ -133,28 +142,28 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
         return Message(kind, start, body, body + length)
     dictionary, is_delta = 0, False
     if kind == DICTIONARY:
-        dictionary, is_delta = header.value(0, "<q"), bool(header.value(2, "<B"))
+        dictionary, is_delta = header.value(0, "q"), bool(header.value(2, "B"))
         header = header.table(1)
     if header is None:
         return Message(kind, start, body, body + length)
     if kind == SCHEMA:
         return Message(kind, start, body, body + length, is_big_endian=_is_big_endian(header))
-    num_records = header.value(0, "<q")
+    num_records = header.value(0, "q")
     if num_records < 0:
         raise FormatError("a batch has a negative length", byte=start, found=num_records)
-    buffers = [(at, count) for at, count in header.structs(2, "<qq")]
-    reach = max((at + count for at, count in buffers), default=0)
-    if any(at < 0 or count < 0 for at, count in buffers):
+    buffers = header.structs(2, "<qq")
+    reach = max(map(sum, buffers), default=0)
+    if min(map(min, buffers), default=0) < 0:
         reach = -1
     is_compressed = header.place(3) is not None
-    compressed = tuple(buffer for buffer in buffers if buffer[1] > 0) if is_compressed else ()
+    compressed = tuple((at, n) for at, n in buffers if n > 0) if is_compressed else ()
     return Message(
         kind, start, body, body + length, num_records, dictionary, is_delta, compressed, reach
     )
 
 
 def _is_big_endian(schema: Table) -> bool:
-    return schema.value(0, "<h") != 0
+    return schema.value(0, "h") != 0
 
 
 _VECTORS = (1, 2), (2, 2), (4, 1)
@@ -177,13 +186,17 @@ class Layout(NamedTuple):
 def read_layout(read: Read, batch: Message) -> Layout:
     """What the header of a batch says of its arrays."""
     head = read(batch.start, batch.body - batch.start)
-    header = Table.root(head[8 if head[:4] == CONTINUATION else 4 :]).table(2)
-    if header is None:
-        raise FormatError("a batch has no header", byte=batch.start)
-    codec, compression = None, header.table(3)
-    if compression is not None:
-        codec = compression.value(0, "<b") if not compression.value(1, "<b") else -1
-    nodes, buffers, counts = (header.structs(n, "<" + "q" * of) for n, of in _VECTORS)
+    metadata = head[8 if head[:4] == CONTINUATION else 4 :]
+    try:
+        header = Table.root(metadata).table(2)
+        if header is None:
+            raise FormatError("a batch has no header", byte=batch.start)
+        codec, compression = None, header.table(3)
+        if compression is not None:
+            codec = compression.value(0, "b") if not compression.value(1, "b") else -1
+        nodes, buffers, counts = (header.structs(n, "<" + "q" * of) for n, of in _VECTORS)
+    except struct.error:
+        raise _misplaced(metadata) from None
     return Layout(tuple(nodes), tuple(buffers), codec, tuple(counts))
 
 
@@ -258,10 +271,17 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
     if length <= 0 or start < 8:
         raise FormatError("the footer is longer than the file", byte=size - 10, found=length)
     limits.check("footer_bytes", length)
-    table = Table.root(read(start, length))
+    metadata = read(start, length)
+    try:
+        table = Table.root(metadata)
+        places = [table.structs(field, "<qi4xq") for field in (2, 3)]
+        schema = table.table(1)
+        is_big_endian = schema is not None and _is_big_endian(schema)
+    except struct.error:
+        raise _misplaced(metadata) from None
     blocks: list[tuple[tuple[int, int, int], ...]] = []
-    for field in (2, 3):
-        found = tuple((a, b, c) for a, b, c in table.structs(field, "<qi4xq"))
+    for structs in places:
+        found = tuple((a, b, c) for a, b, c in structs)
         for place, metadata, body in found:
             if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
                 raise FormatError(
@@ -270,8 +290,7 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
                     found=f"{place} + {metadata} + {body}, of {start} bytes",
                 )
         blocks.append(found)
-    schema = table.table(1)
-    return Footer(start, blocks[0], blocks[1], schema is not None and _is_big_endian(schema))
+    return Footer(start, blocks[0], blocks[1], is_big_endian)
 
 
 def is_stream(head: bytes, size: int) -> bool:
@@ -287,7 +306,7 @@ def is_stream(head: bytes, size: int) -> bool:
         return False
     try:
         table = Table.root(head[skip : skip + length])
-        known = 0 <= table.value(0, "<h") <= LATEST_VERSION
-        return known and table.value(1, "<B") == SCHEMA and table.place(2) is not None
-    except FormatError:
+        known = 0 <= table.value(0, "h") <= LATEST_VERSION
+        return known and table.value(1, "B") == SCHEMA and table.place(2) is not None
+    except struct.error:
         return False

@@ -77,6 +77,8 @@ PART_BYTES = 8 << 20
 """A batch larger than two of these is read in parts, so that memory is bounded."""
 WHOLE_BYTES = 32 << 20
 """A compressed batch up to this size is read at once: as a whole it is inflated in half the time."""
+GROUP_BYTES = 4 << 20
+"""Batches that are read in one task."""
 RUN_BYTES = 32 << 10
 """How much of a batch is read at once for a few of its rows."""
 RUN_COSTS = 256 << 10
@@ -204,18 +206,29 @@ class ArrowReader(Reader):
             message = entry.message
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
-    def found_by(self, threads: int) -> Iterator[Stretch]:
-        done = 0
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        """The batches and the regions between them that were skipped; small ones together, since to hand over a task
+        takes as long as to read some hundred kilobytes."""
+        group: list[Stretch] = []
+        num_bytes = done = 0
+        skipped = self._batches.skipped
         for chunk in self.chunks():
-            skipped = self._batches.skipped
             while done < len(skipped) and skipped[done].start_byte < chunk.start_byte:
-                yield skipped[done]
+                group.append(skipped[done])
                 done += 1
-            yield chunk
-        yield from self._batches.skipped[done:]
+            group.append(chunk)
+            num_bytes += chunk.end_byte - chunk.start_byte
+            if num_bytes >= GROUP_BYTES or threads == 1:
+                yield partial(tuple, group)
+                group, num_bytes = [], 0
+        yield partial(tuple, [*group, *skipped[done:]])
 
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         entry: Entry = chunk.data
+        message = entry.message
+        if not message.compressed and message.end - message.body < 2 * PART_BYTES:
+            yield chunk
+            return
         rows, start = chunk.num_records, chunk.start_byte
         places = self._places(projected(self.schema, columns, self._path))
         count = min(self._num_bytes(entry.message, places) // PART_BYTES, rows)
