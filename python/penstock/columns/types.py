@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.facts import parsed_object
-from penstock.errors import FormatError, SchemaError, UnsupportedError
+from penstock.errors import FormatError, UnsupportedError
 
 DTYPE_KEY = b"penstock.dtype"
 """Metadata of a field: the NumPy name of the dtype that its values have."""
@@ -122,84 +122,17 @@ def _can_hold_images(storage: pa.DataType) -> bool:
     )
 
 
-def refuse_bits(schema: pa.Schema, container: str) -> None:
-    """Refuse fields whose values are bits of something else, for a container that cannot say so: they would come back
-    as the numbers or bytes that the bits happen to be.
-
-    Raises:
-        SchemaError: a field is such.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> from penstock.columns.types import DTYPE_KEY, refuse_bits
-        >>> field = pa.field("x", pa.uint16(), metadata={DTYPE_KEY: "bfloat16"})
-        >>> refuse_bits(pa.schema([field]), "tfrecord")
-        Traceback (most recent call last):
-        penstock.errors.SchemaError: field 'x': a tfrecord file cannot say that these are the bits of bfloat16
-          try: make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can
-    """
-    for field in schema:
-        named = _bits_in(field)
-        if named is not None:
-            raise SchemaError(
-                f"a {container} file cannot say that these are the bits of {named}",
-                field=field.name,
-                hint="make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can",
-            )
-
-
-def _bits_in(field: pa.Field) -> str | None:
-    """The dtype whose bits the values are, also inside structs and lists."""
-    named = (field.metadata or {}).get(DTYPE_KEY)
-    # Complex numbers are pairs of floats, and so no other numbers where nobody says what they are.
-    if named is not None and not pa.types.is_floating(innermost(field.type)):
-        return named.decode("utf-8", "replace")
-    type_ = storage_of(field.type)
-    inner = (type_.field(n) for n in range(type_.num_fields)) if pa.types.is_nested(type_) else ()
-    return next((name for name in map(_bits_in, inner) if name is not None), None)
-
-
-def refuse_ragged(schema: pa.Schema, container: str) -> None:
-    """Refuse tensors whose shapes differ by record, also inside lists and structs, for a container that holds
-    tensors of one shape.
-
-    Raises:
-        SchemaError: a field is such, or has such inside.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> from penstock.columns.types import VariableShapeTensorType, refuse_ragged
-        >>> refuse_ragged(pa.schema([("x", VariableShapeTensorType(pa.uint8(), 3))]), "npz")
-        Traceback (most recent call last):
-        penstock.errors.SchemaError: field 'x': npz holds tensors of one shape, and an array cannot hold those whose shape differs by record
-          try: pad them to one shape, leave them out (columns=), or write Arrow, Parquet, MessagePack or a tar
-    """
-    for field in schema:
-        found = next(_ragged_in(field.type), None)
-        if found is not None:
-            formats = "Arrow, Parquet, MessagePack or a tar"
-            if found is not field.type:
-                formats = (
-                    "Arrow or Parquet"  # the only ones that hold them inside lists and structs
-                )
-            raise SchemaError(
-                f"{container} holds tensors of one shape, and an array cannot hold those whose shape differs by record",
-                field=field.name,
-                hint=f"pad them to one shape, leave them out (columns=), or write {formats}",
-            )
-
-
-def _ragged_in(type_: Any) -> Iterator[Any]:
+def ragged_in(type_: Any) -> Iterator[Any]:
     """The types of tensors whose shapes differ, penstock's and pyarrow's: the type itself, or those inside it."""
     if getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor":
         yield type_
         return
     type_ = storage_of(type_)
     if pa.types.is_dictionary(type_):
-        yield from _ragged_in(type_.value_type)
+        yield from ragged_in(type_.value_type)
     elif pa.types.is_nested(type_):
         for place in range(type_.num_fields):
-            yield from _ragged_in(type_.field(place).type)
+            yield from ragged_in(type_.field(place).type)
 
 
 def _register(type_: pa.ExtensionType) -> None:
@@ -211,14 +144,6 @@ def _register(type_: pa.ExtensionType) -> None:
 
 _register(ImageType())
 _register(VariableShapeTensorType(pa.uint8(), 1))
-
-
-def refuse_twins(schema: pa.Schema, names: Iterable[str]) -> None:
-    """Raise SchemaError for a name of two columns, as Arrow and Parquet files may have it."""
-    for name in names:
-        if len(schema.get_all_field_indices(name)) > 1:
-            message = "two columns have this name, so nothing can be said of one"
-            raise SchemaError(message, field=name, hint="scan() gives both")
 
 
 def is_image(type_: pa.DataType) -> bool:
@@ -265,7 +190,7 @@ def own_types(schema: Any) -> Any:
     """
     for place, field in enumerate(schema):
         type_ = field.type
-        for found in _ragged_in(type_):
+        for found in ragged_in(type_):
             _refuse_permuted(found, field.name)
         if _is_foreign(type_):
             value, axes = _value_and_axes(type_)

@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
+from penstock.columns.refusals import refuse_ragged
 from penstock.columns.regroup import Regroup, record_bytes
-from penstock.columns.types import is_bytes, is_text, refuse_ragged
+from penstock.columns.types import is_bytes, is_text
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.formats.hdf5._file import MOST_ATTRIBUTE_BYTES, SCHEMA_ATTRIBUTE, h5py_or_error

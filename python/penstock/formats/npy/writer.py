@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
-from penstock.columns.types import refuse_ragged
+from penstock.columns.refusals import refuse_ragged
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.numpy.dtypes import dtype_of, name_of_bits

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
-from penstock.columns.types import is_bytes, is_text, refuse_ragged
+from penstock.columns.refusals import refuse_ragged
+from penstock.columns.types import is_bytes, is_text
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.npy.writer import check_text_length, descr_of

@@ -39,6 +39,7 @@ from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedErr
 from penstock.formats.numpy.npy_header import MAGIC
 from penstock.formats.webdataset._archive_end import ArchiveScan
 from penstock.formats.webdataset._comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
+from penstock.formats.webdataset._detection import inflates_to_archive, is_archive
 from penstock.formats.webdataset._fields import (
     BY_CONTENTS,
     NPY,
@@ -114,7 +115,7 @@ class WebDatasetFormat(FramedFormat):
         return WebDatasetWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return _is_archive(head, size) or _inflates_to_archive(head)
+        return is_archive(head, size) or inflates_to_archive(head)
 
     def shard(self, source: Source, options: Options) -> Shard:
         return _shard(source, options, _options(options))
@@ -172,32 +173,6 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
                 )
     stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
     return Shard(source, stream, WEBDATASET, options)
-
-
-def _is_archive(head: bytes, size: int) -> bool:
-    """Whether a file starts like an archive: with a header, or with nothing but zeros."""
-    if len(head) < _BLOCK:
-        return False
-    if not any(head):
-        return size % _BLOCK == 0 and size <= 10240
-    return _core.is_tar_head(_core.Buffer.from_bytes(head))
-
-
-def _inflates_to_archive(head: bytes) -> bool:
-    if head[:2] != b"\x1f\x8b":
-        return False
-    inflater = _core.Inflater("gzip", 0)
-    data, plain = _core.Buffer.from_bytes(head), b""
-    try:
-        while len(plain) < _BLOCK and not inflater.finished:
-            part, consumed = inflater.push(data, False, _BLOCK - len(plain))
-            if not len(part) and not consumed:
-                break
-            plain += part.to_bytes()
-            data = data.slice(consumed, len(data))
-    except _core.KernelError:
-        return False
-    return _is_archive(plain, len(plain))
 
 
 # -- records --------------------------------------------------------------------------------------

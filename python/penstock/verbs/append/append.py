@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.columns.inferred import has_no_records
-from penstock.columns.types import refuse_bits
+from penstock.columns.refusals import refuse_bits
 from penstock.contract.format import Format, Options, Summary, notes_of
 from penstock.contract.options import options_from
 from penstock.datasets import dataset as datasets

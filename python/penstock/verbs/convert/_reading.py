@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.lending import lent_schema, whole
-from penstock.columns.types import IN_PARTS, ImageType, cast_values, refuse_twins, storage_of
+from penstock.columns.refusals import refuse_twins
+from penstock.columns.types import IN_PARTS, ImageType, cast_values, storage_of
 from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
-from penstock.verbs.fields._new_fields import NewFields
+from penstock.verbs.fields._values import NewFields
 
 REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
 

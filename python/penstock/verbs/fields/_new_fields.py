@@ -13,37 +13,13 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
 from penstock.errors import SchemaError
+from penstock.verbs.fields._values import NewFields, digest, one_batch, part, table_of
 from penstock.verbs.write.incoming import batches_of
 from penstock.verbs.write.incoming_values import no_text
 
 _SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
-
-
-class NewFields:
-    """New columns for the records of a dataset.
-
-    `schema` has their names and types; `reads` names the old columns that `batch` has to be given.
-    """
-
-    def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
-        self.schema = schema
-        self.reads = tuple(reads)
-
-    def batch(
-        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
-    ) -> pa.RecordBatch:
-        """The columns for the records [first, first + num_records) of a shard. May be called from
-        several threads at once."""
-        raise NotImplementedError
-
-    def facts(self) -> Any:
-        """What tells these values from others, as far as can be said: a job that is called again
-        with the same ones goes on with what it has done."""
-        return [str(self.schema), self.reads]
 
 
 def new_fields(
@@ -83,7 +59,7 @@ def new_fields(
 
 
 def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
-    table = _table(fields)
+    table = table_of(fields)
     if by is None:
         return _Aligned(dataset, table)
     return _Keyed(dataset, table, by, missing)
@@ -110,57 +86,6 @@ def _check_old(dataset: Dataset, name: str) -> None:
     if name not in dataset.schema.names:
         known = ", ".join(dataset.schema.names)
         raise SchemaError(f"no such field; there are: {known}", field=name, file=dataset.paths[0])
-
-
-def _table(fields: Any) -> pa.Table:
-    """Values in memory (or mapped), as a table without chunks."""
-    if isinstance(fields, str) or hasattr(fields, "__fspath__"):
-        fields = open_dataset(fields)
-    schema, batches, *_ = batches_of(fields)
-    return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
-
-
-def _part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:
-    return _one_batch(table.slice(start, length))
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.to_batches()
-    if len(batches) == 1:
-        return batches[0]
-    if not batches:
-        return pa.RecordBatch.from_pylist([], schema=table.schema)
-    return pa.concat_batches(batches)
-
-
-class _Sum:
-    """A file that keeps nothing of what is written to it but a checksum and a count."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.crc = 0
-        self.num_bytes = 0
-
-    def write(self, data: Any) -> int:
-        part = bytes(data)
-        self.crc = _core.Buffer.from_bytes(part).crc32c(self.crc)
-        self.num_bytes += len(part)
-        return len(part)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _digest(table: pa.Table) -> str:
-    """A name for the values of a table: dictionaries included, and nothing beyond its slice."""
-    sum_ = _Sum()
-    with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
-        stream.write_table(table)
-    return f"{sum_.num_bytes:x} {sum_.crc:08x}"
 
 
 class _Constant(NewFields):
@@ -226,10 +151,10 @@ class _Aligned(NewFields):
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         del old
-        return _part(self._table, int(self._firsts[shard]) + first, num_records)
+        return part(self._table, int(self._firsts[shard]) + first, num_records)
 
     def facts(self) -> Any:
-        return [*super().facts(), _digest(self._table)]
+        return [*super().facts(), digest(self._table)]
 
 
 class _Keyed(NewFields):
@@ -265,10 +190,10 @@ class _Keyed(NewFields):
                 hint='missing="null" leaves the new fields out of such records',
             )
         taken = self._table.take(pa.array(rows, mask=rows < 0))
-        return _one_batch(taken.combine_chunks())
+        return one_batch(taken.combine_chunks())
 
     def facts(self) -> Any:
-        return [*super().facts(), self._missing, _digest(self._given)]
+        return [*super().facts(), self._missing, digest(self._given)]
 
 
 class _Rows:
@@ -435,7 +360,7 @@ class _Computed(NewFields):
             }
             made = columns
         schema, batches, *_ = batches_of(made)
-        return _one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
+        return one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
 
     def facts(self) -> Any:
         named = [self._fields] if callable(self._fields) else list(self._fields.values())

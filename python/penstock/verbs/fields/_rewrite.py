@@ -8,13 +8,11 @@ other format is decoded and written again. Each file gets its name when it is wh
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -23,47 +21,26 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.columns import kept_names
-from penstock.columns.inferred import has_no_records
 from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.contract.options import options_from
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
 from penstock.engine.pipeline import checked_threads, in_order
-from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
+from penstock.errors import FormatError, PenstockError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits
-from penstock.payloads.example.plans import is_raw
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import Calls, close_as, sync_path
 from penstock.verbs.check import textindex
-from penstock.verbs.fields._edit import REPLACE_HINT, Edit, Part, edited, names_after
+from penstock.verbs.fields._edit import Edit, Part, edited, names_after
+from penstock.verbs.fields._job import Job, check
 from penstock.verbs.fields._new_fields import Baked
 from penstock.verbs.fields._splicing import Output, Splicing, held_bytes
 from penstock.verbs.fields.rewrite_journal import Journal, alone_in, bytes_of, contents_of
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes of the source done, and those in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One call: what is read, what becomes of it, and how."""
-
-    dataset: Dataset
-    targets: tuple[str, ...]
-    edit: Edit
-    in_place: bool
-    overwrite: bool
-    verify: bool
-    index: bool | str
-    threads: int | None
-    progress: Progress | None
-    published: Callable[[int], None] = lambda shard: None
-    """Called with each shard that has its new file, in this run or an earlier one."""
 
 
 def rewrite(job: Job) -> Summary:
@@ -98,7 +75,7 @@ def _rewrite_alone(job: Job) -> Summary:
             # What is replaced already has the new fields: the others tell what the old ones are.
             paths = [job.dataset.paths[shard] for shard in todo]
             old = _old(job.dataset, paths)
-            _check(job, old, todo)
+            check(job, old, todo)
             spliced = [_is_spliced(old, n) for n in range(len(todo))]
             parts = [Part(n, shard) for n, shard in enumerate(todo)]
             work.splice(old, [part for part in parts if spliced[part.place]])
@@ -138,76 +115,8 @@ def journal_of_baking(paths: tuple[str, ...]) -> Journal:
     return Journal(paths, paths, facts, in_place=True)
 
 
-def _check(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Refuse what cannot be done before anything is written."""
-    edit, path, known = job.edit, old.paths[0], old.schema.names
-    if old.options.damage != "error":
-        raise UnsupportedError(
-            f"fields are not changed under damage={old.options.damage!r}: records would be lost",
-            hint="penstock repair --in-place SOURCE first",
-        )
-    has_records = not has_no_records(old.schema)
-    if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
-        message = "these records are no Examples, and have no fields to change"
-        raise UnsupportedError(message, file=path)
-    _check_kinds(old, len(todo))
-    for name in [*edit.drop, *(before for before, _ in edit.rename)]:
-        if name not in known:
-            message = f"no such field; there are: {', '.join(known)}"
-            hint = 'infer_records="all" of open, where only late records have it'
-            raise SchemaError(message, field=name, file=path, hint=hint)
-    staying = {name for name in known if name not in dict(edit.rename)}
-    for _, after in edit.rename:
-        if after in staying:
-            raise SchemaError("there is such a field already", field=after, file=path)
-    for name in () if edit.new is None else edit.new.schema.names:
-        if name in known and not edit.replace:
-            message = "there is such a field already"
-            raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
-    if not job.in_place:
-        sources = {os.path.realpath(source) for source in job.dataset.paths}
-        for target in job.targets:
-            if os.path.realpath(target) in sources:
-                raise ValueError(f"{target} would be written over itself; use in_place=True")
-        for shard in () if job.overwrite else todo:
-            if os.path.lexists(job.targets[shard]):
-                message = f"{job.targets[shard]} exists; pass overwrite=True to replace it"
-                raise FileExistsError(message)
-    _check_space(job, old, todo)
-
-
-def _check_kinds(old: Dataset, num_shards: int) -> None:
-    for place in range(num_shards):
-        info = formats.by_name(old.files.format_name(place)).info
-        if info.is_folder or not info.can_write:
-            raise UnsupportedError(
-                f"the fields of {info.name} files are not changed, since these are "
-                + ("written by write and convert only" if info.is_folder else "only read"),
-                file=old.paths[place],
-                hint="penstock fields add without --into or --in-place keeps new fields beside "
-                "them; penstock convert writes another format",
-            )
-
-
 _AHEAD_BYTES = 16 << 20
 """Spliced bytes that wait to be written: enough to keep writing, little enough for caches."""
-_SPARE_BYTES = 16 << 20
-"""Room that is left for others when space is counted."""
-
-
-def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Refuse a job that the disk has no room for. In place only one new file is there at a time
-    besides the old ones; of those that replace nothing, all are."""
-    sizes = [os.path.getsize(path) for path in old.paths]
-    wanted = max(sizes) if job.in_place else sum(sizes)
-    folder = os.path.dirname(job.targets[todo[0]]) or "."
-    while not os.path.exists(folder):
-        folder = os.path.dirname(folder) or "."
-    free = shutil.disk_usage(folder).free
-    if free < wanted + _SPARE_BYTES:
-        spare = f"{_SPARE_BYTES >> 20} MiB are left for others"
-        message = f"{wanted:,} bytes and more are needed, {free:,} are free, and {spare}"
-        raise OSError(errno.ENOSPC, message, folder)
 
 
 class _Work:

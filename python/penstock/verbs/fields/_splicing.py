@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.losses import Losses
 from penstock.columns.numbers import as_numpy
-from penstock.columns.types import refuse_bits
+from penstock.columns.refusals import refuse_bits
 from penstock.contract.faults import error_from
 from penstock.contract.format import Chunk, Format, Options
 from penstock.datasets.dataset import Dataset

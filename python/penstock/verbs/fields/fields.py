@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from penstock.contract.format import Chunk, Summary
+from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
-from penstock.engine.pipeline import checked_threads, in_order
+from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
 from penstock.limits import limits_from
 from penstock.overlay.file import find
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import index_option
+from penstock.verbs.fields._beside import keep_beside, refuse_known
 from penstock.verbs.fields._edit import Edit
-from penstock.verbs.fields._new_fields import Baked, NewFields, new_fields
-from penstock.verbs.fields._rewrite import Job, Progress, journal_of_baking, rewrite
+from penstock.verbs.fields._job import Job, Progress
+from penstock.verbs.fields._new_fields import Baked, new_fields
+from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields.overlays import (
     identify,
     overlays,
     remove_empty_folder,
     remove_overlay,
-    write_overlay,
 )
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.write.shards import Names
@@ -61,12 +60,12 @@ def add_fields(
 ) -> Summary:
     """Give existing records new fields.
 
-    TFRecord records are spliced: the old payload is copied and not parsed, its stored checksum is
-    extended over the new bytes. Records of other formats are read and written again. Records and
-    their order stay as they are, each shard becomes one file, compressed as it was.
+    TFRecord records are spliced: the old payload is copied, not parsed, and its checksum extended over the
+    new bytes. Other formats are read and written again. Records keep their order; each shard becomes one
+    file, compressed as before.
 
-    A job that was killed goes on where it stood when it is called again the same way, and ends
-    with the same bytes. (A function is known by its name only.)
+    Call it again the same way after a kill: it continues, and ends with the same bytes. (A function is
+    recognised by its name only.)
 
     Args:
         source: as for `open`, or a Dataset.
@@ -85,21 +84,17 @@ def add_fields(
         in_place: replace each shard when its new file is whole. Needs free space for the largest.
         by: a field of the records and a column of the table; rows go to the records with the same
             value. Integers, text or bytes. A key that comes twice in the table is an error.
-        missing: what becomes of a record whose key is not in the table: "error", or "null" for a
-            record without the new fields.
-        reads: the fields that a function is given. Nothing else is decoded.
-        name: what an overlay is called, as `remove_overlay` wants it; None: as its fields, with "+"
-            between them.
-        replace: a new field may take the place of an old one of its name, whose bytes are cut out;
-            a record for which there is no new value loses the old one. An overlay shows the new
-            values instead of the old ones. Without `replace` a field that exists is an error. An
-            overlay asks the schema, which is told from the first records of the first file;
-            rewriting asks each record.
+        missing: for a record whose key is not in the table: "error", or "null" for no new fields.
+        reads: the fields that a function gets. Nothing else is decoded.
+        name: of an overlay, for `remove_overlay`; None joins the names of its fields by "+".
+        replace: a new field may replace an old one of the same name, whose bytes are cut out; a record
+            without a new value loses the old one. Without `replace` a field that exists is an error:
+            in the schema for an overlay, in any record for a rewrite.
         overwrite: replace files that exist.
-        verify: before a new file gets its name, read it and prove all old fields equal.
+        verify: read each new file before it gets its name, and compare all old fields.
         checksums: "all" verifies each old payload; a damaged one is an error that names it.
-            "headers" copies payloads unverified, with their damage still detectable.
-        index: write an index with each file; a folder puts them there.
+            "headers" copies payloads unverified, so that damage can still be detected.
+        index: write an index with each file; a path puts them in that folder.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
 
@@ -138,8 +133,8 @@ def add_fields(
         return _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
     called = name or "+".join(new.schema.names)[:_NAME_LENGTH]
     if not replace:
-        _refuse_known(dataset, new.schema.names, called)
-    return _keep_beside(dataset, new, called, overwrite, threads)
+        refuse_known(dataset, new.schema.names, called)
+    return keep_beside(dataset, new, called, overwrite, threads)
 
 
 def drop_fields(
@@ -437,64 +432,10 @@ def _rewrite(
             hint="penstock fields bake --in-place SOURCE, or open(..., overlays=False) to leave them behind",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
-    told = (
-        how.overwrite,
-        how.verify,
-        index_option(how.index),
-        checked_threads(how.threads),
-        how.progress,
-    )
+    index, threads = index_option(how.index), checked_threads(how.threads)
+    told = (how.overwrite, how.verify, index, threads, how.progress)
     job = Job(dataset, targets, edit, in_place, *told)
     return rewrite(job if published is None else dataclasses.replace(job, published=published))
-
-
-def _refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
-    """Raise if the records have one of the fields, other than by the overlay of this name."""
-    plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
-    known = set(plain.schema.names)
-    for other in overlays(dataset):
-        if other.name != overlay:
-            known.update(other.fields.names)
-    for field in names:
-        if field in known:
-            raise SchemaError(
-                "there is such a field already",
-                field=field,
-                file=dataset.paths[0],
-                hint="replace=True shows the new values in the place of the old ones",
-            )
-
-
-def _keep_beside(
-    dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
-) -> Summary:
-    """The new fields as an overlay."""
-
-    def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
-        first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
-        if new.reads and end > first:
-            yield from _computed(dataset, shard, new, threads)
-            return
-        for start in range(0, int(end - first), _BATCH_RECORDS):
-            yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
-
-    return write_overlay(dataset, name, new.schema, columns_of, overwrite=overwrite)
-
-
-_BATCH_RECORDS = 1 << 16
-
-
-def _computed(
-    dataset: Dataset, shard: int, new: NewFields, threads: int | None
-) -> Iterator[pa.RecordBatch]:
-    """What new fields are for a shard's records, several chunks at once."""
-    reader = dataset.files.reader(shard)
-
-    def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:
-        old = reader.decode(chunk, None, list(new.reads))
-        return [new.batch(shard, chunk.first_record, old.num_rows, old)]
-
-    yield from in_order([reader.chunks], run, lambda batch: batch.nbytes, threads)
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import pyarrow.compute
 
 from penstock import _core
 from penstock.columns.inferred import InferredFrom
-from penstock.columns.types import refuse_twins
+from penstock.columns.refusals import refuse_twins
 from penstock.contract.faults import error_from
 from penstock.datasets import dataset as datasets
 from penstock.errors import PenstockError, SchemaError

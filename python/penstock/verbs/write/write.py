@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import formats
-from penstock.columns.types import own_batch, refuse_bits
+from penstock.columns.refusals import refuse_bits
+from penstock.columns.types import own_batch
 from penstock.contract.format import (
     Format,
     Summary,

@@ -1,0 +1,63 @@
+"""New fields kept beside the shards: as an overlay, whose values are computed shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.contract.format import Chunk, Summary
+from penstock.datasets.dataset import Dataset
+from penstock.engine.pipeline import in_order
+from penstock.errors import SchemaError
+from penstock.verbs.fields._values import NewFields
+from penstock.verbs.fields.overlays import overlays, write_overlay
+
+_BATCH_RECORDS = 1 << 16
+
+
+def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
+    """Raise if the records have one of the fields, other than by the overlay of this name."""
+    plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
+    known = set(plain.schema.names)
+    for other in overlays(dataset):
+        if other.name != overlay:
+            known.update(other.fields.names)
+    for field in names:
+        if field in known:
+            raise SchemaError(
+                "there is such a field already",
+                field=field,
+                file=dataset.paths[0],
+                hint="replace=True shows the new values in the place of the old ones",
+            )
+
+
+def keep_beside(
+    dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
+) -> Summary:
+    """The new fields as an overlay."""
+
+    def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
+        first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
+        if new.reads and end > first:
+            yield from _computed(dataset, shard, new, threads)
+            return
+        for start in range(0, int(end - first), _BATCH_RECORDS):
+            yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
+
+    return write_overlay(dataset, name, new.schema, columns_of, overwrite=overwrite)
+
+
+def _computed(
+    dataset: Dataset, shard: int, new: NewFields, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    """What new fields are for a shard's records, several chunks at once."""
+    reader = dataset.files.reader(shard)
+
+    def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:
+        old = reader.decode(chunk, None, list(new.reads))
+        return [new.batch(shard, chunk.first_record, old.num_rows, old)]
+
+    yield from in_order([reader.chunks], run, lambda batch: batch.nbytes, threads)

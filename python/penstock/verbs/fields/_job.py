@@ -1,0 +1,107 @@
+"""A job of changing fields, and the checks before anything is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock import formats
+from penstock.columns.inferred import has_no_records
+from penstock.datasets.dataset import Dataset
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.framing.read.framed import FramedReader
+from penstock.payloads.example.plans import is_raw
+from penstock.verbs.fields._edit import REPLACE_HINT, Edit
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes of the source done, and those in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One call: what is read, what becomes of it, and how."""
+
+    dataset: Dataset
+    targets: tuple[str, ...]
+    edit: Edit
+    in_place: bool
+    overwrite: bool
+    verify: bool
+    index: bool | str
+    threads: int | None
+    progress: Progress | None
+    published: Callable[[int], None] = lambda shard: None
+    """Called with each shard that has its new file, in this run or an earlier one."""
+
+
+_SPARE_BYTES = 16 << 20
+"""Room that is left for others when space is counted."""
+
+
+def check(job: Job, old: Dataset, todo: list[int]) -> None:
+    """Refuse what cannot be done before anything is written."""
+    edit, path, known = job.edit, old.paths[0], old.schema.names
+    if old.options.damage != "error":
+        raise UnsupportedError(
+            f"fields are not changed under damage={old.options.damage!r}: records would be lost",
+            hint="penstock repair --in-place SOURCE first",
+        )
+    has_records = not has_no_records(old.schema)
+    if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
+        message = "these records are no Examples, and have no fields to change"
+        raise UnsupportedError(message, file=path)
+    _check_kinds(old, len(todo))
+    for name in [*edit.drop, *(before for before, _ in edit.rename)]:
+        if name not in known:
+            message = f"no such field; there are: {', '.join(known)}"
+            hint = 'infer_records="all" of open, where only late records have it'
+            raise SchemaError(message, field=name, file=path, hint=hint)
+    staying = {name for name in known if name not in dict(edit.rename)}
+    for _, after in edit.rename:
+        if after in staying:
+            raise SchemaError("there is such a field already", field=after, file=path)
+    for name in () if edit.new is None else edit.new.schema.names:
+        if name in known and not edit.replace:
+            message = "there is such a field already"
+            raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
+    if not job.in_place:
+        sources = {os.path.realpath(source) for source in job.dataset.paths}
+        for target in job.targets:
+            if os.path.realpath(target) in sources:
+                raise ValueError(f"{target} would be written over itself; use in_place=True")
+        for shard in () if job.overwrite else todo:
+            if os.path.lexists(job.targets[shard]):
+                message = f"{job.targets[shard]} exists; pass overwrite=True to replace it"
+                raise FileExistsError(message)
+    _check_space(job, old, todo)
+
+
+def _check_kinds(old: Dataset, num_shards: int) -> None:
+    for place in range(num_shards):
+        info = formats.by_name(old.files.format_name(place)).info
+        if info.is_folder or not info.can_write:
+            raise UnsupportedError(
+                f"the fields of {info.name} files are not changed, since these are "
+                + ("written by write and convert only" if info.is_folder else "only read"),
+                file=old.paths[place],
+                hint="penstock fields add without --into or --in-place keeps new fields beside "
+                "them; penstock convert writes another format",
+            )
+
+
+def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
+    """Refuse a job that the disk has no room for. In place only one new file is there at a time
+    besides the old ones; of those that replace nothing, all are."""
+    sizes = [os.path.getsize(path) for path in old.paths]
+    wanted = max(sizes) if job.in_place else sum(sizes)
+    folder = os.path.dirname(job.targets[todo[0]]) or "."
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder) or "."
+    free = shutil.disk_usage(folder).free
+    if free < wanted + _SPARE_BYTES:
+        spare = f"{_SPARE_BYTES >> 20} MiB are left for others"
+        message = f"{wanted:,} bytes and more are needed, {free:,} are free, and {spare}"
+        raise OSError(errno.ENOSPC, message, folder)

@@ -1,0 +1,86 @@
+"""What new fields are made of: the base class of all sources of values, and tables in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.datasets.dataset import open as open_dataset
+from penstock.verbs.write.incoming import batches_of
+
+
+class NewFields:
+    """New columns for the records of a dataset.
+
+    `schema` has their names and types; `reads` names the old columns that `batch` has to be given.
+    """
+
+    def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
+        self.schema = schema
+        self.reads = tuple(reads)
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """The columns for the records [first, first + num_records) of a shard. May be called from
+        several threads at once."""
+        raise NotImplementedError
+
+    def facts(self) -> Any:
+        """What tells these values from others, as far as can be said: a job that is called again
+        with the same ones goes on with what it has done."""
+        return [str(self.schema), self.reads]
+
+
+def table_of(fields: Any) -> pa.Table:
+    """Values in memory (or mapped), as a table without chunks."""
+    if isinstance(fields, str) or hasattr(fields, "__fspath__"):
+        fields = open_dataset(fields)
+    schema, batches, *_ = batches_of(fields)
+    return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
+
+
+def part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:
+    return one_batch(table.slice(start, length))
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=table.schema)
+    return pa.concat_batches(batches)
+
+
+class _Sum:
+    """A file that keeps nothing of what is written to it but a checksum and a count."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.crc = 0
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self.crc = _core.Buffer.from_bytes(part).crc32c(self.crc)
+        self.num_bytes += len(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def digest(table: pa.Table) -> str:
+    """A name for the values of a table: dictionaries included, and nothing beyond its slice."""
+    sum_ = _Sum()
+    with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
+        stream.write_table(table)
+    return f"{sum_.num_bytes:x} {sum_.crc:08x}"
