@@ -27,8 +27,8 @@ tools: $(VENV)/tools $(VENV)/built ## what single tests and checks need, into .v
 test: lint types rust-tests python-tests ## everything that CI runs
 
 lint: $(VENV)/tools $(VENV)/built ## rustfmt, clippy and ruff
-	cargo fmt --check
-	cargo clippy --release --locked --quiet --all-targets --features python -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --release --locked --quiet --workspace --all-targets --features python -- -D warnings
 	ruff check .
 	ruff format --check .
 	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
@@ -39,7 +39,7 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 
 # In release, because the crates underneath are built so already, with overflow checks on.
 rust-tests: $(VENV)/built
-	cargo test --release --lib --locked --quiet
+	cargo test --release --lib --locked --quiet --workspace
 
 python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built $(MXNET)/built
 	python -m pytest $(PARALLEL)

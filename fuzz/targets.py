@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from unittest import mock
 
@@ -49,6 +50,10 @@ from penstock.storage import MemoryStorage
 
 ALLOWED = (_core.KernelError, ps.PenstockError)
 MOST_BYTES = 4 << 20
+_CASTAGNOLI = [
+    reduce(lambda state, _: state >> 1 ^ 0x82F63B78 * (state & 1), range(8), byte)
+    for byte in range(256)
+]
 
 
 @dataclass(frozen=True)
@@ -204,6 +209,17 @@ def _by_zlib(data: bytes, window_bits: int) -> bytes:
     return plain
 
 
+def checksums(data: bytes, rng: random.Random) -> None:
+    """CRC-32C of some bytes, at once and in pieces; equal to the sum made byte by byte."""
+    cut = rng.randrange(len(data) + 1)
+    head, tail = _core.Buffer.from_bytes(data[:cut]), _core.Buffer.from_bytes(data[cut:])
+    state = 0xFFFFFFFF
+    for byte in data:
+        state = state >> 8 ^ _CASTAGNOLI[(state ^ byte) & 0xFF]
+    want = state ^ 0xFFFFFFFF
+    assert _core.Buffer.from_bytes(data).crc32c() == tail.crc32c(head.crc32c()) == want
+
+
 def member(data: bytes, rng: random.Random) -> None:
     """A gzip member inflated whole, as an index says that it lies there."""
     start = rng.choice((0, 0, 0, 5, len(data) + 1))
@@ -289,6 +305,7 @@ TARGETS = {
     "walk": Target(walk, seeds.tfrecords, lies=(lies.tfrecord,)),
     "example": Target(example, seeds.examples, lies=(message_lies.message,)),
     "splice": Target(splice, seeds.examples, lies=(message_lies.message,)),
+    "checksums": Target(checksums, seeds.compressed),
     "inflate": Target(inflate, seeds.compressed, lies=(lies.inflated,), bombs="tfrecords"),
     "member": Target(member, seeds.compressed, lies=(lies.inflated,), bombs="tfrecords"),
     "index": Target(index, seeds.sidecars, lies=(own.index,)),

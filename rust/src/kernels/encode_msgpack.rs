@@ -16,13 +16,13 @@ use super::decode_msgpack::{MARK, TYPE_LEVELS, dtype_of};
 use super::encode_examples::Framed;
 use super::example_columns::{Bytes, Rows};
 use super::parts::Pieces;
-use crate::wire::crc32c::crc32c;
 use crate::wire::msgpack::{
     Extent, extent, put_array, put_bin_head, put_ext, put_int, put_map, put_str, put_timestamp,
     put_uint,
 };
 use crate::wire::numpy_map::{Dtype, put_numpy_head};
 use crate::wire::{Fault, FaultKind};
+use penstock_codecs::crc32c::crc32c;
 
 /// The values of a column.
 enum Values<'a> {

@@ -9,9 +9,9 @@ use super::encode_examples::Framed;
 use super::example_columns::Bytes;
 use super::parts::Pieces;
 use super::shelf;
-use crate::wire::crc32c::crc32c;
 use crate::wire::recordio::{LENGTH_LIMIT, PART_HEAD, write_frame};
 use crate::wire::{Fault, FaultKind};
+use penstock_codecs::crc32c::crc32c;
 
 /// The headers of a batch: label, id and id2 of each record, none of them null.
 struct Headers<'a> {

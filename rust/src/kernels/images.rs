@@ -10,7 +10,6 @@ pub mod crop;
 pub mod gif;
 pub mod jpeg;
 pub mod jpeg_parts;
-pub mod jpeg_scan;
 pub mod libjpeg;
 pub mod look;
 pub mod png;

@@ -4,8 +4,9 @@
 //! start at a seek point in the middle of a member. What is good before a fault is delivered before
 //! the fault.
 
+use penstock_codecs::inflate::{Pause, RawInflate};
+
 use self::member::Member;
-use self::raw::{Pause, RawInflate};
 use super::codec::{MAX_RATIO, no_memory};
 use super::shelf;
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
@@ -86,7 +87,7 @@ impl Inflater {
             container,
             join_streams: false,
             point_bytes,
-            raw: Box::new(RawInflate::new()),
+            raw: Box::new(RawInflate::default()),
             state: State::Start,
             fault: None,
             reader: HeaderReader::new(container),
@@ -430,15 +431,8 @@ pub fn fuzz_inflate(data: &[u8]) {
     fuzz::run(data);
 }
 
-mod codes;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod member;
-mod raw;
-#[cfg(test)]
-mod raw_tests;
-#[cfg(any(test, fuzzing))]
-mod second_opinion;
-mod symbols;
 #[cfg(test)]
 mod tests;

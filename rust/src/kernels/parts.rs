@@ -5,7 +5,7 @@ use arrow_buffer::Buffer;
 
 use super::shelf;
 use super::views::place_in;
-use crate::wire::crc32c::extend;
+use penstock_codecs::crc32c::extend;
 
 /// From this length on a value is lent: below it, one more part costs as much as a copy.
 pub const LENT_BYTES: usize = 16 << 10;
@@ -142,7 +142,7 @@ impl Between {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::crc32c::crc32c;
+    use penstock_codecs::crc32c::crc32c;
 
     #[test]
     fn own_and_lent_bytes_stand_in_the_order_they_came() {

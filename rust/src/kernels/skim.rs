@@ -1,8 +1,8 @@
 //! Where a frame ends that is too long to be read: by its heads, a window here and there.
 
 use crate::wire::Fault;
-use crate::wire::crc32c::extend;
 use crate::wire::frames::{Framing, Skim, Skip};
+use penstock_codecs::crc32c::extend;
 
 /// Bytes of a window: heads that stand close together are looked at in one.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -75,10 +75,10 @@ pub fn stored<F: Framing, B: AsRef<[u8]>, E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::crc32c::crc32c;
     use crate::wire::frames::{Step, TfRecord, write_tfrecord};
     use crate::wire::msgpack::MessagePack;
     use crate::wire::recordio::{RecordIo, write_frame};
+    use penstock_codecs::crc32c::crc32c;
 
     fn reader<'a>(bytes: &'a [u8]) -> impl FnMut(u64, usize) -> Result<&'a [u8], ()> {
         move |at, length| {

@@ -43,9 +43,9 @@ use super::example_columns::Section;
 use super::parts::{Between, LENT_BYTES};
 use super::shelf;
 use super::walk::Frames;
-use crate::wire::crc32c::{crc32c, crc32c_u64, extend, extend_stored, mask};
 use crate::wire::frames::{Framing, TFRECORD_HEAD, TFRECORD_TAIL, TfRecord};
 use crate::wire::{Fault, FaultKind, varint};
+use penstock_codecs::crc32c::{crc32c, crc32c_u64, extend, extend_stored, mask};
 
 /// The records with their new fields.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use arrow_buffer::Buffer;
 
 use super::views::Views;
 use crate::wire::frames::{AnyFraming, Framing, Step, with_framing};
-use crate::wire::prefetch::prefetch;
 use crate::wire::{Fault, FaultKind};
+use penstock_codecs::prefetch::prefetch;
 
 /// Where records lie in one buffer.
 #[derive(Clone, Debug, Default)]
@@ -334,13 +334,13 @@ mod tests {
         let mut bytes = file(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let spans = walk(TfRecord, &bytes, 1 << 30, true).spans;
         for broken in [None, Some(5), Some(19)] {
-            broken.iter().for_each(|&record| bytes[spans[record as usize].0] ^= 1);
+            broken.iter().for_each(|&record| bytes[spans[record].0] ^= 1);
             let buffer = Buffer::from_slice_ref(&bytes);
             let frames = Frames { buffer, spans: spans.clone(), ..Frames::default() };
             let found: Vec<_> = frames.verify(None).iter().map(|fault| fault.record).collect();
             assert_eq!(found, broken.map(Some).into_iter().collect::<Vec<_>>());
             assert_eq!(frames.prove_range(0..20, None).is_err(), broken.is_some());
-            broken.iter().for_each(|&record| bytes[spans[record as usize].0] ^= 1);
+            broken.iter().for_each(|&record| bytes[spans[record].0] ^= 1);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::run;
 use crate::kernels::shelf;
 use crate::kernels::views;
 use crate::wire::crc32::{crc32, joined as joined_crc32};
-use crate::wire::crc32c::extend;
+use penstock_codecs::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
 #[pyclass(name = "Buffer", frozen, module = "penstock._core")]

@@ -1,7 +1,7 @@
 //! Framings: how a container marks where one record ends and the next begins.
 
-use super::crc32c::{self, crc32c, crc32c_u64, mask};
 use super::{Fault, FaultKind};
+use penstock_codecs::crc32c::{self, crc32c, crc32c_u64, mask};
 
 /// What stands at the front of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Single values and frames on the wire: checked reads that know where they stand.
 
 pub mod crc32;
-pub mod crc32c;
 pub mod cursor;
 pub mod example;
 pub mod fault;
@@ -11,7 +10,6 @@ pub mod gzip;
 pub mod image_head;
 pub mod msgpack;
 pub mod numpy_map;
-pub mod prefetch;
 pub mod recordio;
 pub mod riegeli;
 pub mod tar;

@@ -4,9 +4,9 @@ use super::values::Pen;
 use super::{Framed, MESSAGE_BYTES, disagree, too_long};
 use crate::kernels::parts::{Between, Pieces};
 use crate::kernels::shelf;
-use crate::wire::crc32c::{crc32c_u64, mask, masked};
 use crate::wire::frames::{TFRECORD_HEAD, TFRECORD_TAIL};
 use crate::wire::{Fault, FaultKind};
+use penstock_codecs::crc32c::{crc32c_u64, mask, masked};
 
 /// Payloads wait for their checksums until they are so many bytes. They are near then, and yet written:
 /// to read at once what was stored in small pieces is to wait for all of them.

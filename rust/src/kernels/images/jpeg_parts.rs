@@ -11,9 +11,9 @@ use std::ptr::NonNull;
 
 use super::Shape;
 use super::crop::Region;
-use super::jpeg_scan::bits::Block;
-use super::jpeg_scan::codes::Spec;
-use super::jpeg_scan::{Component, Layout, MOST_BLOCKS, Ready, Scan, Tables, Wanted};
+use penstock_codecs::jpeg_scan::bits::Block;
+use penstock_codecs::jpeg_scan::codes::Spec;
+use penstock_codecs::jpeg_scan::{Component, Layout, MOST_BLOCKS, Ready, Scan, Tables, Wanted};
 
 const MOST_COMPONENTS: usize = 4;
 

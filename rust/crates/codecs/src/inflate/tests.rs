@@ -6,7 +6,7 @@ use zlib_rs::{Deflate, DeflateFlush};
 
 #[cfg(target_arch = "x86_64")]
 use super::codes::{Anyhow, Bmi, LITLENS, LitlenTable, Shift};
-use super::second_opinion::{Verdict, agree};
+use super::oracle::{Verdict, agree};
 
 const MOST: usize = 1 << 18;
 

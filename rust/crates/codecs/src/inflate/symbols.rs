@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::codes::Bmi;
 use super::codes::{Anyhow, Entry, Shift};
-use super::raw::{Held, Io, Pause, RawInflate, Step};
+use super::{Held, Io, Pause, RawInflate, Step};
 
 /// The most bits of a length and a distance with their extra bits.
 const SYMBOL_BITS: u32 = 48;

@@ -3,7 +3,14 @@
 //! RFC 1951. A step reads one thing of the stream and says which comes next; it waits where the
 //! input ends and goes on where it waited.
 
-use super::codes::{DISTANCES, DistanceTable, LENGTHS, LITLENS, LengthTable, LitlenTable, low};
+mod codes;
+#[cfg(test)]
+mod oracle;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+use self::codes::{DISTANCES, DistanceTable, LENGTHS, LITLENS, LengthTable, LitlenTable, low};
 
 /// How far back deflate data may point, and so the most that a seek point must keep.
 pub const WINDOW_BYTES: usize = 32 << 10;
@@ -36,7 +43,7 @@ pub struct Progress {
 
 /// What comes next in the stream.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(crate) enum Step {
     BlockHead,
     StoredHead,
     Stored {
@@ -61,21 +68,21 @@ pub(super) enum Step {
 
 /// A raw deflate stream, inflated in pieces.
 pub struct RawInflate {
-    pub(super) held: Held,
-    pub(super) step: Step,
+    pub(crate) held: Held,
+    pub(crate) step: Step,
     is_last: bool,
     counts: Counts,
     lengths: [u8; LITLENS.len() + DISTANCES.len()],
     length_code: LengthTable,
-    pub(super) litlens: LitlenTable,
-    pub(super) distances: DistanceTable,
+    pub(crate) litlens: LitlenTable,
+    pub(crate) distances: DistanceTable,
     /// The plain bytes before those of this call.
-    pub(super) window: Vec<u8>,
+    pub(crate) window: Vec<u8>,
 }
 
 /// Bits taken from the input that nothing has asked for yet, the next one lowest.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     pub bits: u64,
     pub num_bits: u32,
 }
@@ -89,7 +96,7 @@ struct Counts {
 }
 
 /// The input and the output of one call.
-pub(super) struct Io<'a> {
+pub(crate) struct Io<'a> {
     pub input: &'a [u8],
     pub taken: usize,
     pub out: &'a mut [u8],
@@ -102,9 +109,9 @@ impl Io<'_> {
     }
 }
 
-impl RawInflate {
+impl Default for RawInflate {
     /// At the start of a deflate stream.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             held: Held::default(),
             step: Step::BlockHead,
@@ -117,7 +124,9 @@ impl RawInflate {
             window: Vec::new(),
         }
     }
+}
 
+impl RawInflate {
     /// Back to the start of a deflate stream, keeping the memory.
     pub fn reset(&mut self) {
         self.held = Held::default();
@@ -170,7 +179,7 @@ impl RawInflate {
     }
 
     /// Whole bytes that nothing has asked for are the input's still.
-    pub(super) fn give_back(&mut self, io: &mut Io<'_>) {
+    pub(crate) fn give_back(&mut self, io: &mut Io<'_>) {
         let num_bytes = (self.held.num_bits / 8).min(u32::try_from(io.taken).unwrap_or(u32::MAX));
         io.taken = io.taken.wrapping_sub(num_bytes as usize);
         let num_bits = self.held.num_bits.wrapping_sub(num_bytes.wrapping_mul(8));
@@ -201,7 +210,7 @@ impl RawInflate {
     }
 
     /// The next bits, at least so many of them, up to 56, if the input has them.
-    pub(super) fn need(&mut self, io: &mut Io<'_>, num_bits: u32) -> Result<u64, Pause> {
+    pub(crate) fn need(&mut self, io: &mut Io<'_>, num_bits: u32) -> Result<u64, Pause> {
         let Held { bits, num_bits: held } = self.held;
         if held >= num_bits {
             return Ok(bits);
@@ -218,7 +227,7 @@ impl RawInflate {
         if now < num_bits { Err(Pause::Hungry) } else { Ok(self.held.bits) }
     }
 
-    pub(super) fn drop_bits(&mut self, num_bits: u32) {
+    pub(crate) fn drop_bits(&mut self, num_bits: u32) {
         self.held.bits = self.held.bits.wrapping_shr(num_bits);
         self.held.num_bits = self.held.num_bits.saturating_sub(num_bits);
     }

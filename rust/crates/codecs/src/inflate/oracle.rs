@@ -1,8 +1,8 @@
-//! What zlib-rs makes of the same raw deflate data, for tests and the fuzz target.
+//! What zlib-rs makes of the same raw deflate data, for the tests.
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use super::raw::{Pause, RawInflate};
+use super::{Pause, RawInflate};
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ fn by_zlib(data: &[u8], most: usize) -> (Vec<u8>, Verdict) {
 }
 
 fn by_us(data: &[u8], most: usize, in_bytes: usize, out_bytes: usize) -> (Vec<u8>, Verdict) {
-    let mut raw = RawInflate::new();
+    let mut raw = RawInflate::default();
     let (mut plain, mut at) = (Vec::new(), 0usize);
     loop {
         let end = at.saturating_add(in_bytes).min(data.len());

@@ -1,0 +1,42 @@
+//! The codecs that penstock has of its own, because each is at least a fifth faster than the
+//! libraries: they take bytes and give bytes, and know of no format, no file and no error type.
+//!
+//! | module | does | buys | oracle | fuzz target |
+//! |---|---|---|---|---|
+//! | [`inflate`] | raw deflate streams, in pieces of any size | 0.75 to 0.80 GB/s, zlib-rs 0.60 (decision 0018) | zlib-rs, in `inflate/oracle.rs` | `inflate`, `member` |
+//! | [`jpeg_scan`] | the Huffman codes of baseline JPEGs | random crops 1.36×, a middle at a quarter of the size 1.53× (decision 0012) | libjpeg-turbo, on whole pictures | `jpeg_ways` |
+//! | [`crc32c`] | checksums of short strings | 150 bytes 4.8 ns, by the processor's CRC instruction 10.8 (`benchmarks/NOTES.md`) | one bit at a time, in its tests | `checksums` |
+//!
+//! `python -m fuzz TARGET --runs N` runs a target against its oracle.
+//!
+//! # Invariants
+//!
+//! For all of them, checked by the tests here and by the fuzz targets:
+//!
+//! 1. No input panics, reads outside its slice or loops without taking input or making output.
+//!    Slices are indexed by `get` alone (clippy denies the rest), and each `unsafe` block states
+//!    which instruction set was found at run time.
+//! 2. The result does not depend on where input and output are cut, nor on the instruction sets
+//!    of the machine.
+//! 3. Memory is bounded by constants: 32 KiB of window and four tables for `inflate`, 16 KiB of
+//!    prepared input and four pairs of tables for `jpeg_scan`, nothing for `crc32c`.
+//!
+//! Of each:
+//!
+//! - `inflate` gives the bytes that zlib gives, takes as many bytes of input, and calls broken,
+//!   cut or whole what zlib calls so. No byte of a broken stream is given that zlib would not give.
+//! - `jpeg_scan` decodes only what is beyond doubt. On anything else (a code that no table has, a
+//!   marker out of place, missing or surplus bits) it stops with [`jpeg_scan::bits::Odd`], and the
+//!   caller decodes the file from its start with libjpeg-turbo, whose answer counts.
+//! - `crc32c` equals the remainder by Castagnoli's polynomial for every length and every way of
+//!   computing it.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+pub mod crc32c;
+pub mod inflate;
+pub mod jpeg_scan;
+pub mod prefetch;
