@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -53,10 +54,16 @@ VERBS: dict[str, Callable[[Path, int], Any]] = {
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Of the processor, so that what else runs on the machine counts little."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
+    """Of the processor, so that what else runs on the machine counts little, and without the
+    garbage collector, whose cost grows with what all earlier tests have left in the process."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("ending", FORMATS)
