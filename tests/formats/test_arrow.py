@@ -223,15 +223,12 @@ def test_many_threads_decode_one_reader(tmp_path: Path, stream: bool, mmap: bool
 @BOTH
 def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path, stream: bool) -> None:
     from penstock.contract.format import Options
-    from penstock.storage.local import LocalSource
+    from penstock.storage import MemoryStorage
 
-    inner = LocalSource(str(stored(tmp_path / "a", ten(), stream)))
+    path = stored(tmp_path / "a", ten(), stream)
+    remote = MemoryStorage({"memory://a": Path(path).read_bytes()}).source("memory://a")
 
-    class Remote:
-        path, size = "memory://a", inner.size
-        read, gather, close = inner.read, inner.gather, inner.close
-
-    reader = ARROW.open(Remote(), Options())
+    reader = ARROW.open(remote, Options())
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda c: reader.decode(c, None, None), list(reader.chunks()))
         assert pa.Table.from_batches(found).equals(pa.Table.from_batches(ten()))

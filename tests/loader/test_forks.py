@@ -21,6 +21,7 @@ import pytest
 import penstock as ps
 from loader.torturing import CONTAINERS, ended, ids_of, in_child, write
 from penstock import _core
+from penstock.storage.base import SourceView
 from penstock.storage.local import LocalSource, LocalStorage
 
 pytestmark = [
@@ -108,9 +109,10 @@ class Held(LocalStorage):
             assert self.go_on.wait(30)
 
 
-class HeldSource:
+class HeldSource(SourceView):
     def __init__(self, source: LocalSource, held: Held) -> None:
-        self.path, self.size, self._source, self._held = source.path, source.size, source, held
+        super().__init__(source)
+        self._held = held
 
     def read(self, start: int, length: int) -> _core.Buffer:
         self._held.wait()
@@ -119,9 +121,6 @@ class HeldSource:
     def gather(self, starts: Any, lengths: Any) -> _core.Buffer:
         self._held.wait()
         return self._source.gather(starts, lengths)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 # h5py lets no fork happen while anybody is in libhdf5, so what is held here would hold up the fork.

@@ -19,6 +19,7 @@ import pytest
 import penstock as ps
 from loader.torturing import write
 from penstock import _core
+from penstock.storage import Source
 from reading import run_python
 
 MIB = 1 << 20
@@ -189,7 +190,7 @@ class Arithmetic:
         return ["numbers.npy"]
 
 
-class ArithmeticSource:
+class ArithmeticSource(Source):
     path = "numbers.npy"
 
     def __init__(self, storage: Arithmetic) -> None:
@@ -207,13 +208,6 @@ class ArithmeticSource:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         return _core.Buffer.from_bytes(self._bytes(start, length))
-
-    def gather(self, starts: Any, lengths: Any) -> _core.Buffer:
-        pairs = zip(pa.array(starts).to_pylist(), pa.array(lengths).to_pylist(), strict=True)
-        return _core.Buffer.from_bytes(b"".join(self._bytes(*pair) for pair in pairs))
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("order", [ps.Shuffled(5), ps.Sequential()], ids=["shuffled", "sequential"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.storage import Folder, LocalStorage
+from penstock.storage import Folder, LocalStorage, Source, SourceView
 
 BLOCK_BYTES = 4096
 """A disk reads blocks: a record of 100 bytes costs one, or two if it crosses a boundary."""
@@ -68,11 +68,9 @@ class CountingStorage(LocalStorage):
             counts.block_bytes += BLOCK_BYTES * int(blocks.sum() - np.count_nonzero(shared))
 
 
-class _CountedSource:
-    def __init__(self, source: Any, noted: CountingStorage) -> None:
-        self.path: str = source.path
-        self.size: int = source.size
-        self._source = source
+class _CountedSource(SourceView):
+    def __init__(self, source: Source, noted: CountingStorage) -> None:
+        super().__init__(source)
         self._noted = noted
 
     def read(self, start: int, length: int) -> Any:
@@ -83,9 +81,6 @@ class _CountedSource:
     def gather(self, starts: pa.Array, lengths: pa.Array) -> Any:
         self._noted.note(self.path, np.asarray(starts), np.asarray(lengths))
         return self._source.gather(starts, lengths)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class _CountedFolder(Folder):

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection, Selection
+from penstock.contract.options import options_from
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
@@ -122,6 +123,9 @@ class Options:
     """Whether a record with fields outside the schema is a SchemaError when all fields are read: for callers that would
     lose them."""
     format_options: dict[str, Any] = field(default_factory=dict)
+    """The format's own options, by name."""
+    own: Any = None
+    """The same as the format's dataclass, after `open_shard` has checked them."""
 
     @property
     def verifies(self) -> bool:
@@ -325,6 +329,16 @@ class Format(ABC):
     def write_options(self) -> type:
         """The dataclass of its options for `penstock.write`."""
         return NoOptions
+
+    def own_options(self, options: Options) -> Any:
+        """The format's own options, a `read_options`.
+
+        Raises:
+            TypeError: there is no such option, or a value does not have the option's type.
+        """
+        if options.own is not None:
+            return options.own
+        return options_from(self.read_options, options.format_options, self.info.name)
 
     @abstractmethod
     def sniff(self, head: bytes, size: int) -> bool:

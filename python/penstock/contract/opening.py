@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.contract.format import Format, Options, Reader
-from penstock.contract.options import options_from
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Source
 
@@ -21,7 +21,7 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
             not read by.
     """
     info = fmt.info
-    options_from(fmt.read_options, options.format_options, info.name)
+    options = replace(options, own=fmt.own_options(options))
     if options.raw and not info.has_raw_records:
         raise UnsupportedError(
             f"raw=True gives the framed records of a file, and {info.name} has columns instead",

@@ -34,7 +34,7 @@ from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.reader import OverlaidReader, Overlays
-from penstock.storage.base import Source, Storage, Watched
+from penstock.storage.base import Source, Storage
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -53,8 +53,8 @@ class _OpenFile(NamedTuple):
     reader: Reader
     format: Format
     source: Source
-    check: Callable[[], None] | None
-    watched: Watched | None
+    is_verified: bool
+    """Whether each record is verified when it is read."""
     compares: Callable[[Chunk[Any] | None], bool]
 
     @property
@@ -226,18 +226,18 @@ class Files:
         """Raise ChangedError if an open file was changed, replaced or removed. A file whose records are verified one
         by one may grow. Looks at the folder only and reads nothing."""
         opened = self._still_open(shard)
-        if opened is not None and opened.check is not None:
-            opened.check()
+        if opened is not None:
+            opened.source.check_unchanged(may_grow=opened.is_verified)
 
     def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
         """Raise ChangedError if records that were just read may mix the old and the new content of a file. Records
         that were compared with checksums cannot, unless they were borrowed from a memory map."""
         opened = self._still_open(shard)
-        if opened is None or opened.watched is None:
+        if opened is None:
             return
         is_compared = opened.compares(chunk)
         if self.options.mmap or not is_compared:
-            opened.watched.check_read(may_grow=is_compared)
+            opened.source.check_read(may_grow=is_compared)
 
     def forget_index(self, shard: int) -> None:
         """Delete the sidecar of a file that turned out not to match it, so that the next `open` makes a new one. A
@@ -281,13 +281,10 @@ class Files:
             if is_compared:
                 source = blocks.checked(source, self.options.index)
             fmt = self.format_of(source)
-            check, watched = None, source if isinstance(source, Watched) else None
-            if watched is not None:
-                proves = isinstance(fmt, FramedFormat) and self.options.verifies
-                check = partial(watched.check_unchanged, proves=proves)
+            is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
             reader = self._reader_of(shard, fmt, source)
             compares = (lambda _: True) if is_compared else reader.compares
-            return _OpenFile(reader, fmt, source, check, watched, compares)
+            return _OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
             source.close()  # a stored exception would keep the file open as well
             raise

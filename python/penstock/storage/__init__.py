@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.storage._memory import MemoryStorage
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, SourceView, Storage
 from penstock.storage.folder import Folder
 from penstock.storage.local import LocalStorage
 
-__all__ = ["Folder", "LocalStorage", "MemoryStorage", "Sink", "Source", "Storage"]
+__all__ = ["Folder", "LocalStorage", "MemoryStorage", "Sink", "Source", "SourceView", "Storage"]

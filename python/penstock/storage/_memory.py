@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from penstock import _core
+from penstock.storage.base import Source
 
 
-class MemorySource:
+class MemorySource(Source):
     """The Source of one file in memory."""
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -20,13 +19,6 @@ class MemorySource:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         return self._buffer.slice(start, length)
-
-    def gather(self, starts: object, lengths: object) -> _core.Buffer:
-        pairs = zip(pa.array(starts).to_pylist(), pa.array(lengths).to_pylist(), strict=True)
-        return _core.Buffer.join([self._buffer.slice(start, length) for start, length in pairs])
-
-    def close(self) -> None:
-        pass
 
 
 class MemoryStorage:

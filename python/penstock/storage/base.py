@@ -6,9 +6,10 @@ Reads are positional, so there is no cursor to share. A written file appears und
 from __future__ import annotations
 
 import errno
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
 
@@ -16,46 +17,76 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Source(Protocol):
-    """The bytes of one file, read by position. Safe to use from several threads."""
+class Source(ABC):
+    """The bytes of one file, read by position. Safe to use from several threads.
+
+    The checks for files that change while they are read pass by default: bytes in memory, for
+    example, never change.
+    """
 
     path: str
     size: int
 
+    @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length); shorter only where the file ends."""
         ...
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         """Several ranges (uint64 arrays), one after another, in one buffer."""
-        ...
+        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
+        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
-    def close(self) -> None: ...
+    def check_unchanged(self, *, may_grow: bool) -> None:
+        """Raise ChangedError if the file is not as it was opened.
 
-
-@runtime_checkable
-class Watched(Protocol):
-    """A Source of a file that somebody may change while it is read."""
-
-    def check_unchanged(self, *, proves: bool) -> None:
-        """Raise ChangedError where the file is not as it was opened. `proves` says that its
-        records are proved one by one as they are read, so that it may have grown."""
-        ...
+        Args:
+            may_grow: every record is verified when it is read, so appended bytes do no harm.
+        """
 
     def check_read(self, *, may_grow: bool) -> None:
-        """Raise ChangedError where the open file was written to since it was opened, so that what was read of it
-        may be a mix of both. Called after the reads. One that another has replaced is read on as it was. `may_grow`:
-        what was read was compared with checksums."""
-        ...
+        """Raise ChangedError if the open file was written to since it was opened, so that what was read may mix old
+        and new bytes. Call it after the reads. A file that another has replaced still reads as it was.
+
+        Args:
+            may_grow: what was read was compared with checksums, so appended bytes do no harm.
+        """
 
     def was_rewritten(self) -> bool:
-        """Whether what is read is no longer what was opened, as far as the system tells: the file was written
-        to, and not only at its end. One that another has replaced is read on as it was."""
-        ...
+        """Whether the open file was written to, and not only at its end, as far as the system reports. A file that
+        another has replaced still reads as it was."""
+        return False
 
     def was_replaced(self) -> bool:
-        """Whether another file, or none, has its name by now."""
-        ...
+        """Whether the file's name now belongs to another file, or to none."""
+        return False
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+class SourceView(Source):
+    """Part of another source, or a checked view of it: all but the reads is that source's."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.path = source.path
+        self.size = source.size
+
+    def check_unchanged(self, *, may_grow: bool) -> None:
+        self._source.check_unchanged(may_grow=may_grow)
+
+    def check_read(self, *, may_grow: bool) -> None:
+        self._source.check_read(may_grow=may_grow)
+
+    def was_rewritten(self) -> bool:
+        return self._source.was_rewritten()
+
+    def was_replaced(self) -> bool:
+        return self._source.was_replaced()
+
+    def close(self) -> None:
+        self._source.close()
 
 
 class Sink(Protocol):

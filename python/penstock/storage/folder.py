@@ -21,13 +21,14 @@ import numpy as np
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError, no_folder
 from penstock.limits import Limits, raise_limit
+from penstock.storage.base import Source
 from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
 from penstock.storage.lookalikes import LOOK_BYTES, is_text
 from penstock.storage.skipped import SkippedFile, why_not_data
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
 TABLE_STEMS = ("metadata", "labels")
@@ -204,7 +205,7 @@ class Entry(NamedTuple):
     written_ns: int
 
 
-class Folder:
+class Folder(Source):
     """A folder of this machine."""
 
     def __init__(self, path: str, limits: Limits | None = None) -> None:
@@ -307,13 +308,6 @@ class Folder:
             parts.append(part)
             start, length, number = start + len(part), length - len(part), number + 1
         return _core.Buffer.join(parts)
-
-    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
-        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
-
-    def close(self) -> None:
-        pass
 
 
 class FolderSink:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock import _core
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.storage import append_journal as journal
-from penstock.storage.base import Sink, Storage, no_longer_names
+from penstock.storage.base import Sink, Source, SourceView, Storage, no_longer_names
 from penstock.storage.descriptors import open_file
 from penstock.storage.hidden import is_own
 from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, sync_path
@@ -33,7 +33,7 @@ _TICK_NS = 20_000_000
 """Upper bound for the tick of a system clock, in nanoseconds."""
 
 
-class LocalSource:
+class LocalSource(Source):
     """A local file, read by `pread`, or borrowed from a memory map where asked."""
 
     def __init__(self, path: str, *, mmap: bool = False) -> None:
@@ -69,9 +69,8 @@ class LocalSource:
         except EOFError:
             raise ChangedError("the file was cut while it was open", file=self.path) from None
 
-    def check_unchanged(self, *, proves: bool) -> None:
-        """See Watched: size and time are the same; where `proves`, it may be the same file,
-        and not shorter."""
+    def check_unchanged(self, *, may_grow: bool) -> None:
+        """Compares size and time of modification; with `may_grow`, the same file may be longer."""
         then = self._opened
         try:
             now = os.stat(self.path)
@@ -84,7 +83,7 @@ class LocalSource:
         if (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns):
             return
         is_same = os.path.samestat(now, then)
-        if not proves or not is_same or now.st_size < then.st_size:
+        if not may_grow or not is_same or now.st_size < then.st_size:
             raise ChangedError(
                 "the file was changed or replaced while it was open",
                 file=self.path,
@@ -94,7 +93,6 @@ class LocalSource:
             )
 
     def check_read(self, *, may_grow: bool) -> None:
-        """See Watched."""
         now = self.file.state()
         if now == self._state or (may_grow and now[0] > self._state[0]):
             return
@@ -108,7 +106,6 @@ class LocalSource:
         )
 
     def was_rewritten(self) -> bool:
-        """See Watched."""
         then = self._opened
         try:
             now = os.stat(self.path)
@@ -118,7 +115,6 @@ class LocalSource:
         return is_same and now.st_size <= then.st_size and now.st_mtime_ns != then.st_mtime_ns
 
     def was_replaced(self) -> bool:
-        """See Watched."""
         then = self._opened
         try:
             now = os.stat(self.path)
@@ -148,38 +144,18 @@ def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
     return seen
 
 
-class FrontPart:
+class FrontPart(SourceView):
     """The first bytes of a local file: what it was before an append that has not ended."""
 
     def __init__(self, source: LocalSource, size: int) -> None:
-        self.path = source.path
+        super().__init__(source)
         self.size = size
-        self._source = source
 
     def read(self, start: int, length: int) -> _core.Buffer:
         return self._source.read(start, max(0, min(length, self.size - start)))
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         return self._source.gather(starts, lengths)
-
-    def check_unchanged(self, *, proves: bool) -> None:
-        """See Watched."""
-        self._source.check_unchanged(proves=proves)
-
-    def check_read(self, *, may_grow: bool) -> None:
-        """See Watched."""
-        self._source.check_read(may_grow=may_grow)
-
-    def was_rewritten(self) -> bool:
-        """See Watched."""
-        return self._source.was_rewritten()
-
-    def was_replaced(self) -> bool:
-        """See Watched."""
-        return self._source.was_replaced()
-
-    def close(self) -> None:
-        self._source.close()
 
 
 class LocalStorage:

@@ -40,7 +40,6 @@ from penstock.contract.format import (
     SkippedRegion,
     Writer,
 )
-from penstock.contract.options import options_from
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.arrayrecord._footer import SIGNATURE, read_extents, unpack, unsigned
 from penstock.formats.tfrecord.format import decoder_of
@@ -96,8 +95,7 @@ class ArrayRecordFormat(Format):
             FormatError: the bytes are not ArrayRecord; ChecksumError for a hash.
             UnsupportedError: a Riegeli file without a footer, or with transposed chunks.
         """
-        mine = options_from(ArrayRecordOptions, options.format_options, "arrayrecord")
-        return ArrayRecordReader(source, options, mine)
+        return ArrayRecordReader(source, options, self.own_options(options))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         raise UnsupportedError(

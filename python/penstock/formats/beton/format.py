@@ -40,7 +40,6 @@ from penstock.columns.numbers import in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
-from penstock.contract.options import options_from
 from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
 from penstock.formats.beton._layout import (
     BYTES,
@@ -128,8 +127,7 @@ class BetonFormat(Format):
             TruncatedError, FormatError: the bytes are no .beton.
             SchemaError: a field of schema= is not in the file.
         """
-        own = options_from(BetonReadOptions, options.format_options, "beton")
-        return BetonReader(source, options, own)
+        return BetonReader(source, options, self.own_options(options))
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")

@@ -36,7 +36,6 @@ from penstock.columns.batches import (
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.stored_schema import schema_of
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
-from penstock.contract.options import options_from
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.formats.hdf5._direct import direct
@@ -115,7 +114,7 @@ class Hdf5Format(Format):
                 of Arrow's, h5py is not installed, or raw=True.
             SchemaError: the datasets are not equally long, or a field of schema= is not there.
         """
-        chosen = options_from(Hdf5ReadOptions, options.format_options, "hdf5").datasets
+        chosen = self.own_options(options).datasets
         if isinstance(chosen, str):
             raise TypeError("datasets is a list of names")
         names = None if chosen is None else tuple(name.strip("/") for name in chosen)

@@ -32,7 +32,6 @@ from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
-from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.storage import folder as folders
@@ -96,7 +95,7 @@ class ImageFolderFormat(Format):
             FormatError: a file is not an image, a link leads out of the folder, the table is damaged, or the table
                 names a file that does not exist.
         """
-        return ImageFolderReader(source, options)
+        return ImageFolderReader(source, options, self.own_options(options))
 
     def create(
         self, sink: Sink, schema: pa.Schema, options: Any, threads: int
@@ -111,13 +110,13 @@ class ImageFolderFormat(Format):
 class ImageFolderReader(Reader):
     """One open folder of images."""
 
-    def __init__(self, source: Source, options: Options) -> None:
+    def __init__(self, source: Source, options: Options, own: ReadOptions) -> None:
         if not isinstance(source, Folder):
             raise UnsupportedError("is not a folder of this machine", file=source.path)
         self._folder = source
         self._path = source.path
         self._limits = options.limits
-        self._how = options_from(ReadOptions, options.format_options, "imagefolder")
+        self._how = own
         if self._how.other_files not in ("error", "ignore"):
             raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
         table_file = self._table_file()

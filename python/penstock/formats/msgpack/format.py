@@ -35,7 +35,6 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import is_bytes
 from penstock.contract.decoder import Decoder, Proof
 from penstock.contract.format import Chunk, FormatInfo, Options, Stretch, Writer
-from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.formats.msgpack.columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.format import FramedFormat
@@ -107,7 +106,7 @@ class MessagePackFormat(FramedFormat):
         return fault is None and whole and _core.looks_like_maps(frames)
 
     def shard(self, source: Source, options: Options) -> Shard:
-        mine = options_from(MessagePackOptions, options.format_options, "msgpack")
+        mine = self.own_options(options)
         skips = options.damage == "skip"
         if skips:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
@@ -116,7 +115,7 @@ class MessagePackFormat(FramedFormat):
         return Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
 
     def decoder(self, shard: Shard, known: Index | None) -> Decoder:
-        mine = options_from(MessagePackOptions, shard.options.format_options, "msgpack")
+        mine = self.own_options(shard.options)
         return decoder_for(shard, mine)
 
     def open(self, source: Source, options: Options) -> FramedReader:

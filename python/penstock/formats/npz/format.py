@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from penstock.columns.stored_schema import schema_of
 from penstock.contract.format import Format, FormatInfo, Options, SkippedRegion, Writer
-from penstock.contract.options import options_from
 from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
@@ -83,7 +82,7 @@ class NpzFormat(Format):
             UnsupportedError: an array holds objects, a member is encrypted, or raw=True.
             SchemaError: the arrays differ in length, or a field of schema= is not in the file.
         """
-        chosen = options_from(NpzReadOptions, options.format_options, "npz").arrays
+        chosen = self.own_options(options).arrays
         try:
             directory = read_directory(source, options.limits)
             return _open(source, options, directory, chosen)

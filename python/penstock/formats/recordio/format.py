@@ -41,7 +41,6 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import ImageType, storage_of
 from penstock.contract.decoder import Decoder, Proof
 from penstock.contract.format import FormatInfo, Options, Writer
-from penstock.contract.options import options_from
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
 from penstock.formats.recordio._mxnet_index import MXNetIndex
@@ -122,12 +121,14 @@ class RecordIOFormat(FramedFormat):
         return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
 
     def decoder(self, shard: Shard, known: Index | None) -> Decoder:
-        return _decoder_for(shard)
+        return _decoder_for(shard, self.own_options(shard.options))
 
     def checking(self, shard: Shard) -> Decoder | None:
         options = replace(shard.options, damage="skip")
         try:
-            return _decoder_for(replace(shard, options=options)).lending()  # copies no bytes
+            return _decoder_for(
+                replace(shard, options=options), self.own_options(options)
+            ).lending()  # copies no bytes
         except (SchemaError, FormatError):
             return None
 
@@ -240,9 +241,8 @@ def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
     return pa.ExtensionArray.from_storage(wanted.type, stored)
 
 
-def _decoder_for(shard: Shard) -> RecordIODecoder:
+def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
     """The decoder for the caller's schema, or else for the schema of the first records."""
-    mine = options_from(RecordIOOptions, shard.options.format_options, "recordio")
     schema = shard.options.schema
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))

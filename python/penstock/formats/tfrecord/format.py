@@ -126,20 +126,20 @@ class TFRecordFormat(FramedFormat):
         return _inflates_to_frames(head, container)
 
     def shard(self, source: Source, options: Options) -> Shard:
-        mine = _options(options)
+        mine = self.own_options(options)
         compression = _compression(source, mine)
         stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
         framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
         return Shard(source, stream, framing, options)
 
     def decoder(self, shard: Shard, known: Index | None) -> Decoder:
-        mine, path = _options(shard.options), shard.source.path
+        mine, path = self.own_options(shard.options), shard.source.path
         return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
     def checking(self, shard: Shard) -> Decoder | None:
         """None if `open` would not treat payloads as Examples. With infer_records="all", only the first 1000 records
         are sampled here."""
-        mine = _options(shard.options)
+        mine = self.own_options(shard.options)
         num_records = 1000 if mine.infer_records == "all" else mine.infer_records
         # Damage is reported by the damage scan itself, so here sampling just stops at it.
         facts, seen = sample(_looking(shard, "stop"), num_records)
@@ -160,7 +160,7 @@ class TFRecordFormat(FramedFormat):
         return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
 
     def end_of(self, source: Source, options: Options) -> Index:
-        if _compression(source, _options(options)) == "zlib":
+        if _compression(source, self.own_options(options)) == "zlib":
             raise UnsupportedError(
                 "a ZLIB file is one stream, and nothing can follow its end",
                 file=source.path,
@@ -182,10 +182,6 @@ class TFRecordFormat(FramedFormat):
         from penstock.formats.tfrecord.writer import TFRecordWriter
 
         return TFRecordWriter(sink, schema, options, threads)
-
-
-def _options(options: Options) -> TFRecordOptions:
-    return options_from(TFRecordOptions, options.format_options, "tfrecord")
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:

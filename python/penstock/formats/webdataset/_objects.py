@@ -25,6 +25,7 @@ from penstock.formats.numpy.npy_header import FIRST_BYTES
 from penstock.formats.webdataset._npy import column as npy_column
 from penstock.formats.webdataset._npy import header_of, type_of
 from penstock.limits import Limits
+from penstock.storage.base import Source
 
 NPZ = ("npz",)
 MESSAGE_PACK = ("mp", "msg", "msgpack")
@@ -83,7 +84,7 @@ def column_of_objects(
 # -- npz ------------------------------------------------------------------------------------------
 
 
-class _Bytes:
+class _Bytes(Source):
     """The bytes of a member, as the source of an npz archive."""
 
     path = "npz member"
@@ -94,12 +95,6 @@ class _Bytes:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         return _core.Buffer.from_bytes(self._data[start : start + length])
-
-    def gather(self, starts: Any, lengths: Any) -> _core.Buffer:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        pass
 
 
 def _arrays(data: bytes, limits: Limits, *, fronts: bool = False) -> dict[str, bytes]:

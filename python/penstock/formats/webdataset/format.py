@@ -118,10 +118,10 @@ class WebDatasetFormat(FramedFormat):
         return is_archive(head, size) or inflates_to_archive(head)
 
     def shard(self, source: Source, options: Options) -> Shard:
-        return _shard(source, options, _options(options))
+        return _shard(source, options, self.own_options(options))
 
     def decoder(self, shard: Shard, known: Index | None) -> Decoder:
-        return _decoder(shard, _options(shard.options))
+        return _decoder(shard, self.own_options(shard.options))
 
     def checking(self, shard: Shard) -> Decoder | None:
         quiet = replace(shard, options=replace(shard.options, damage="skip"))
@@ -143,10 +143,6 @@ class WebDatasetFormat(FramedFormat):
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
         return WebDatasetWriter(sink, schema, options, threads)
-
-
-def _options(options: Options) -> WebDatasetOptions:
-    return options_from(WebDatasetOptions, options.format_options, "webdataset")
 
 
 # -- bytes ----------------------------------------------------------------------------------------

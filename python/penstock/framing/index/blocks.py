@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.engine.locks import Lock
@@ -25,8 +23,8 @@ from penstock.errors import (
 )
 from penstock.framing.index import sidecar
 from penstock.framing.index.sidecar import Index
-from penstock.storage.base import Source, Storage, Watched
-from penstock.storage.local import LocalStorage
+from penstock.storage.base import Source, SourceView, Storage
+from penstock.storage.local import FrontPart, LocalSource, LocalStorage
 
 BLOCK_BYTES = 1 << 20
 _AT_ONCE = 8
@@ -80,19 +78,17 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[in
         yield at, [data.slice(n, BLOCK_BYTES).crc32c() for n in range(0, length, BLOCK_BYTES)]
 
 
-class CheckedSource:
+class CheckedSource(SourceView):
     """A local file, with every read compared with the checksums of an index."""
 
-    def __init__(self, source: Any, blocks: np.ndarray) -> None:
-        self.path: str = source.path
-        self.size: int = source.size
+    def __init__(self, source: Source, blocks: np.ndarray) -> None:
+        super().__init__(source)
         if len(blocks) != -(-self.size // BLOCK_BYTES):
             raise StaleIndexError(
                 "the index has checksums of a file of another size",
                 file=self.path,
                 hint=_again(self.path),
             )
-        self._source = source
         self._blocks = blocks
         self._lock = Lock()
         self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
@@ -105,11 +101,6 @@ class CheckedSource:
         first, last = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
         data = self._block(first) if first == last else self._verified(first, last + 1)
         return data.slice(start - first * BLOCK_BYTES, end - start)
-
-    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        """See Source."""
-        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
-        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
     def _block(self, number: int) -> _core.Buffer:
         with self._lock:
@@ -146,24 +137,8 @@ class CheckedSource:
             hint=command("penstock", "verify", self.path),
         )
 
-    def check_unchanged(self, *, proves: bool) -> None:
-        """See Watched."""
-        self._source.check_unchanged(proves=proves)
-
     def check_read(self, *, may_grow: bool) -> None:
-        """See Watched: all reads were compared with the index."""
-
-    def was_rewritten(self) -> bool:
-        """See Watched."""
-        return self._source.was_rewritten()
-
-    def was_replaced(self) -> bool:
-        """See Watched."""
-        return self._source.was_replaced()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
+        """All reads were compared with the index."""
 
 
 def kept(path: str, where: str, storage: Storage) -> tuple[str, Index] | None:
@@ -183,7 +158,7 @@ def checked(source: Source, where: str) -> CheckedSource:
         StaleIndexError: there are no checksums, or they are of a file of a different size.
         UnsupportedError: it is a folder.
     """
-    if not isinstance(source, Watched):
+    if not isinstance(source, (LocalSource, FrontPart)):
         message = 'checksums="index" reads files of this machine, and no folder as one'
         raise UnsupportedError(message, file=source.path)
     found = kept(source.path, where, LocalStorage())

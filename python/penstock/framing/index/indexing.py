@@ -28,7 +28,7 @@ from penstock.framing.streams.forward import ForwardStream
 from penstock.framing.streams.gzip_members import Member
 from penstock.framing.streams.inflated import POINT_BYTES, InflatedStream
 from penstock.framing.streams.stream import Stream
-from penstock.storage.base import Source, Watched
+from penstock.storage.base import Source
 from penstock.storage.local import LocalSource, LocalStorage
 
 ENDLESS = 1 << 62
@@ -100,7 +100,7 @@ def has_place(source: Source, kept: str) -> bool:
     """Whether the sidecar of a file can be stored. A path in another storage does not exist on this machine, so
     sidecars of its files need an explicit folder. If a different file has taken the file's name, a sidecar there
     belongs to that file."""
-    if isinstance(source, Watched) and source.was_replaced():
+    if source.was_replaced():
         return False
     # such as standard input that a shell has opened
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))

@@ -28,7 +28,7 @@ from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
 from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
-from penstock.storage.base import Sink, Source, Storage, Watched
+from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
 from penstock.storage.local import LocalSource, LocalStorage, sink_for
 
@@ -149,7 +149,7 @@ def state_of(source: Source) -> State:
 
 def state_now(source: Source) -> State:
     """The same, even if a later change could still get the same timestamp: for comparing with a stored status."""
-    if isinstance(source, Watched) and source.was_replaced():
+    if source.was_replaced():
         return UNKNOWN
     try:
         told = os.stat(source.path)

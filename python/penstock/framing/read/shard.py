@@ -13,7 +13,7 @@ from penstock.errors import ChangedError, LimitError, PenstockError, TruncatedEr
 from penstock.framing.framings import Framing
 from penstock.framing.streams.stream import Stream
 from penstock.limits import raise_limit
-from penstock.storage.base import Source, Watched
+from penstock.storage.base import Source
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums
 
 INSIDE = "inside a record"
@@ -119,7 +119,7 @@ class Shard:
 
     def changed(self) -> ChangedError | None:
         """The error for a file that was rewritten while it was open: it explains any other fault."""
-        if not (isinstance(self.source, Watched) and self.source.was_rewritten()):
+        if not self.source.was_rewritten():
             return None
         message = "the file was rewritten while it was open"
         return ChangedError(message, file=self.source.path, hint="open the data again")
