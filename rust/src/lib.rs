@@ -14,5 +14,7 @@ pub mod kernels;
 )]
 pub mod wire;
 
+mod tuned;
+
 #[cfg(feature = "python")]
 mod python;

@@ -126,7 +126,7 @@ def test_records_lie_as_they_were_written() -> None:
 def test_any_records_in_any_order(monkeypatch: pytest.MonkeyPatch, parts: bool) -> None:
     if parts:
         monkeypatch.setattr(arrayrecord, "PICK_BYTES", 100)
-        monkeypatch.setattr(arrayrecord, "STEP_BYTES", 100)
+        monkeypatch.setattr(arrayrecord, "ARRAYRECORD_STEP_BYTES", 100)
         monkeypatch.setattr(arrayrecord, "CHUNK_BYTES", 300)
     rng = random.Random(1)
     many = [rng.randbytes(rng.choice((0, 3, 20, 90))) for _ in range(300)]

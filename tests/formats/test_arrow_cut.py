@@ -83,7 +83,7 @@ def written(path: Path, batch: Any, kind: str = "file") -> Path:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if these small files were large ones."""
     monkeypatch.setattr(arrow, "PART_BYTES", 300)
-    monkeypatch.setattr(arrow, "WHOLE_BYTES", 600)
+    monkeypatch.setattr(arrow, "ARROW_WHOLE_BYTES", 600)
     monkeypatch.setattr(arrow, "RUN_BYTES", 100)
     monkeypatch.setattr(arrow, "RUN_COSTS", 0)
 

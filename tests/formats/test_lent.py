@@ -12,8 +12,8 @@ from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import memoryviews
 from penstock.columns.types import ImageType
 from penstock.datasets.take import take
-from penstock.framing.write.writer import LARGE_RECORD_BYTES
 from penstock.loader._recipe import _taken_bytes
+from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.write import write
 from reading import index_of

@@ -127,7 +127,7 @@ def test_any_order_of_reads_gives_the_plain_bytes(
     plain = PLAIN[:size]
     data = (zipped(plain, members) or gzip.compress(b"")) if container == "gzip" else b""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forward, "KEPT_BYTES", kept)
+        patch.setattr(forward, "GZIP_KEPT_BYTES", kept)
         patch.setattr(forward, "SKIP_BYTES", 300)
         stream = opened(data or zlib.compress(plain), container)
         for start, length in reads:

@@ -136,7 +136,7 @@ def test_small_windows_give_what_one_thread_gives(
         with pytest.raises(type(error)):
             read(path, 2, **options)
         return
-    for name in ("CHUNK_BYTES", "_WINDOW_BYTES", "_FIRST_BYTES"):
+    for name in ("CHUNK_BYTES", "WINDOW_BYTES", "FIRST_WINDOW_BYTES"):
         monkeypatch.setattr(windows, name, window)
     monkeypatch.setattr(windows, "_FIRST_MARGIN", window // 3)
     monkeypatch.setattr(windows, "_LEAST_MARGIN", 1)

@@ -289,7 +289,7 @@ class Writer(ABC):
         """Finish the shard's bytes. The caller commits the sink afterwards."""
         ...
 
-    def abort(self) -> None:  # noqa: B027  most writers have no threads to stop
+    def abort(self) -> None:
         """Stop early: wait for the writer's threads, write nothing more."""
 
     @property

@@ -13,14 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from penstock.engine.threads import Queue, Stream, Work, first_of
 from penstock.limits import checked_count
+from penstock.tuned import BUDGET_BYTES, TASK_SECONDS
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-BUDGET_BYTES = 64 << 20
-"""Decoded bytes that may wait for the consumer."""
-_TASK_SECONDS = 0.004
-"""How long a task of small jobs should take."""
 
 
 def default_threads() -> int:
@@ -155,5 +151,5 @@ class Tasks(Generic[Task]):
     def lasted(self, seconds: float, count: int) -> None:
         """Report how long `count` jobs took."""
         self.job_seconds = max(seconds, 1e-7) / count
-        wanted = _TASK_SECONDS / self.job_seconds
+        wanted = TASK_SECONDS / self.job_seconds
         self.size = int(max(min(wanted, self._most(), 2 * self.size), 1))

@@ -16,12 +16,7 @@ from penstock.loader._recipe import Made, Recipe, Shared
 from penstock.loader._sequence import Reading, RecordSequence, Source, WindowReading
 from penstock.loader._sources import Taken
 from penstock.loader.stats import SAMPLED, Clock
-
-SPARED_BYTES = 256 << 20
-"""Headroom for freed buffers and allocator caches: this much, or half of memory_bytes if that is
-less."""
-_MOST_BATCHES = 16
-"""The most small batches that a thread makes per task."""
+from penstock.tuned import LOADER_SPARED_BYTES, LOADER_TASK_BATCHES
 
 
 class BatchMaker:
@@ -44,7 +39,7 @@ class BatchMaker:
         self._recipe = recipe
         self._threads = threads
         self._processes = 0 if recipe.workers is None else recipe.workers.count
-        self._room = memory_bytes - min(memory_bytes // 2, SPARED_BYTES)
+        self._room = memory_bytes - min(memory_bytes // 2, LOADER_SPARED_BYTES)
         self.pool = _core.BufferPool(memory_bytes // 4)
         """Image memory that is reused, also in the next epoch."""
         self._making_bytes: int | None = None
@@ -119,7 +114,7 @@ class BatchMaker:
         """The most batches of a task. Batches handed over together must not make the loop wait long for the first."""
         if self._threads == 0 or self._processes:
             return 1
-        return min(self._room // 32 // max(self._making_bytes or 0, 1), _MOST_BATCHES)
+        return min(self._room // 32 // max(self._making_bytes or 0, 1), LOADER_TASK_BATCHES)
 
     def _make(
         self,

@@ -24,14 +24,13 @@ from penstock.loader._sources import Records, Taken
 from penstock.loader.stats import Clock
 from penstock.orders import Blocked, Mixture, Order, Window, Windows
 from penstock.orders.keys import digest
+from penstock.tuned import LOADER_TOGETHER_RECORDS
 
 _PART_BYTES = 64 << 20
 """Approximate size of the part of a window that one call reads: no column outgrows what Arrow can hold, and the
 records of a batch are in few parts."""
 _FIRST_RECORDS = 16
 """Records read first to estimate the size of the others."""
-_TOGETHER_RECORDS = 4096
-"""The most records of several batches that one call reads."""
 _END = 1 << 63
 
 
@@ -99,7 +98,7 @@ class Reading:
         """The records of several batches. Small batches are read by one call, which costs as much as a
         single one."""
         taken: Taken | None = None
-        if len(parts) > 1 and sum(map(len, numbers)) <= _TOGETHER_RECORDS:
+        if len(parts) > 1 and sum(map(len, numbers)) <= LOADER_TOGETHER_RECORDS:
             # Errors are raised by the batch that has them: read batch by batch below.
             with suppress(Exception):
                 taken = self._source.take(np.concatenate(numbers), clock, views=self._views)

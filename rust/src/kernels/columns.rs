@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 
 use self::values::bytes_array;
 pub use self::values::{MAX_OFFSET, Values, too_large};
-use super::shelf;
+use super::buffer_pool;
 use super::strings::Lent;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
@@ -103,7 +103,7 @@ impl Column {
                 offsets.reserve(more(offsets.len(), num_bytes));
                 let total = all(data.len(), num_bytes);
                 if total > data.capacity()
-                    && let Some(mut room) = shelf::take(total)
+                    && let Some(mut room) = buffer_pool::take(total)
                 {
                     room.extend_from_slice(data);
                     *data = room;
@@ -120,7 +120,7 @@ impl Column {
     /// be copied each time the room doubles.
     pub fn reserve_bytes(&mut self, num_bytes: usize) {
         if let Some(Values::Bytes(_, data)) = &mut self.values
-            && let Some(room) = shelf::take(num_bytes)
+            && let Some(room) = buffer_pool::take(num_bytes)
         {
             *data = room;
         }

@@ -9,6 +9,7 @@ pub mod at_once;
 mod fill;
 mod walker;
 
+use crate::tuned::BLOCK_RECORDS;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -109,8 +110,6 @@ impl Plan {
         self.wanted.iter().map(new).collect()
     }
 }
-
-const BLOCK_RECORDS: usize = 64;
 
 /// Serialized records, wherever they lie.
 pub trait Payloads {

@@ -5,7 +5,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
 use super::images::{Decoder, Rules, Shape, head_within, zeroed};
-use super::side_by_side::side_by_side;
+use super::parallel_for::parallel_for;
 use crate::wire::image_head::{Head, probe};
 use crate::wire::{Fault, FaultKind};
 
@@ -71,7 +71,7 @@ pub fn decode(
         rest = others;
         jobs.push((bytes, head, mine));
     }
-    side_by_side(
+    parallel_for(
         jobs.into_iter(),
         images.len(),
         threads,

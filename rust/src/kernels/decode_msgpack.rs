@@ -7,10 +7,12 @@
 
 mod arrays;
 mod columns;
+mod faults;
 mod form;
 #[cfg(test)]
 mod tests;
 
+use crate::tuned::BLOCK_RECORDS;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -60,9 +62,6 @@ impl Plan {
     }
 }
 
-/// How many records are proved before they are decoded: they are then still in a cache.
-const RUN: usize = 64;
-
 /// Decode all frames, each run of which `prove` has seen before.
 pub fn decode(
     frames: &Frames,
@@ -76,8 +75,8 @@ pub fn decode(
     if are_large(num_bytes, num_records) {
         map.reserve_bytes(num_bytes);
     }
-    for first in (0..num_records).step_by(RUN) {
-        let last = first.saturating_add(RUN).min(num_records);
+    for first in (0..num_records).step_by(BLOCK_RECORDS) {
+        let last = first.saturating_add(BLOCK_RECORDS).min(num_records);
         prove(first..last)?;
         for record in first..last {
             let mut cursor = Cursor::new(frames.payload(record).unwrap_or_default());

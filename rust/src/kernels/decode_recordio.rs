@@ -19,7 +19,7 @@ use arrow_array::{
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 
-use super::shelf;
+use super::buffer_pool;
 use super::views::Views;
 use super::walk::Frames;
 use crate::wire::recordio::{PART_HEAD, join, only_piece};
@@ -102,7 +102,7 @@ impl<'a> Values<'a> {
             || Fault::new(FaultKind::Limit, frames.place(0), format!("no memory for {most} bytes"));
         let mut ends = Vec::with_capacity(num_records.saturating_add(1));
         ends.push(0);
-        Ok(Self::Copied { bytes: shelf::take(most).ok_or_else(no_memory)?, ends })
+        Ok(Self::Copied { bytes: buffer_pool::take(most).ok_or_else(no_memory)?, ends })
     }
 
     /// Append a value, which starts at a place of the buffer if it lies there as it is.
@@ -133,7 +133,7 @@ impl<'a> Values<'a> {
             Self::Lent(views) => Arc::new(views.finish()),
             Self::Copied { bytes, ends } => {
                 let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-                let array = BinaryArray::try_new(ends, shelf::shelve(bytes), None);
+                let array = BinaryArray::try_new(ends, buffer_pool::pooled(bytes), None);
                 Arc::new(array.map_err(|e| Fault::new(FaultKind::Limit, 0, e.to_string()))?)
             }
         })

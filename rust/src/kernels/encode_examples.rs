@@ -15,6 +15,7 @@ mod lengths;
 mod tests;
 mod values;
 
+use crate::tuned::BORROWED_BYTES;
 use arrow_array::{Array, StructArray};
 
 use self::frames::Frames;
@@ -23,7 +24,7 @@ use self::lengths::{Sections, measure};
 pub use self::values::{Head, Pen};
 use self::values::{SHORT_HEAD, write_section};
 use super::example_columns::{Bytes, Column, Section, Values, columns_of};
-use super::parts::{LENT_BYTES, Pieces};
+use super::parts::Pieces;
 use crate::wire::{Fault, FaultKind};
 
 /// The message that a record becomes.
@@ -93,11 +94,11 @@ impl<'a> Encoder<'a> {
             // ABSENT and one is zero. No branch, so that many are looked at at once.
             let longest = lengths.iter().fold(0u32, |max, length| max.max(length.wrapping_add(1)));
             let Values::Bytes(values) = &column.values else { continue };
-            if longest as usize <= LENT_BYTES {
+            if longest as usize <= BORROWED_BYTES {
                 continue;
             }
             for (record, &length) in lengths.iter().enumerate() {
-                if length != ABSENT && length as usize >= LENT_BYTES {
+                if length != ABSENT && length as usize >= BORROWED_BYTES {
                     let lent = lent_of_record(column, values, record);
                     total = total.saturating_add(lent.ok_or_else(|| disagree(record))?);
                 }
@@ -209,7 +210,7 @@ fn lent_of_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) -> Opt
 #[inline(always)]
 fn lent_bytes(values: &Bytes<'_>, at: usize) -> Option<u64> {
     let length = values.get(at)?.len();
-    Some(if length >= LENT_BYTES && values.home(at).is_some() { length as u64 } else { 0 })
+    Some(if length >= BORROWED_BYTES && values.home(at).is_some() { length as u64 } else { 0 })
 }
 
 /// The two passes differ, or the array's offsets point outside of its values.

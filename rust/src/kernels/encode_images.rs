@@ -7,7 +7,7 @@ use arrow_array::builder::BinaryBuilder;
 
 use super::images::shrink::{shrink, within};
 use super::images::{Decoder, Encoder, Rules, Shape, Target, head_within};
-use super::side_by_side::side_by_side;
+use super::parallel_for::parallel_for;
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
 
@@ -59,7 +59,7 @@ pub fn encode(
         column.add(bytes.len())?;
         Ok(bytes)
     };
-    let encoded = side_by_side(jobs.into_iter(), shapes.len(), threads, Encoder::default, work)?;
+    let encoded = parallel_for(jobs.into_iter(), shapes.len(), threads, Encoder::default, work)?;
     Ok(encoded.iter().map(|bytes| Some(bytes.as_slice())).collect())
 }
 
@@ -139,7 +139,7 @@ pub fn reencode(
         column.add(new.as_ref().map_or(old.len(), Vec::len))?;
         Ok(new)
     };
-    let changed = side_by_side(images.iter(), images.len(), threads, Worker::default, work)?;
+    let changed = parallel_for(images.iter(), images.len(), threads, Worker::default, work)?;
     let total = usize::try_from(column.0.into_inner()).unwrap_or_default();
     let mut made = BinaryBuilder::with_capacity(images.len(), total);
     for (old, new) in images.iter().zip(changed) {

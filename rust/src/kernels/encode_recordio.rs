@@ -5,10 +5,10 @@ use arrow_array::types::{Float32Type, UInt64Type};
 use arrow_array::{Array, StructArray};
 use arrow_schema::DataType;
 
+use super::buffer_pool;
 use super::encode_examples::Framed;
 use super::example_columns::Bytes;
 use super::parts::Pieces;
-use super::shelf;
 use crate::wire::recordio::{LENGTH_LIMIT, PART_HEAD, write_frame};
 use crate::wire::{Fault, FaultKind};
 use penstock_codecs::crc32c::crc32c;
@@ -115,6 +115,6 @@ fn room(num_records: usize, bytes: &Bytes<'_>) -> Result<Vec<u8>, Fault> {
     const AROUND: usize = PART_HEAD + 3 + 24 + 4;
     let sizes = (0..num_records).filter_map(|record| bytes.get(record)).map(<[u8]>::len);
     let total = sizes.fold(num_records.saturating_mul(AROUND), usize::saturating_add);
-    shelf::take(total)
+    buffer_pool::take(total)
         .ok_or_else(|| Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes")))
 }

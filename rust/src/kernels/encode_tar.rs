@@ -4,13 +4,14 @@
 //! stand in the order of their fields. A name that ustar cannot hold stands in a PAX header before
 //! the member. A null is no member; a record of nulls only gets an empty member, so that it is there.
 
+use crate::tuned::BORROWED_BYTES;
 use arrow_array::{Array, StructArray};
 use arrow_buffer::Buffer;
 
+use super::buffer_pool;
 use super::encode_examples::Framed;
 use super::example_columns::Bytes;
-use super::parts::{Between, LENT_BYTES};
-use super::shelf;
+use super::parts::Between;
 use crate::wire::tar::{BLOCK, split};
 use crate::wire::{Fault, FaultKind};
 
@@ -116,7 +117,7 @@ impl Archive {
         }
         // What a reader without PAX sees of a long name is its beginning.
         self.file.write(out, name, contents.len());
-        let is_lent = contents.len() >= LENT_BYTES
+        let is_lent = contents.len() >= BORROWED_BYTES
             && home.is_some_and(|home| self.lent.lend(out.len(), contents, home));
         if !is_lent {
             out.extend_from_slice(contents);
@@ -147,7 +148,7 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
     let copied = columns.iter().map(|(_, values, _)| copied_bytes(values, records));
     let headers = records.saturating_mul(names.len()).saturating_mul(2 * BLOCK);
     let room = copied.fold(headers, usize::saturating_add);
-    let Some(out) = shelf::take(room) else {
+    let Some(out) = buffer_pool::take(room) else {
         return Err(Fault::new(FaultKind::Limit, 0, "no memory for the records"));
     };
     let mut archive = Archive {
@@ -191,7 +192,7 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
 /// Bytes of those values of a column that are not lent.
 fn copied_bytes(values: &Bytes<'_>, records: usize) -> usize {
     let lengths = (0..records).filter_map(|record| values.get(record)).map(<[u8]>::len);
-    lengths.filter(|&length| length < LENT_BYTES).fold(0, usize::saturating_add)
+    lengths.filter(|&length| length < BORROWED_BYTES).fold(0, usize::saturating_add)
 }
 
 fn bytes_of<'a>(array: &'a dyn Array, name: &str) -> Result<Bytes<'a>, Fault> {

@@ -4,7 +4,7 @@
 use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 
-use super::shelf;
+use super::buffer_pool;
 use crate::wire::{Fault, FaultKind};
 
 /// The heads and the bodies of a struct array.
@@ -41,12 +41,12 @@ pub fn glue(array: &StructArray) -> Result<BinaryArray, Fault> {
             Fault::new(FaultKind::Limit, 0, message)
         })?);
     }
-    let mut bytes = shelf::take(total)
+    let mut bytes = buffer_pool::take(total)
         .ok_or_else(|| Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes")))?;
     for (head, body) in pairs() {
         bytes.extend_from_slice(head);
         bytes.extend_from_slice(body);
     }
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(BinaryArray::new(offsets, shelf::shelve(bytes), None::<NullBuffer>))
+    Ok(BinaryArray::new(offsets, buffer_pool::pooled(bytes), None::<NullBuffer>))
 }

@@ -11,16 +11,16 @@ pub mod gif;
 pub mod jpeg;
 pub mod jpeg_parts;
 pub mod libjpeg;
-pub mod look;
 pub mod png;
 pub mod ppm;
 pub mod resize;
 pub mod samples;
 pub mod shrink;
+pub mod training_view;
 pub mod webp;
 
 use self::crop::Region;
-use super::shelf::ask_for_huge_pages;
+use super::buffer_pool::ask_for_huge_pages;
 use crate::wire::image_head::{Codec, Head, probe};
 use crate::wire::{Fault, FaultKind};
 

@@ -7,8 +7,8 @@
 use penstock_codecs::inflate::{Pause, RawInflate};
 
 use self::member::Member;
+use super::buffer_pool;
 use super::codec::{MAX_RATIO, no_memory};
-use super::shelf;
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
@@ -193,7 +193,7 @@ impl Inflater {
         // No more than the input could make, so that a large `out_bytes` costs nothing.
         let most = in_bytes.saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
         let room = floor.saturating_add(out_bytes.min(most));
-        let mut plain = shelf::take_used(room).ok_or_else(|| no_memory(room))?;
+        let mut plain = buffer_pool::take_used(room).ok_or_else(|| no_memory(room))?;
         let mut filled = floor;
         if let Some(front) = plain.get_mut(..floor) {
             front.copy_from_slice(prefix);
@@ -224,7 +224,7 @@ impl Inflater {
         }
         plain.truncate(filled);
         if plain.len() < plain.capacity() / 2 {
-            let all = shelf::shelve(plain);
+            let all = buffer_pool::pooled(plain);
             plain = all.as_slice().to_vec();
         }
         let left = rest.len().saturating_add(more.len());

@@ -3,8 +3,8 @@
 
 use libdeflater::crc32;
 
+use super::buffer_pool;
 use super::codec::{MAX_RATIO, WholeInflate, no_memory};
-use super::shelf;
 use crate::wire::gzip::{Container, HeaderReader, TRAILER_BYTES, trailer};
 use crate::wire::{Fault, FaultKind};
 
@@ -89,7 +89,7 @@ pub fn inflate_members(
         }
     }
     let total = usize::try_from(total).unwrap_or(usize::MAX);
-    let mut out = shelf::take(total).ok_or_else(|| no_memory(total))?;
+    let mut out = buffer_pool::take(total).ok_or_else(|| no_memory(total))?;
     let mut engine = WholeInflate::new()?;
     for &(start, length) in members {
         Member::find(data, start, length)?.inflate(&mut engine, &mut out)?;

@@ -1,6 +1,7 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
 pub mod buffer;
+pub mod buffer_pool;
 pub mod codec;
 pub mod colours;
 pub mod columns;
@@ -26,14 +27,13 @@ pub mod members;
 pub mod messages;
 pub mod mixture;
 pub mod packed_chunks;
+pub mod parallel_for;
 pub mod parts;
-pub mod past_caches;
 pub mod permute;
 pub mod riegeli;
-pub mod shelf;
-pub mod side_by_side;
 pub mod skim;
 pub mod splice_fields;
+pub mod streaming_store;
 pub mod strings;
 pub mod train_images;
 pub mod views;

@@ -14,9 +14,9 @@
 
 use libdeflater::{DecompressionError, Decompressor};
 
+use super::buffer_pool;
 use super::codec::{MAX_RATIO, no_memory};
-use super::shelf;
-use super::side_by_side::side_by_side;
+use super::parallel_for::parallel_for;
 use crate::wire::{Fault, FaultKind};
 
 /// What a chunk went through.
@@ -66,11 +66,11 @@ pub fn unpack_chunks(
         rest = after;
     }
     let total = packing.chunk_bytes.saturating_mul(chunks.len());
-    let mut out = shelf::take_used(total).ok_or_else(|| no_memory(total))?;
+    let mut out = buffer_pool::take_used(total).ok_or_else(|| no_memory(total))?;
     let places = out.chunks_exact_mut(packing.chunk_bytes);
     let jobs = jobs.into_iter().zip(places);
     let state = || (Decompressor::new(), Vec::new());
-    side_by_side(jobs, chunks.len(), threads, state, |(engine, scratch), ((chunk, mask), out)| {
+    parallel_for(jobs, chunks.len(), threads, state, |(engine, scratch), ((chunk, mask), out)| {
         unpack(chunk, mask, packing, engine, scratch, out)
     })?;
     Ok(out)

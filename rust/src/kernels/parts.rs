@@ -3,12 +3,9 @@
 
 use arrow_buffer::Buffer;
 
-use super::shelf;
+use super::buffer_pool;
 use super::views::place_in;
 use penstock_codecs::crc32c::extend;
-
-/// From this length on a value is lent: below it, one more part costs as much as a copy.
-pub const LENT_BYTES: usize = 16 << 10;
 
 /// So many buffers are looked through for one that has lent before.
 const RECENT: usize = 8;
@@ -38,7 +35,7 @@ impl Pieces {
     pub fn whole(bytes: Vec<u8>) -> Self {
         let end = bytes.len();
         let pieces = vec![Piece { buffer: 0, start: 0, end }];
-        Self { buffers: vec![shelf::shelve(bytes)], pieces }
+        Self { buffers: vec![buffer_pool::pooled(bytes)], pieces }
     }
 
     /// Each as a buffer.
@@ -133,7 +130,7 @@ impl Between {
         if done < own.len() || pieces.is_empty() {
             pieces.push(Piece { buffer: 0, start: done, end: own.len() });
         }
-        let mut buffers = vec![shelf::shelve(own)];
+        let mut buffers = vec![buffer_pool::pooled(own)];
         buffers.extend(self.lenders);
         Pieces { buffers, pieces }
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use arrow_buffer::Buffer;
 use zstd_safe::{DCtx, WriteBuf};
 
-use crate::kernels::shelf;
+use crate::kernels::buffer_pool;
 use crate::kernels::walk::Frames;
 use crate::wire::cursor::Cursor;
 use crate::wire::frames::AnyFraming;
@@ -46,7 +46,7 @@ pub fn unpack(buffer: &Buffer, chunks: &[Stretch], limits: Limits) -> Result<Fra
         let size = head.map_or(0, |head| head.decoded_size.min(limits.chunk));
         room = room.saturating_add(size as usize).saturating_add(chunk.length.min(16));
     }
-    unpacker.bytes = shelf::take(room).ok_or_else(|| no_memory(0, room as u64))?;
+    unpacker.bytes = buffer_pool::take(room).ok_or_else(|| no_memory(0, room as u64))?;
     let mut places = Vec::new();
     for chunk in chunks {
         let first = unpacker.spans.len();
@@ -54,7 +54,7 @@ pub fn unpack(buffer: &Buffer, chunks: &[Stretch], limits: Limits) -> Result<Fra
         one(&mut unpacker).map_err(|fault| fault.in_record(first))?;
         places.resize(unpacker.spans.len(), chunk.offset);
     }
-    let buffer = shelf::shelve(unpacker.bytes);
+    let buffer = buffer_pool::pooled(unpacker.bytes);
     let kind = AnyFraming::Bare;
     let (spans, places) = (unpacker.spans, Some(places.into()));
     Ok(Frames { kind, buffer, base: 0, spans, places })

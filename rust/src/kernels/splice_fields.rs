@@ -33,15 +33,17 @@ mod tests;
 
 pub use edit::Edit;
 
+use crate::tuned::BORROWED_BYTES;
+use crate::tuned::SPLICE_BYTES;
 use std::ops::Range;
 
 use edit::Action;
 use find::{Found, Hit, Map};
 
+use super::buffer_pool;
 use super::encode_examples::{Encoder, FIRST, Framed, MESSAGE_BYTES, Payload, field_len, too_long};
 use super::example_columns::Section;
-use super::parts::{Between, LENT_BYTES};
-use super::shelf;
+use super::parts::Between;
 use super::walk::Frames;
 use crate::wire::frames::{Framing, TFRECORD_HEAD, TFRECORD_TAIL, TfRecord};
 use crate::wire::{Fault, FaultKind, varint};
@@ -56,8 +58,6 @@ pub struct Spliced {
     pub found: Vec<u64>,
 }
 
-/// A long payload is checked and copied in pieces of this size, which stay in the nearest cache.
-const PIECE_BYTES: usize = 16 << 10;
 /// What the encoder may touch behind the end of an addition.
 const SLACK: usize = 64;
 
@@ -80,7 +80,7 @@ pub fn splice(
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
     let payloads: usize = frames.spans.iter().map(|span| span.1).fold(0, usize::saturating_add);
-    let lends = edit.only_adds() && payloads / num_records.max(1) >= LENT_BYTES;
+    let lends = edit.only_adds() && payloads / num_records.max(1) >= BORROWED_BYTES;
     let mut splicer = Splicer {
         frames,
         edit,
@@ -117,7 +117,7 @@ fn block_from(frames: &Frames, start: usize) -> Range<usize> {
     let rest = frames.spans.get(start..).unwrap_or_default();
     let fits = |span: &&(usize, usize)| {
         bytes = bytes.saturating_add(span.1);
-        bytes <= PIECE_BYTES
+        bytes <= SPLICE_BYTES
     };
     let count = rest.iter().take_while(fits).count().max(1);
     start..start.saturating_add(count)
@@ -170,7 +170,7 @@ fn room(
         let parts = [copied, TFRECORD_HEAD + TFRECORD_TAIL, edit.growth, addition];
         total = parts.into_iter().fold(total, usize::saturating_add);
     }
-    shelf::take(total).ok_or_else(|| {
+    buffer_pool::take(total).ok_or_else(|| {
         Fault::new(FaultKind::Limit, frames.base, format!("no memory for {total} bytes"))
     })
 }
@@ -257,11 +257,11 @@ impl<'a> Splicer<'a> {
     /// Copy a payload, and return its checksum.
     #[inline(always)]
     fn copy_checked(&mut self, payload: &[u8]) -> u32 {
-        if payload.len() <= PIECE_BYTES {
+        if payload.len() <= SPLICE_BYTES {
             self.out.extend_from_slice(payload);
             return crc32c(payload);
         }
-        payload.chunks(PIECE_BYTES).fold(0, |crc, piece| {
+        payload.chunks(SPLICE_BYTES).fold(0, |crc, piece| {
             self.out.extend_from_slice(piece);
             extend(crc, piece)
         })

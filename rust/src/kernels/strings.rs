@@ -1,15 +1,16 @@
 //! Byte strings that stay where they were read until it is known how many bytes they are together:
 //! then they are views, or are copied into memory of exactly that size, by several threads.
 
+use crate::tuned::JOB_BYTES;
 use std::ops::Range;
 
 use arrow_array::BinaryViewArray;
 use arrow_buffer::{Buffer, NullBuffer};
 
+use super::buffer_pool;
 use super::columns::{Column, MAX_OFFSET, Values, too_large};
-use super::past_caches;
-use super::shelf;
-use super::side_by_side::side_by_side;
+use super::parallel_for::parallel_for;
+use super::streaming_store;
 use super::views::{Views, place_in};
 use super::walk::Frames;
 use crate::wire::{Fault, FaultKind};
@@ -141,7 +142,7 @@ impl Lent {
 
     /// Copy all of them into a room that they fill, which is too large for a cache.
     pub fn copy_all(&self, room: &mut [u8]) -> Option<()> {
-        self.copy(0..self.spans.len(), room, past_caches::copy)
+        self.copy(0..self.spans.len(), room, streaming_store::copy)
     }
 
     /// Copy some of them, which fill `room`.
@@ -160,10 +161,6 @@ impl Lent {
         room.is_empty().then_some(())
     }
 }
-
-/// Bytes of the records that one thread proves and copies at a time: they stay in its nearest caches
-/// between the two.
-const JOB_BYTES: usize = 256 << 10;
 
 /// Prove all records by `prove`, and give those columns that are lent, but are not to stay so, memory of
 /// their own. The first fault of the first record is the one that is told; a column that is too large by
@@ -190,14 +187,14 @@ pub fn settle(
     let mut rooms: Vec<Vec<u8>> = Vec::with_capacity(lent.len());
     for (_, strings) in &lent {
         let num_bytes = strings.num_bytes();
-        rooms.push(shelf::take_used(num_bytes).ok_or_else(|| {
+        rooms.push(buffer_pool::take_used(num_bytes).ok_or_else(|| {
             Fault::new(FaultKind::Limit, 0, format!("no memory for {num_bytes} bytes"))
         })?);
     }
     let jobs = jobs(frames, &lent, &ends, &mut rooms);
     let count = jobs.len();
     let wrong = || Fault::new(FaultKind::Structure, 0, "a value lies outside of what was read");
-    side_by_side(
+    parallel_for(
         jobs.into_iter(),
         count,
         threads,

@@ -1,9 +1,9 @@
 //! A batch of images as a model looks at them: each cropped, resized, mirrored and written into its
 //! place in one piece of memory that the caller has, by several threads.
 
-use super::images::look::{Maker, Recipe};
+use super::images::training_view::{Maker, Recipe};
 use super::images::{Mode, Shape, head_within, within};
-use super::side_by_side::side_by_side;
+use super::parallel_for::parallel_for;
 use crate::wire::{Fault, FaultKind, image_head};
 
 /// One image of a batch.
@@ -129,7 +129,7 @@ pub fn make(
         }
         (Ok(damage), _) => Ok(damage.map(|fault| (fault, true))),
     };
-    let done = side_by_side(jobs.into_iter(), images.len(), rules.threads, Maker::default, work)?;
+    let done = parallel_for(jobs.into_iter(), images.len(), rules.threads, Maker::default, work)?;
     let told = done.into_iter().enumerate().filter_map(|(place, damage)| {
         damage.map(|(fault, salvaged)| Damaged { place, fault, salvaged })
     });

@@ -1,5 +1,6 @@
 //! Finding records: from a window of bytes to the list of frames in it, and proving them.
 
+use crate::tuned::{AHEAD_BYTES, AHEAD_TAKES, AHEAD_VIEWS};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -143,7 +144,7 @@ impl Frames {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (record, &(start, length)) in self.spans.iter().enumerate() {
             // A view holds the first bytes of its value, which may have left the nearest caches by now.
-            if let Some(&(later, _)) = self.spans.get(record.saturating_add(VIEWED_LATER)) {
+            if let Some(&(later, _)) = self.spans.get(record.saturating_add(AHEAD_VIEWS)) {
                 prefetch(&self.buffer, later, 1);
             }
             views.push(start, length).ok_or_else(|| self.too_long_to_view(record, length))?;
@@ -173,16 +174,6 @@ pub struct Walk {
     pub fault: Option<Fault>,
 }
 
-/// How far ahead of a walk over small frames memory is asked for: each head says where the next one
-/// is, so the processor cannot know, and its own look ahead ends with every page.
-const AHEAD: usize = 4096;
-
-/// How many records ahead where only a view is made of each.
-const VIEWED_LATER: usize = 24;
-
-/// How many records ahead memory is asked for where they lie anywhere.
-const LATER: usize = 8;
-
 fn head_of<F: Framing>(_: F) -> u64 {
     F::HEAD as u64
 }
@@ -198,8 +189,8 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) 
         }
         match framing.next(rest, last) {
             Step::Frame { payload, length, total } => {
-                if total <= AHEAD {
-                    prefetch(window, found.consumed.wrapping_add(AHEAD), total);
+                if total <= AHEAD_BYTES {
+                    prefetch(window, found.consumed.wrapping_add(AHEAD_BYTES), total);
                 }
                 if length as u64 > max_record {
                     let at = found.consumed as u64;
@@ -266,9 +257,9 @@ fn spans_at<F: Framing>(
     let mut spans = Vec::with_capacity(starts.len());
     for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
         // Records from anywhere in a mapped file: several wait for memory at once.
-        let later = record.saturating_add(LATER);
+        let later = record.saturating_add(AHEAD_TAKES);
         if let (Some(&start), Some(&total)) = (starts.get(later), lengths.get(later)) {
-            prefetch(buffer, start as usize, (total as usize).min(AHEAD));
+            prefetch(buffer, start as usize, (total as usize).min(AHEAD_BYTES));
         }
         let end = start.saturating_add(total);
         let frame = buffer.get(start as usize..end as usize).unwrap_or_default();

@@ -11,10 +11,10 @@ use super::buffer::PyBuffer;
 use super::files::{PyFile, threads_for};
 use super::frames::{Checks, PyPlan, batch, framing};
 use super::run;
+use crate::kernels::buffer_pool;
 use crate::kernels::columns::are_large;
 use crate::kernels::decode_examples::at_once::{decode_at_once, is_simple};
 use crate::kernels::decode_examples::decode;
-use crate::kernels::shelf;
 use crate::kernels::walk::{Frames, frames_at};
 use crate::wire::frames::AnyFraming;
 use crate::wire::{Fault, FaultKind};
@@ -42,7 +42,7 @@ impl Places<'_> {
         }
         let ranges: Vec<_> = starts.iter().copied().zip(sizes.iter().copied()).collect();
         let total = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
-        let bytes = usize::try_from(total).ok().and_then(shelf::take);
+        let bytes = usize::try_from(total).ok().and_then(buffer_pool::take);
         let mut bytes = bytes.ok_or_else(unread)?;
         let is_part = records.len() < self.starts.len(); // which a thread of several reads
         self.file.gather_into(&mut bytes, &ranges, is_part).map_err(|_| unread())?;
@@ -51,7 +51,7 @@ impl Places<'_> {
             Some(end.saturating_sub(size))
         });
         let inside: Vec<u64> = begins.collect();
-        frames_at(self.kind, &shelf::shelve(bytes), &inside, &sizes, &starts)
+        frames_at(self.kind, &buffer_pool::pooled(bytes), &inside, &sizes, &starts)
     }
 }
 

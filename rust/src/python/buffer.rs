@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use super::arrow::{ArrowArray, import};
 use super::frames::u64s;
 use super::run;
-use crate::kernels::shelf;
+use crate::kernels::buffer_pool;
 use crate::kernels::views;
 use crate::wire::crc32::{crc32, joined as joined_crc32};
 use penstock_codecs::crc32c::extend;
@@ -35,7 +35,7 @@ pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
     let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
     run(py, || {
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Ok(PyBuffer(shelf::shelve(bytes)))
+        Ok(PyBuffer(buffer_pool::pooled(bytes)))
     })
 }
 
@@ -138,6 +138,6 @@ impl PyBuffer {
 
 /// Room for `length` bytes, uninitialised, or an error instead of an abort.
 pub fn room(length: usize) -> PyResult<Vec<u8>> {
-    shelf::take(length)
+    buffer_pool::take(length)
         .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
 }

@@ -10,7 +10,7 @@ use super::{PyFault, raise, run};
 use crate::kernels::deflate::{self, ZlibDeflater};
 use crate::kernels::inflate::{Inflater, SeekPoint};
 use crate::kernels::packed_chunks::{Filter, Packing, unpack_chunks as unpack_chunks_of};
-use crate::kernels::{members, shelf};
+use crate::kernels::{buffer_pool, members};
 use crate::wire::gzip::{self, Container};
 
 fn container(name: &str) -> PyResult<Container> {
@@ -66,7 +66,7 @@ impl PyInflater {
             [prefix, more].map(|bytes| bytes.map(|bytes| bytes.0.clone()).unwrap_or_default());
         let push = move || inflater.push_after(&prefix, [&data, &more], at_end, out_bytes);
         let piece = run(py, push)?;
-        Ok((PyBuffer(shelf::shelve(piece.plain)), piece.consumed))
+        Ok((PyBuffer(buffer_pool::pooled(piece.plain)), piece.consumed))
     }
 
     #[getter]
@@ -130,7 +130,7 @@ pub fn inflate_members(
 ) -> PyResult<PyBuffer> {
     let data = data.0.clone();
     let plain = run(py, move || members::inflate_members(&data, &members, max_bytes))?;
-    Ok(PyBuffer(shelf::shelve(plain)))
+    Ok(PyBuffer(buffer_pool::pooled(plain)))
 }
 
 /// The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one behind another in
@@ -154,7 +154,7 @@ pub fn unpack_chunks(
     let packing = Packing { filters: filters.collect::<PyResult<_>>()?, chunk_bytes, width };
     let data = data.0.clone();
     let plain = run(py, move || unpack_chunks_of(&data, &chunks, &packing, threads))?;
-    Ok(PyBuffer(shelf::shelve(plain)))
+    Ok(PyBuffer(buffer_pool::pooled(plain)))
 }
 
 /// A gzip member of a part of `plain`, with its size and number of records in its header.

@@ -1,10 +1,11 @@
 //! Local files. Here and in `mapping.rs` alone the crate asks the operating system for data.
 
+use crate::tuned::{PARALLEL_BYTES, TIMED_READS, WAITING, WAITING_THREADS};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use super::buffer::{PyBuffer, room};
 use super::frames::u64s;
 use super::mapping::{Mapping, Touched};
 use super::raise;
-use crate::kernels::shelf;
+use crate::kernels::buffer_pool;
 use crate::wire::{Fault, FaultKind};
 
 /// A local file, read by position.
@@ -53,14 +54,6 @@ impl PyFile {
         Ok(())
     }
 }
-
-/// So many bytes from many places are copied, proved and decoded by several threads.
-const PARALLEL_BYTES: usize = 2 << 20;
-/// Small reads are timed, so many at a time: where they take longer than this, they wait for a disk
-/// or a network, and the others wait side by side. Cached ones are done before a thread has begun.
-const TIMED_READS: usize = 16;
-const WAITING: Duration = Duration::from_micros(400);
-const WAITING_THREADS: usize = 16;
 
 /// How many threads work on so many bytes from many places.
 pub fn threads_for(num_bytes: usize) -> usize {
@@ -102,13 +95,13 @@ impl PyFile {
                 }
             }
         }
-        self.fill_side_by_side(spare, rest, threads)?;
+        self.fill_in_parallel(spare, rest, threads)?;
         // SAFETY: every part was filled, or an error was returned above.
         unsafe { bytes.set_len(total) };
         Ok(())
     }
 
-    fn fill_side_by_side(
+    fn fill_in_parallel(
         &self,
         mut spare: &mut [MaybeUninit<u8>],
         ranges: &[(u64, u64)],
@@ -177,7 +170,7 @@ impl PyFile {
         let length = self.clamp(start, length);
         let mut bytes = room(length)?;
         py.detach(|| self.read_into(&mut bytes, start, length))?;
-        Ok(PyBuffer(shelf::shelve(bytes)))
+        Ok(PyBuffer(buffer_pool::pooled(bytes)))
     }
 
     /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
@@ -203,7 +196,7 @@ impl PyFile {
         };
         let mut bytes = room(total)?;
         py.detach(|| self.gather_into(&mut bytes, &ranges, false)).map_err(cut)?;
-        Ok(PyBuffer(shelf::shelve(bytes)))
+        Ok(PyBuffer(buffer_pool::pooled(bytes)))
     }
 
     /// The size of the open file and when it was last written, in nanoseconds: as they are now.
@@ -267,7 +260,7 @@ pub fn read_files(
         Ok(())
     });
     read?;
-    Ok((PyBuffer(shelf::shelve(bytes)), lengths, times))
+    Ok((PyBuffer(buffer_pool::pooled(bytes)), lengths, times))
 }
 
 /// When a file was last written, in nanoseconds.

@@ -15,10 +15,10 @@ use super::arrow::{ArrowArray, import};
 use super::buffer::{PyBuffer, room};
 use super::files::{PyFile, threads_for};
 use super::{PyFault, raise, run, run_on};
+use crate::kernels::buffer_pool;
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Numbers, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
-use crate::kernels::shelf;
 use crate::kernels::walk::{self as walking, Frames, Walk};
 use crate::wire::example::Kind;
 use crate::wire::frames::{AnyFraming, Framing, with_framing};
@@ -395,7 +395,7 @@ pub fn read_frames(
     let mut read = || {
         file.read_into(&mut bytes, start, length)?;
         let walk = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
-        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walk))
+        Ok::<_, std::io::Error>((buffer_pool::pooled(std::mem::take(&mut bytes)), walk))
     };
     let (buffer, walk) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();

@@ -1,5 +1,6 @@
 //! The index of a local file, made in one call.
 
+use crate::tuned::HOP_BYTES;
 use arrow_array::{UInt32Array, UInt64Array};
 use pyo3::prelude::*;
 
@@ -12,8 +13,6 @@ use crate::kernels::{skim, walk as walking};
 use crate::wire::frames::{Framing, Step, with_framing};
 use crate::wire::{Fault, FaultKind};
 
-/// Frames from this size on are hopped over instead of read.
-const HOP_BYTES: u64 = 16 << 10;
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// Index a local file: (starts of all frames and the end of the last, checksums as the index keeps

@@ -24,6 +24,7 @@ mod tensors;
 mod train_images;
 mod values;
 
+use crate::tuned::BRIEF_BYTES;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -126,10 +127,6 @@ where
 {
     outcome(py, py.detach(|| catch_unwind(AssertUnwindSafe(kernel))))
 }
-
-/// Below so many bytes a kernel is done sooner than another thread has woken up that waits for the GIL,
-/// and this one would wait for it in its turn.
-const BRIEF_BYTES: usize = 64 << 10;
 
 /// The same for a kernel that works on so many bytes: with the GIL where they are few.
 pub fn run_on<T, F>(py: Python<'_>, num_bytes: usize, kernel: F) -> PyResult<T>

@@ -16,7 +16,7 @@ use super::{PyFault, run};
 use crate::kernels::decode_images::values;
 use crate::kernels::headed;
 use crate::kernels::images::crop::{Crop, Law};
-use crate::kernels::images::look::{Recipe, Values};
+use crate::kernels::images::training_view::{Recipe, Values};
 use crate::kernels::images::{Shape, zeroed};
 use crate::kernels::train_images::{Damage, Picture, Rules, make, sizes};
 use crate::wire::Fault;
@@ -185,7 +185,7 @@ pub fn make_images(
 }
 
 /// Memory that is free again.
-struct Shelf {
+struct Pool {
     most_bytes: usize,
     bytes: usize,
     free: Vec<Vec<u8>>,
@@ -194,7 +194,7 @@ struct Shelf {
 /// Batches come and go, all of one size; their memory is used again, because fresh memory costs a
 /// page fault and a cleared page for every 4 KiB.
 #[pyclass(name = "BufferPool", frozen, module = "penstock._core")]
-pub struct PyBufferPool(Arc<Mutex<Shelf>>);
+pub struct PyBufferPool(Arc<Mutex<Pool>>);
 
 /// Memory out of a pool, which NumPy may read and write by its array interface. It goes back when
 /// the last array that lies in it is gone.
@@ -203,16 +203,16 @@ pub struct PyPooledBuffer {
     bytes: Mutex<Vec<u8>>,
     address: usize,
     length: usize,
-    pool: Weak<Mutex<Shelf>>,
+    pool: Weak<Mutex<Pool>>,
 }
 
-/// Run with the shelf where it is free. Never waits: after a fork it may belong to a thread that
+/// Run with the pool where it is free. Never waits: after a fork it may belong to a thread that
 /// the child does not have.
-fn with<T>(shelf: &Mutex<Shelf>, act: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+fn with<T>(pool: &Mutex<Pool>, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
     const TRIES: usize = 1000;
     for _ in 0..TRIES {
-        if let Ok(mut shelf) = shelf.try_lock() {
-            return Some(act(&mut shelf));
+        if let Ok(mut pool) = pool.try_lock() {
+            return Some(act(&mut pool));
         }
         std::hint::spin_loop();
     }
@@ -224,16 +224,16 @@ impl PyBufferPool {
     /// A pool that keeps at most so many bytes that nobody uses.
     #[new]
     fn new(most_bytes: usize) -> Self {
-        Self(Arc::new(Mutex::new(Shelf { most_bytes, bytes: 0, free: Vec::new() })))
+        Self(Arc::new(Mutex::new(Pool { most_bytes, bytes: 0, free: Vec::new() })))
     }
 
     /// So many bytes, whatever is in them.
     fn take(&self, num_bytes: usize) -> PyResult<PyPooledBuffer> {
-        let found = with(&self.0, |shelf| {
+        let found = with(&self.0, |pool| {
             let fits = |held: &Vec<u8>| held.len() >= num_bytes && held.len() / 2 <= num_bytes;
-            let place = shelf.free.iter().rposition(fits)?;
-            let held = shelf.free.swap_remove(place);
-            shelf.bytes -= held.len();
+            let place = pool.free.iter().rposition(fits)?;
+            let held = pool.free.swap_remove(place);
+            pool.bytes -= held.len();
             Some(held)
         });
         let mut bytes = match found.flatten() {
@@ -248,14 +248,14 @@ impl PyBufferPool {
 
     /// Another one of the same size, which has nothing: what another process makes of it.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (usize,))> {
-        let most_bytes = with(&slf.get().0, |shelf| shelf.most_bytes).unwrap_or_default();
+        let most_bytes = with(&slf.get().0, |pool| pool.most_bytes).unwrap_or_default();
         Ok((slf.get_type().into_any(), (most_bytes,)))
     }
 
     /// Bytes that are kept and that nobody uses.
     #[getter]
     fn free_bytes(&self) -> usize {
-        with(&self.0, |shelf| shelf.bytes).unwrap_or_default()
+        with(&self.0, |pool| pool.bytes).unwrap_or_default()
     }
 }
 
@@ -279,13 +279,13 @@ impl PyPooledBuffer {
 
 impl Drop for PyPooledBuffer {
     fn drop(&mut self) {
-        let Some(shelf) = self.pool.upgrade() else { return };
+        let Some(pool) = self.pool.upgrade() else { return };
         let Ok(bytes) = self.bytes.get_mut() else { return };
         let bytes = std::mem::take(bytes);
-        with(&shelf, |shelf| {
-            if shelf.bytes.saturating_add(bytes.len()) <= shelf.most_bytes {
-                shelf.bytes += bytes.len();
-                shelf.free.push(bytes);
+        with(&pool, |pool| {
+            if pool.bytes.saturating_add(bytes.len()) <= pool.most_bytes {
+                pool.bytes += bytes.len();
+                pool.free.push(bytes);
             }
         });
     }

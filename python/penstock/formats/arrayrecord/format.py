@@ -46,13 +46,10 @@ from penstock.formats.tfrecord.format import decoder_of
 from penstock.framing.read.chunks import SAMPLE_BYTES
 from penstock.payloads.example.inference import merge_facts
 from penstock.storage.base import Sink, Source
+from penstock.tuned import ARRAYRECORD_STEP_BYTES, CHUNK_BYTES
 
-CHUNK_BYTES = 2 << 20
-"""Chunks of the file are read together up to this size."""
 PICK_BYTES = 64 << 20
 """Picked records are unpacked in parts of this size."""
-STEP_BYTES = 4 << 20
-"""The same for files with one record a chunk, which need no sorting and stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,7 @@ class ArrayRecordReader(Reader):
             yield whole, records
             return
         costs = np.cumsum(self._extents.costs[records + 1] - self._extents.costs[records])
-        for run in np.split(records, np.flatnonzero(np.diff(costs // STEP_BYTES)) + 1):
+        for run in np.split(records, np.flatnonzero(np.diff(costs // ARRAYRECORD_STEP_BYTES)) + 1):
             yield whole, run
 
     def decode(

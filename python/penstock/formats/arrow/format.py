@@ -70,15 +70,12 @@ from penstock.storage.arrow_messages import (
 )
 from penstock.storage.base import Sink, Source
 from penstock.storage.pyarrow_files import Bytes, Pool, next_batch, translated
+from penstock.tuned import ARROW_GROUP_BYTES, ARROW_WHOLE_BYTES
 
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
 PART_BYTES = 8 << 20
 """A batch larger than two of these is read in parts, so that memory is bounded."""
-WHOLE_BYTES = 32 << 20
-"""A compressed batch up to this size is read at once: as a whole it is inflated in half the time."""
-GROUP_BYTES = 4 << 20
-"""Batches that are read in one task."""
 RUN_BYTES = 32 << 10
 """How much of a batch is read at once for a few of its rows."""
 RUN_COSTS = 256 << 10
@@ -218,7 +215,7 @@ class ArrowReader(Reader):
                 done += 1
             group.append(chunk)
             num_bytes += chunk.end_byte - chunk.start_byte
-            if num_bytes >= GROUP_BYTES or threads == 1:
+            if num_bytes >= ARROW_GROUP_BYTES or threads == 1:
                 yield partial(tuple, group)
                 group, num_bytes = [], 0
         yield partial(tuple, [*group, *skipped[done:]])
@@ -251,7 +248,7 @@ class ArrowReader(Reader):
         with placed(self._path, message):
             check_sizes(self._bytes.read, (message,), self._options.limits)
             num_bytes = self._cutter.num_bytes(message)
-        is_small = message.compressed and num_bytes < WHOLE_BYTES
+        is_small = message.compressed and num_bytes < ARROW_WHOLE_BYTES
         return 0 if is_small else num_bytes
 
     def _in_turn(self, message: Message, borders: list[int], places: list[int]) -> InTurn | None:

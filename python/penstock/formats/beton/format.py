@@ -62,12 +62,11 @@ from penstock.formats.beton._layout import (
 from penstock.formats.beton._values import Spans, Values, Window
 from penstock.framing.index import kept_schema
 from penstock.storage.base import Sink, Source
+from penstock.tuned import BETON_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from penstock import _core
 
-CHUNK_BYTES = 8 << 20
-"""Values of a chunk, about; also the rows that are looked at together to cut chunks."""
 CHUNK_RECORDS = 1 << 16
 
 
@@ -197,7 +196,7 @@ class BetonReader(Reader):
 
     def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
         """Runs of records with about 2 MiB of values each, cut by what the rows say."""
-        step = max(1, CHUNK_BYTES // self._layout.row.itemsize)
+        step = max(1, BETON_CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
             rows = self._rows(first, min(step, self.num_records - first))
             for start, end in self._cuts(rows):
@@ -215,7 +214,7 @@ class BetonReader(Reader):
         start = 0
         while start < len(rows):
             before = int(sums[start - 1]) if start else 0
-            end = int(np.searchsorted(sums, before + CHUNK_BYTES, "right"))
+            end = int(np.searchsorted(sums, before + BETON_CHUNK_BYTES, "right"))
             end = min(max(end, start + 1), start + CHUNK_RECORDS)
             yield start, end
             start = end

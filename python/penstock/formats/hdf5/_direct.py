@@ -27,10 +27,9 @@ from penstock.formats.hdf5._file import Found
 from penstock.formats.numpy.arrays import Cut, FilePlace, StoredArray, as_bytes
 from penstock.formats.numpy.npy_header import Header
 from penstock.storage.base import Source
+from penstock.tuned import HDF5_GROUP_BYTES
 
 _FILTERS = ((), ("gzip",), ("lzf",), ("shuffle",), ("shuffle", "gzip"), ("shuffle", "lzf"))
-GROUP_BYTES = 8 << 20
-"""Chunks are unpacked side by side up to so many bytes of values,"""
 GROUP_CHUNKS = 1 << 16
 """and up to so many of them."""
 
@@ -95,7 +94,7 @@ class ChunkedArray:
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
         # Whether the values of a record lie one behind another in one chunk, and nothing between records.
         self._is_wide = found.chunk[1:] == found.shape[1:]
-        self._most = max(1, min(GROUP_BYTES // self._bytes, GROUP_CHUNKS))
+        self._most = max(1, min(HDF5_GROUP_BYTES // self._bytes, GROUP_CHUNKS))
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
         """Where chunks are, counted along the rows of chunks, int64 [chunks, (offset in the file,

@@ -54,8 +54,8 @@ from penstock.formats.numpy.arrays import Cut, StoredArray
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
+from penstock.tuned import CHUNK_BYTES
 
-CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
 MOST_STEP_BYTES = 64 << 20
 MOST_BATCH_BYTES = 256 << 20

@@ -37,12 +37,12 @@ from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteO
 from penstock.storage import folder as folders
 from penstock.storage.folder import Folder, FolderSink
 from penstock.storage.skipped import CAPTION, NO_IMAGE, NO_ROW, TEXT, SkippedFile
+from penstock.tuned import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from penstock.formats.imagefolder.writer import ImageFolderWriter
     from penstock.storage.base import Sink, Source
 
-CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1024
 PICK_RECORDS = 64
 """How many records of a take one thread reads; each is a file to open."""

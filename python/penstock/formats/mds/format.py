@@ -47,13 +47,11 @@ from penstock.formats.mds._inflated import CODECS, Inflated
 from penstock.formats.mds._listed import listed_hashes
 from penstock.formats.mds._values import BadValue, Ranges
 from penstock.storage.base import Sink, Source
+from penstock.tuned import CHUNK_BYTES, LARGE_RECORD_BYTES
 
-CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 16
 PICK_BYTES = 64 << 20
 """Picked records are read in pieces of about this size."""
-LARGE_BYTES = 16 << 10
-"""Of records that are larger on average, only the wanted columns are read."""
 _CONFIG_START = b'{"column_encodings"'
 _SHORT = "a record is shorter than its table of sizes"
 
@@ -255,7 +253,7 @@ class MDSReader(Reader):
             numbers = chunk.first_record + np.asarray(records, np.int64)
         try:
             sizes = self._offsets[numbers + 1] - self._offsets[numbers]
-            are_large = sizes.sum() > LARGE_BYTES * len(numbers)
+            are_large = sizes.sum() > LARGE_RECORD_BYTES * len(numbers)
             any_long = bool((sizes > self._limits.record_bytes).any())
             if not isinstance(self._plain, Inflated) and (are_large or any_long):
                 ranges = self._read_columns(numbers, sizes, schema.names)

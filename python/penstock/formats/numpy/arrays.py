@@ -30,8 +30,8 @@ from penstock.errors import ChangedError, FormatError, LimitError, TruncatedErro
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.formats.numpy.npy_header import Header
 from penstock.storage.base import Source
+from penstock.tuned import CHUNK_BYTES
 
-CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
 RUN_BYTES = 4096
 """Of an array in Fortran's order, what a chunk reads of each cell at once, if that is not too much."""

@@ -47,6 +47,7 @@ from penstock.framing.streams.stream import PlainStream
 from penstock.limits import Limits
 from penstock.storage import MemoryStorage
 from penstock.storage.base import Source
+from penstock.tuned import GZIP_GROUP_BYTES
 
 _ENDLESS = 1 << 62
 """Bytes. As the distance between seek points, it leaves only the starts of members."""
@@ -233,7 +234,7 @@ class DamageScan:
     # -- members --------------------------------------------------------------------------------
 
     def _open(self, task: Members) -> Iterator[Part]:
-        limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
+        limit = self._scope.limits.member_bytes + GZIP_GROUP_BYTES
         try:
             plain = gzip_members.inflate(self._scope.source, task.members, limit)
             records = sum(member.num_records for member in task.members)

@@ -30,6 +30,7 @@ from penstock.framing.streams.inflated import POINT_BYTES, InflatedStream
 from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
 from penstock.storage.local import LocalSource, LocalStorage
+from penstock.tuned import GZIP_GROUP_BYTES
 
 ENDLESS = 1 << 62
 
@@ -280,7 +281,7 @@ def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
     if not members:
         return None
     source, framing, start = shard.source, shard.framing, members[0].start
-    limit = shard.options.limits.member_bytes + gzip_members.GROUP_BYTES
+    limit = shard.options.limits.member_bytes + GZIP_GROUP_BYTES
 
     def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
         try:

@@ -28,9 +28,10 @@ from penstock.framing.index.fitting import fits
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._gather import gather
 from penstock.framing.read.held import FrameChunk, Held, frames_in
-from penstock.framing.read.shard import CHUNK_BYTES, Shard
+from penstock.framing.read.shard import Shard
 from penstock.limits import raise_limit
 from penstock.storage.local import LocalSource
+from penstock.tuned import CHUNK_BYTES
 
 _DAMAGED_HEAD = "the head of the record is damaged"
 _RESTORED = "only the framing of the record is damaged, the payload is right"

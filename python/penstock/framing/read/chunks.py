@@ -12,9 +12,10 @@ from penstock.contract.format import Chunk, SkippedRegion, Stretch, only_chunks
 from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
+from penstock.framing.read.shard import Shard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import Stream
+from penstock.tuned import CHUNK_BYTES, LARGE_CHUNK_BYTES, LARGE_RECORD_BYTES
 
 SAMPLE_BYTES = 4 << 20
 """Plain bytes of records that are sampled to infer a schema, unless all records are read."""
@@ -33,7 +34,7 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk
     borders = index.starts
     alone = _edges_of_long(index, most)
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
-    large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
+    large = index.plain_bytes >= LARGE_RECORD_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
         # Searched as uint64: a Python int would make numpy convert the whole index.
@@ -137,7 +138,7 @@ def walked_chunks(
 
 def _window_bytes(shard: Shard, record_bytes: float) -> int:
     """How much to read at once. Inflated data is kept for reading back, and larger windows would not fit in a cache."""
-    is_large = record_bytes >= LARGE_BYTES and not shard.stream.container
+    is_large = record_bytes >= LARGE_RECORD_BYTES and not shard.stream.container
     return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
 
 

@@ -18,13 +18,6 @@ from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums
 
 INSIDE = "inside a record"
 """Error text for data that ends before a record is complete."""
-CHUNK_BYTES = 2 << 20
-"""Plain bytes of one chunk: large enough to amortize the cost of a call, small enough for a cache."""
-LARGE_BYTES = 16 << 10
-"""Records with at least this mean size count as large."""
-LARGE_CHUNK_BYTES = 4 << 20
-"""Plain bytes of a chunk of large records. There is little work per record, so fewer calls matter more. With 8 MiB,
-what two threads read and pass on would not stay in a cache that is shared with others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,16 @@ from penstock import _core
 from penstock.contract.format import Chunk
 from penstock.engine.threads import wait_for
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
+from penstock.framing.read.shard import Shard
 from penstock.framing.streams.stream import Walked
+from penstock.tuned import (
+    CHUNK_BYTES,
+    FIRST_WINDOW_BYTES,
+    LARGE_CHUNK_BYTES,
+    LARGE_RECORD_BYTES,
+    WINDOW_BYTES,
+)
 
-_FIRST_BYTES = 256 << 10
-"""The first window is small: all others wait for it, because its records decide how large they are."""
-_WINDOW_BYTES = 2 * CHUNK_BYTES
-"""Large windows need fewer handovers between threads."""
 _FIRST_MARGIN = 64 << 10
 _LEAST_MARGIN = 4 << 10
 
@@ -97,7 +100,7 @@ class Windows:
         self._last.rest.put(None)
 
     def __iter__(self) -> Iterator[Callable[[], Sequence[FrameChunk]]]:
-        begin, length = self._shard.begin, _FIRST_BYTES
+        begin, length = self._shard.begin, FIRST_WINDOW_BYTES
         before = self._last
         while begin < self._size and not self._latest.ended:
             after = self._last = _Link()
@@ -187,4 +190,4 @@ class Windows:
 
 def _length(start: _Start) -> int:
     """Bytes of each window after the first, depending on the record sizes in the first."""
-    return LARGE_CHUNK_BYTES if start.margin >= 2 * LARGE_BYTES else _WINDOW_BYTES
+    return LARGE_CHUNK_BYTES if start.margin >= 2 * LARGE_RECORD_BYTES else WINDOW_BYTES

@@ -14,14 +14,10 @@ from penstock.errors import ChangedError, InternalError
 from penstock.framing.index.sidecar import SeekPoint
 from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
+from penstock.tuned import GZIP_INPUT_BYTES, GZIP_KEPT_BYTES
 
-INPUT_BYTES = 1 << 20
-"""Compressed bytes read at once."""
 SKIP_BYTES = 1 << 20
 """Plain bytes inflated at once while skipping ahead."""
-KEPT_BYTES = 4 << 20
-"""How far back reading is cheap: enough for the usual search for a lost record boundary, and small enough to stay in a
-cache."""
 EMPTY = _core.Buffer.from_bytes(b"")
 
 
@@ -96,7 +92,7 @@ class Inflation:
     def _next_input(self) -> _core.Buffer:
         if self._at >= self._source.size:
             return EMPTY
-        read = self._source.read(self._at, INPUT_BYTES)
+        read = self._source.read(self._at, GZIP_INPUT_BYTES)
         if not len(read):
             message = "the file was cut while it was open"
             raise ChangedError(message, file=self._source.path, byte=self._at)
@@ -160,7 +156,7 @@ class Pass:
     def _keep(self, start: int, window: _core.Buffer) -> None:
         self._windows.append((start, window))
         self._kept_bytes += len(window)
-        while self._kept_bytes > KEPT_BYTES and len(self._windows) > 1:
+        while self._kept_bytes > GZIP_KEPT_BYTES and len(self._windows) > 1:
             self._kept_bytes -= len(self._windows.popleft()[1])
 
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 from penstock import _core
 from penstock.storage.base import Source
+from penstock.tuned import GZIP_GROUP_BYTES
 
 _HEAD_BYTES = 24
 _TRAILER_BYTES = 8
 _WINDOW_BYTES = 4 << 20
 _MAGIC = b"\x1f\x8b\x08\x04"
-GROUP_BYTES = 1 << 20
-"""Plain bytes of the members that are inflated together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Chain:
         return []
 
 
-def groups(members: list[Member], group_bytes: int = GROUP_BYTES) -> list[list[Member]]:
+def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[list[Member]]:
     """The members in runs of about so many plain bytes."""
     runs: list[list[Member]] = []
     held = group_bytes

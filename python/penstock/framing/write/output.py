@@ -21,10 +21,8 @@ from penstock.framing.index.sidecar import SeekPoint
 from penstock.framing.streams.inflated import POINT_BYTES
 from penstock.limits import KIB
 from penstock.storage.base import Sink
+from penstock.tuned import WRITE_BYTES
 
-WRITE_BYTES = 4 << 20
-"""Bytes of one write, each of which starts at a multiple of this: file systems take aligned writes
-of this size several times faster than smaller or crooked ones (ext4: in large folios)."""
 ZLIB_PUSH_BYTES = 256 * KIB
 """What zlib makes of a stream depends on the pieces it comes in, so all have one size."""
 # A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.

@@ -24,14 +24,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.write.output import PlainOutput, parts_of
 from penstock.storage.base import Sink
-
-SLICE_BYTES = 2 << 20
-"""Arrow bytes that are encoded at once: so many that what it takes to hand a task to a thread counts for little."""
-SLICE_RECORDS = 16384
-LARGE_RECORD_BYTES = 16 << 10
-"""From this size on there is little to do for a record but to copy it, and a task costs more than that
-unless it has several."""
-LARGE_SLICE_BYTES = 8 << 20
+from penstock.tuned import LARGE_RECORD_BYTES, LARGE_SLICE_BYTES, SLICE_BYTES, SLICE_RECORDS
 
 
 class Encoded(NamedTuple):

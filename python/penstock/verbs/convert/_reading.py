@@ -19,9 +19,9 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
-from penstock.framing.write.writer import LARGE_RECORD_BYTES
 from penstock.overlay.file import has_overlays
 from penstock.storage.local import LocalStorage
+from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._choice import Choice, chosen
 from penstock.verbs.convert._pictures import pictures_of
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between

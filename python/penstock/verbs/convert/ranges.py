@@ -17,12 +17,10 @@ from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import take
-from penstock.engine.pipeline import BUDGET_BYTES, checked_threads, in_order
+from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import ChangedError
-from penstock.framing.read.shard import LARGE_CHUNK_BYTES
+from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
-BLOCK_BYTES = 64 << 20
-"""Bytes of source files that one gather of shuffled records stands for."""
 _MOST_RECORDS = 1 << 20
 
 
@@ -124,7 +122,7 @@ def shuffled_between(
     """The records that `order` names, in that order, gathered a block at a time. `lend`: see
     `batches_between`."""
     record_bytes = max(1, source_bytes // max(1, len(dataset)))
-    block = min(_MOST_RECORDS, max(1, BLOCK_BYTES // record_bytes))
+    block = min(_MOST_RECORDS, max(1, SHUFFLE_BLOCK_BYTES // record_bytes))
 
     def blocks() -> Iterator[np.ndarray]:
         for start in range(0, len(order), block):
@@ -134,7 +132,7 @@ def shuffled_between(
         return [take(dataset, numbers, columns, lend=lend)]
 
     # One block ahead: a block is large, and its records are gathered by several threads anyway.
-    yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), BLOCK_BYTES)
+    yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)
 
 
 def _held_bytes(batch: pa.RecordBatch) -> int:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, Float32Array, Float64Array, Int64Array, StringArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 
-use crate::kernels::shelf;
+use crate::kernels::buffer_pool;
 use crate::kernels::strings::Lent;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
@@ -169,7 +169,7 @@ pub(super) fn bytes_array(
     text: bool,
 ) -> Result<ArrayRef, Fault> {
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    let data = shelf::shelve(data);
+    let data = buffer_pool::pooled(data);
     let array = BinaryArray::try_new(offsets, data, nulls)
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))?;
     if !text {

@@ -2,6 +2,7 @@
 //! are in the nearest caches, and their strings are copied from there to where they stay. So what was read
 //! does not go to memory and come back from there.
 
+use crate::tuned::JOB_BYTES;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
 
@@ -9,16 +10,13 @@ use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 
 use super::{Plan, finished, read};
+use crate::kernels::buffer_pool;
 use crate::kernels::columns::{Column, MAX_OFFSET, Values, too_large};
-use crate::kernels::shelf;
-use crate::kernels::side_by_side::side_by_side;
+use crate::kernels::parallel_for::parallel_for;
 use crate::kernels::strings::Lent;
 use crate::kernels::walk::Frames;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
-
-/// Bytes that one thread reads at a time.
-const JOB_BYTES: usize = 256 << 10;
 
 /// Whether `decode_at_once` can do it: strings go to one column at most, and none are lent.
 pub fn is_simple(plan: &Plan) -> bool {
@@ -58,14 +56,14 @@ pub fn decode_at_once(
         return Ok(None);
     }
     let mut room = match strings {
-        Some(_) => shelf::take_used(num_bytes).ok_or_else(|| no_memory(num_bytes))?,
+        Some(_) => buffer_pool::take_used(num_bytes).ok_or_else(|| no_memory(num_bytes))?,
         None => Vec::new(),
     };
     filling.room = &mut room;
     first.copy_all(filling.place(&first)?).ok_or_else(elsewhere)?;
     let turn = Turn::new(filling);
     let num_jobs = jobs.len();
-    side_by_side(
+    parallel_for(
         jobs.enumerate(),
         num_jobs,
         threads,

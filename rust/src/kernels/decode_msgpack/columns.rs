@@ -12,13 +12,14 @@ use arrow_buffer::{BooleanBufferBuilder, MutableBuffer, NullBuffer, ScalarBuffer
 use arrow_schema::{DataType, FieldRef, Fields};
 
 use super::arrays::{arrow_fault, numbers, offsets, primitive, ragged, structs, tensors};
+use super::faults::{blanks, no_text, no_time, other_array, too_large};
 use super::form::Form;
 use super::{Costs, Map, unfit};
-use crate::kernels::shelf;
+use crate::kernels::buffer_pool;
+use crate::wire::Fault;
 use crate::wire::cursor::Cursor;
 use crate::wire::msgpack::{TIMESTAMP, Token, nanoseconds, skip, token};
 use crate::wire::numpy_map::{Dtype, Found, NumpyArray, numpy_map};
-use crate::wire::{Fault, FaultKind};
 
 /// Byte strings, one after another.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Strings {
 
     /// Make room at once: large values would else be copied each time the room doubles.
     pub(super) fn reserve(&mut self, num_bytes: usize) {
-        if let Some(room) = shelf::take(num_bytes) {
+        if let Some(room) = buffer_pool::take(num_bytes) {
             self.data = room;
         }
     }
@@ -58,7 +59,7 @@ impl Strings {
     }
 
     fn finish(self, nulls: Option<NullBuffer>) -> Result<BinaryArray, Fault> {
-        BinaryArray::try_new(offsets(self.ends), shelf::shelve(self.data), nulls)
+        BinaryArray::try_new(offsets(self.ends), buffer_pool::pooled(self.data), nulls)
             .map_err(arrow_fault)
     }
 }
@@ -105,7 +106,7 @@ pub struct Column {
 }
 
 /// Arrow's 32-bit offsets end here.
-const MAX_OFFSET: usize = i32::MAX as usize;
+pub(super) const MAX_OFFSET: usize = i32::MAX as usize;
 
 impl Column {
     /// An empty column, with room for so many rows.
@@ -353,7 +354,7 @@ impl Column {
             }
             Values::Binary(values) | Values::Raw(values) => Arc::new(values.finish(nulls)?),
             Values::Text(values) => {
-                let (ends, data) = (offsets(values.ends), shelf::shelve(values.data));
+                let (ends, data) = (offsets(values.ends), buffer_pool::pooled(values.data));
                 // SAFETY: every value was seen to be UTF-8 when it was appended, and the offsets
                 // are the ends of values in the order in which they were.
                 Arc::new(unsafe { StringArray::new_unchecked(ends, data, nulls) })
@@ -440,37 +441,4 @@ fn push_numbers(out: &mut MutableBuffer, array: &NumpyArray<'_>) {
 #[inline(always)]
 fn offset(length: usize) -> Result<i32, Fault> {
     if length > MAX_OFFSET { Err(too_large(length)) } else { Ok(length as i32) }
-}
-
-#[cold]
-fn too_large(bytes: usize) -> Fault {
-    let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";
-    Fault::new(FaultKind::Limit, 0, message).values(MAX_OFFSET as u64, bytes as u64)
-}
-
-#[cold]
-fn blanks() -> Fault {
-    let message = "the values that records lack would take too much of the limit batch_bytes";
-    Fault::new(FaultKind::Limit, 0, message)
-}
-
-#[cold]
-fn no_text() -> Fault {
-    Fault::new(FaultKind::Message, 0, "the string is not UTF-8; read it as binary")
-}
-
-#[cold]
-fn no_time() -> Fault {
-    let message =
-        "the timestamp is none, or beyond what 64 bits of nanoseconds hold (1677 to 2262)";
-    Fault::new(FaultKind::Schema, 0, message)
-}
-
-#[cold]
-fn other_array(array: &NumpyArray<'_>, dtype: Dtype, wanted: &str) -> Fault {
-    let [found, wants] =
-        [array.dtype, dtype].map(|d| String::from_utf8_lossy(&d.text()).into_owned());
-    let message =
-        format!("an array of {found} {:?}, the schema wants {wants} with {wanted}", array.shape);
-    Fault::new(FaultKind::Schema, 0, message)
 }

@@ -2,15 +2,12 @@
 
 use super::values::Pen;
 use super::{Framed, MESSAGE_BYTES, disagree, too_long};
+use crate::kernels::buffer_pool;
 use crate::kernels::parts::{Between, Pieces};
-use crate::kernels::shelf;
+use crate::tuned::UNSEALED_BYTES;
 use crate::wire::frames::{TFRECORD_HEAD, TFRECORD_TAIL};
 use crate::wire::{Fault, FaultKind};
 use penstock_codecs::crc32c::{crc32c_u64, mask, masked};
-
-/// Payloads wait for their checksums until they are so many bytes. They are near then, and yet written:
-/// to read at once what was stored in small pieces is to wait for all of them.
-const WAITING_BYTES: usize = 4 << 10;
 
 /// Memory for all frames of a batch, filled one frame after another.
 pub(super) struct Frames {
@@ -44,9 +41,10 @@ impl Frames {
             lengths.push(frame);
         }
         let total = total.checked_sub(lent).ok_or_else(|| disagree(0))?;
-        let data = usize::try_from(total).ok().and_then(shelf::take_used).ok_or_else(|| {
-            Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
-        })?;
+        let data =
+            usize::try_from(total).ok().and_then(buffer_pool::take_used).ok_or_else(|| {
+                Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
+            })?;
         let lent = (lent > 0).then(Between::default);
         Ok(Self {
             data,
@@ -69,7 +67,7 @@ impl Frames {
         }
         for record in 0..self.lengths.len() {
             self.next(record, |pen| write(pen, record)).ok_or_else(|| disagree(record))?;
-            if self.at.wrapping_sub(self.sealed) >= WAITING_BYTES {
+            if self.at.wrapping_sub(self.sealed) >= UNSEALED_BYTES {
                 self.seal().ok_or_else(|| disagree(record))?;
             }
         }

@@ -207,7 +207,7 @@ fn columns_of_equal_lengths_are_measured_like_lists() {
 fn long_values_are_lent_and_the_message_is_the_same() {
     use arrow_array::builder::{BinaryBuilder, BinaryViewBuilder};
 
-    let value = |n: usize| vec![n as u8; if n.is_multiple_of(2) { LENT_BYTES + n } else { n }];
+    let value = |n: usize| vec![n as u8; if n.is_multiple_of(2) { BORROWED_BYTES + n } else { n }];
     let lists = |frames: usize| {
         let mut builder = ListBuilder::new(ListBuilder::new(BinaryBuilder::new()));
         for n in 0..frames {

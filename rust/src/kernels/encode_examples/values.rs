@@ -1,11 +1,12 @@
 //! The second pass: map entries, lists and values, written forward into memory of the right size.
 
+use crate::tuned::BORROWED_BYTES;
 use arrow_buffer::Buffer;
 
 use super::lengths::{field_len, run_len};
 use super::{ABSENT, FIRST, SECOND};
 use crate::kernels::example_columns::{Column, Section, Values};
-use crate::kernels::parts::{Between, LENT_BYTES};
+use crate::kernels::parts::Between;
 
 impl Values<'_> {
     /// The values of a list, after the list's own length.
@@ -234,7 +235,7 @@ impl Pen<'_> {
         value: &[u8],
         home: impl FnOnce() -> Option<&'b Buffer>,
     ) -> Option<()> {
-        if value.len() >= LENT_BYTES
+        if value.len() >= BORROWED_BYTES
             && let (Some(lent), Some(home)) = (&mut self.lent, home())
         {
             return lent.lend(self.at, value, home).then_some(());

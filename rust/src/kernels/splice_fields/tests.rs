@@ -101,7 +101,7 @@ fn a_null_adds_nothing() {
 
 #[test]
 fn long_payloads_are_checked_in_pieces() {
-    let value = message(0x0a, &message(0x0a, &vec![7; 5 * PIECE_BYTES / 2]));
+    let value = message(0x0a, &message(0x0a, &vec![7; 5 * SPLICE_BYTES / 2]));
     let old = vec![message(0x0a, &entry("image", &value)); 2];
     let batch = ints("n", vec![Some(1), Some(2)]);
     let before = frames(&old);

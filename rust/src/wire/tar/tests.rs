@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::frames::{Framing, Step};
 
 fn header(name: &[u8], kind: u8, size: &[u8]) -> Vec<u8> {
     let mut block = vec![0; BLOCK];

@@ -2,26 +2,22 @@
 //! another. Fresh memory would cost a page fault and a cleared page for every 4 KiB of them, which
 //! is as much as reading costs.
 
+use crate::tuned::{POOL_BYTES, POOLED_BYTES};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use arrow_buffer::Buffer;
 
-/// Buffers below this size are the allocator's business.
-const SMALLEST: usize = 128 << 10;
-/// What the shelf holds at most.
-const SHELF_BYTES: usize = 56 << 20;
-
 /// Each with the thread that filled it last, in whose cache it may still be; the latest come last.
-struct Shelf {
+struct Pool {
     buffers: Vec<(ThreadId, Vec<u8>)>,
     held: usize,
 }
 
-static SHELF: Mutex<Shelf> = Mutex::new(Shelf { buffers: Vec::new(), held: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { buffers: Vec::new(), held: 0 });
 
-impl Shelf {
+impl Pool {
     fn take(&mut self, length: usize) -> Option<Vec<u8>> {
         let own = thread::current().id();
         let mine = self.buffers.iter().rposition(|(id, b)| *id == own && fits(b, length));
@@ -34,14 +30,14 @@ impl Shelf {
     /// Keep a buffer. Those that had to go for it are returned: the ones that nobody has asked for
     /// the longest, or sizes out of use would stay for ever.
     fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
-        if bytes.capacity() > SHELF_BYTES {
+        if bytes.capacity() > POOL_BYTES {
             return vec![(filler, bytes)];
         }
         self.held = self.held.saturating_add(bytes.capacity());
         self.buffers.push((filler, bytes));
         let mut num_gone = 0usize;
         while let Some((_, oldest)) = self.buffers.get(num_gone)
-            && self.held > SHELF_BYTES
+            && self.held > POOL_BYTES
         {
             self.held = self.held.saturating_sub(oldest.capacity());
             num_gone = num_gone.saturating_add(1);
@@ -72,15 +68,16 @@ pub fn take_used(length: usize) -> Option<Vec<u8>> {
 
 fn take_any(length: usize) -> Option<Vec<u8>> {
     // try_lock: after a fork the lock may belong to a thread that the child does not have.
-    if length >= SMALLEST
-        && let Ok(mut shelf) = SHELF.try_lock()
-        && let Some(bytes) = shelf.take(length)
+    if length >= POOLED_BYTES
+        && let Ok(mut pool) = POOL.try_lock()
+        && let Some(bytes) = pool.take(length)
     {
         return Some(bytes);
     }
     // Sizes that differ by a few bytes must not keep buffers from being used again.
     let step = length.checked_next_power_of_two().map_or(1, |power| power / 8).max(1);
-    let rounded = if length < SMALLEST { length } else { length.checked_next_multiple_of(step)? };
+    let rounded =
+        if length < POOLED_BYTES { length } else { length.checked_next_multiple_of(step)? };
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(rounded).ok()?;
     ask_for_huge_pages(bytes.as_ptr(), bytes.capacity());
@@ -111,17 +108,17 @@ struct Shelved(ThreadId, Vec<u8>);
 impl Drop for Shelved {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.1);
-        if let Ok(mut shelf) = SHELF.try_lock() {
-            let gone = shelf.put(self.0, bytes);
-            drop(shelf);
+        if let Ok(mut pool) = POOL.try_lock() {
+            let gone = pool.put(self.0, bytes);
+            drop(pool);
             drop(gone);
         }
     }
 }
 
-/// The bytes as a buffer whose memory goes back to the shelf when nobody holds it any more.
-pub fn shelve(bytes: Vec<u8>) -> Buffer {
-    if bytes.capacity() < SMALLEST {
+/// The bytes as a buffer whose memory goes back to the pool when nobody holds it any more.
+pub fn pooled(bytes: Vec<u8>) -> Buffer {
+    if bytes.capacity() < POOLED_BYTES {
         return Buffer::from_vec(bytes);
     }
     let owner = Arc::new(Shelved(thread::current().id(), bytes));
@@ -134,8 +131,8 @@ pub fn shelve(bytes: Vec<u8>) -> Buffer {
 mod tests {
     use super::*;
 
-    fn shelf() -> Shelf {
-        Shelf { buffers: Vec::new(), held: 0 }
+    fn pool() -> Pool {
+        Pool { buffers: Vec::new(), held: 0 }
     }
 
     fn of(capacity: usize) -> Vec<u8> {
@@ -144,28 +141,28 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_where_it_fits_and_fits_no_less_than_half() {
-        let (mut shelf, me) = (shelf(), thread::current().id());
-        assert!(shelf.put(me, of(1 << 20)).is_empty());
-        assert!(shelf.take((1 << 20) + 1).is_none());
-        assert!(shelf.take((1 << 19) - 1).is_none());
-        assert_eq!(shelf.take(1 << 19).unwrap().capacity(), 1 << 20);
-        assert!(shelf.take(1 << 20).is_none());
-        assert_eq!(shelf.held, 0);
+        let (mut pool, me) = (pool(), thread::current().id());
+        assert!(pool.put(me, of(1 << 20)).is_empty());
+        assert!(pool.take((1 << 20) + 1).is_none());
+        assert!(pool.take((1 << 19) - 1).is_none());
+        assert_eq!(pool.take(1 << 19).unwrap().capacity(), 1 << 20);
+        assert!(pool.take(1 << 20).is_none());
+        assert_eq!(pool.held, 0);
     }
 
     #[test]
     fn sizes_that_nobody_asks_for_make_room() {
-        let (mut shelf, me) = (shelf(), thread::current().id());
-        for _ in 0..SHELF_BYTES / (300 << 10) + 10 {
-            drop(shelf.put(me, of(300 << 10)));
+        let (mut pool, me) = (pool(), thread::current().id());
+        for _ in 0..POOL_BYTES / (300 << 10) + 10 {
+            drop(pool.put(me, of(300 << 10)));
         }
-        assert!(shelf.held <= SHELF_BYTES);
-        let held = shelf.held;
-        assert_eq!(shelf.put(me, of(SHELF_BYTES + 1)).len(), 1);
-        assert_eq!(shelf.held, held, "what does not fit takes no place from others");
-        assert!(!shelf.put(me, of(2 << 20)).is_empty());
-        assert_eq!(shelf.take(2 << 20).unwrap().capacity(), 2 << 20);
-        let counted: usize = shelf.buffers.iter().map(|(_, b)| b.capacity()).sum();
-        assert_eq!(shelf.held, counted);
+        assert!(pool.held <= POOL_BYTES);
+        let held = pool.held;
+        assert_eq!(pool.put(me, of(POOL_BYTES + 1)).len(), 1);
+        assert_eq!(pool.held, held, "what does not fit takes no place from others");
+        assert!(!pool.put(me, of(2 << 20)).is_empty());
+        assert_eq!(pool.take(2 << 20).unwrap().capacity(), 2 << 20);
+        let counted: usize = pool.buffers.iter().map(|(_, b)| b.capacity()).sum();
+        assert_eq!(pool.held, counted);
     }
 }

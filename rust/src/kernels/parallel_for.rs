@@ -8,7 +8,7 @@ use crate::wire::{Fault, FaultKind};
 
 /// Do all jobs, in order, by so many threads, each with a state of its own. After a fault no new
 /// job is begun; of several faults the one of the first job counts, whatever the threads did.
-pub fn side_by_side<S, J: Send, R: Send>(
+pub fn parallel_for<S, J: Send, R: Send>(
     jobs: impl Iterator<Item = J> + Send,
     num_jobs: usize,
     threads: usize,

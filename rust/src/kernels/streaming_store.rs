@@ -1,8 +1,7 @@
 //! Copying to memory that is too large for a cache: the processor need not fetch what it is going to
 //! overwrite, which would be half as much again as the copy itself moves.
 
-/// From this length on a value is written past the caches.
-const LONG: usize = 16 << 10;
+use crate::tuned::UNCACHED_BYTES;
 
 /// Copy a value to a place of the same length. Where the lengths differ, nothing is copied.
 #[inline]
@@ -11,7 +10,7 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
         return;
     }
     #[cfg(target_arch = "x86_64")]
-    if from.len() >= LONG {
+    if from.len() >= UNCACHED_BYTES {
         return streamed(to, from);
     }
     to.copy_from_slice(from);
@@ -41,9 +40,9 @@ mod tests {
 
     #[test]
     fn a_copy_is_the_same_at_any_place_and_of_any_length() {
-        let from: Vec<u8> = (0..LONG + 100).map(|n| (n / 3) as u8).collect();
-        for (start, length) in
-            (0..20).flat_map(|start| [0, 1, 31, LONG, LONG + 33].map(|l| (start, l)))
+        let from: Vec<u8> = (0..UNCACHED_BYTES + 100).map(|n| (n / 3) as u8).collect();
+        for (start, length) in (0..20)
+            .flat_map(|start| [0, 1, 31, UNCACHED_BYTES, UNCACHED_BYTES + 33].map(|l| (start, l)))
         {
             let mut room = vec![7; length + 40];
             copy(&mut room[start..start + length], &from[start..start + length]);
