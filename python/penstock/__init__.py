@@ -1,4 +1,4 @@
-"""penstock opens the training data people already have, as it lies.
+"""penstock opens the training data people already have, in place.
 
     >>> import penstock as ps
     >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
