@@ -1,7 +1,4 @@
-"""Which records are written, in which order: filtered, sampled, shuffled.
-
-The answer is a list of record numbers, 8 bytes each; None means all in the order of the files.
-"""
+"""Which records are written, in which order: filtered, sampled, shuffled."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from penstock.datasets.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is asked for."""
+    """The caller's options."""
 
     where: Where | None = None
     reads: list[str] | None = None
@@ -30,10 +27,11 @@ class Choice:
 
 
 def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
-    """The numbers of the records, int64, in the order in which they are written.
+    """The numbers of the records, int64, in the order in which they are written; None for all in the
+    order of the files.
 
     Raises:
-        ValueError: the sample is no part of 1 and no number of records that there are.
+        ValueError: the sample is neither a part of 1 nor a number of records that there are.
     """
     if choice.is_all:
         return None
@@ -60,7 +58,6 @@ def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.nda
 
 
 def _count(sample: float, num_records: int) -> int:
-    """How many records a part of 1, or a number, are."""
     if isinstance(sample, bool) or not sample > 0:
         raise ValueError(f"sample= is a part of 1 or a number of records, not {sample!r}")
     if isinstance(sample, float):

@@ -50,7 +50,7 @@ def plan(
 
 
 def check_names(finals: list[str], target: str, reading: Reading) -> None:
-    """Refuse names of which two are one, or that a file of the source has, or a device."""
+    """Refuse names that occur twice, or are those of a source file or a device."""
     if len(set(finals)) < len(finals):
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
     files = reading.dataset.files
@@ -75,13 +75,10 @@ def _edges(total: int, num_shards: int | None, shard_records: int | None) -> lis
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
     """The name of a source's shard with the suffix of another format."""
     name = os.path.basename(path).removesuffix(".gz")
-    suffix = kind.info.extensions[0] + (
-        ".gz"
-        if compression == "gzip"
-        and "gzip" in kind.info.compressions
-        and isinstance(kind, FramedFormat)
-        else ""
-    )
+    suffix = kind.info.extensions[0]
+    can_gzip = "gzip" in kind.info.compressions and isinstance(kind, FramedFormat)
+    if compression == "gzip" and can_gzip:
+        suffix += ".gz"
     known = [ext for fmt in formats.FORMATS for ext in fmt.info.extensions]
     for ending in sorted(known, key=len, reverse=True):
         if name.endswith(ending):

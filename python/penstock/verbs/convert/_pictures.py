@@ -19,8 +19,8 @@ _LOOKED_AT = 16
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Which columns are images, and what becomes of them. No `codec` and no `max_side`: they keep
-    their bytes, and only get their type."""
+    """Which columns are images, and how they change. Without `codec`, `quality` and `max_side` they
+    keep their bytes, and only get their type."""
 
     columns: tuple[str, ...]
     codec: str | None = None
@@ -33,7 +33,7 @@ class Pictures:
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
     def field(self, field: pa.Field) -> pa.Field:
-        """A field as it is after."""
+        """A field after the change."""
         if field.name not in self.columns:
             return field
         codec = field.type.codec if isinstance(field.type, ImageType) else ""
@@ -42,7 +42,7 @@ class Pictures:
     def batch(
         self, batch: pa.RecordBatch, first_record: int, threads: int | None
     ) -> pa.RecordBatch:
-        """Records with their images as they are after."""
+        """Records after the change of their images."""
         from penstock.payloads import images  # only some conversions need it
 
         columns: list[pa.Array] = []
@@ -87,32 +87,35 @@ def pictures_of(
         ValueError: something is asked of images, and there are none.
         SchemaError: a named column is not there, or not of bytes.
     """
-    from penstock.payloads.images import codec_of
-
-    mode = asked.get("image_mode")
-    made = Pictures(
-        (),
-        None if mode is None else codec_of(mode),
-        asked.get("jpeg_quality"),
-        asked.get("max_side"),
-    )
-    schema = dataset.schema
+    made = _change_of(asked)
     if images is None:
         named: list[str] = []
-    elif isinstance(images, str) and images == "auto":
-        named = [name for name in columns if is_image(schema.field(name).type)]
+    elif images == "auto":
+        named = [name for name in columns if is_image(dataset.schema.field(name).type)]
         if target_holds_images or (made.is_rewritten and not named):
             named += _looking_like_images(dataset, [c for c in columns if c not in named])
     else:
         named = [images] if isinstance(images, str) else list(images)
-        for name in named:
-            if name not in columns or not _is_bytes(schema.field(name).type):
-                raise SchemaError("no such column of images", field=name)
+        _check_named(dataset.schema, columns, named)
     if not named:
         if made.is_rewritten:
             raise ValueError("no column holds images; images= names those that do")
         return None
     return replace(made, columns=tuple(named))
+
+
+def _change_of(asked: dict[str, Any]) -> Pictures:
+    from penstock.payloads.images import codec_of
+
+    mode = asked.get("image_mode")
+    codec = None if mode is None else codec_of(mode)
+    return Pictures((), codec, asked.get("jpeg_quality"), asked.get("max_side"))
+
+
+def _check_named(schema: pa.Schema, columns: Sequence[str], named: list[str]) -> None:
+    for name in named:
+        if name not in columns or not _is_bytes(schema.field(name).type):
+            raise SchemaError("no such column of images", field=name)
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

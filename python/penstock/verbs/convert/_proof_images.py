@@ -1,8 +1,8 @@
-"""Whether encoded images show the same pictures, where a container keeps pixels in a way of its own.
+"""Whether encoded images show the same pictures, where a container encodes pixels anew.
 
-What a lossless codec keeps has the same pixels. JPEG and WebP change them, and fine patterns most of all, but
-hardly the mean of an area: those of squares of 16 x 16 pixels differ by at most `MOST_DIFFERENCE` on average. A
-picture in the place of another one is beyond that, unless the two look much alike.
+Lossless codecs keep the pixels. JPEG and WebP change them, and fine patterns most of all, but hardly the mean of
+an area: those of squares of 16 x 16 pixels differ by at most `MOST_DIFFERENCE` on average. Another picture differs
+by more, unless the two look much alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.types import storage_of
 from penstock.payloads.images import decode_images, image_sizes
 
 MOST_DIFFERENCE = 16.0
@@ -24,29 +23,37 @@ _GROUP_PIXELS = 16 << 20
 
 def first_other_picture(wanted: pa.Array, found: pa.Array) -> int | None:
     """The first record at which two columns of images show different pictures, None where there is none."""
-    left, right = (_bytes(images) for images in (wanted, found))
+    left, right = _bytes(wanted), _bytes(found)
     rows = [row for row in range(len(left)) if not left[row].equals(right[row])]
     lacking = next((row for row in rows if not (left[row].is_valid and right[row].is_valid)), None)
-    for some in _groups([row for row in rows if lacking is None or row < lacking], right):
-        sides = [images.take(pa.array(some, pa.int64())) for images in (left, right)]
-        heads = [image_sizes(images).to_pylist() for images in sides]
-        sizes = [[(head["width"], head["height"]) for head in side] for side in heads]
-        unlike = next((n for n, (a, b) in enumerate(zip(*sizes, strict=True)) if a != b), len(some))
-        pixels = [decode_images(images[:unlike]) for images in sides]
-        for n, (a, b) in enumerate(zip(*pixels, strict=True)):
-            is_kept = heads[1][n]["codec"] in _LOSSLESS
-            if not (np.array_equal(a, b) if is_kept else _difference(a, b) <= MOST_DIFFERENCE):
-                return some[n]
-        if unlike < len(some):
-            return some[unlike]
+    for group in _groups([row for row in rows if lacking is None or row < lacking], right):
+        other = _first_other(group, left, right)
+        if other is not None:
+            return other
     return lacking
+
+
+def _first_other(rows: list[int], left: pa.Array, right: pa.Array) -> int | None:
+    sides = [images.take(pa.array(rows, pa.int64())) for images in (left, right)]
+    heads = [image_sizes(images).to_pylist() for images in sides]
+    sizes = [[(head["width"], head["height"]) for head in side] for side in heads]
+    unlike = next((n for n, (a, b) in enumerate(zip(*sizes, strict=True)) if a != b), len(rows))
+    pixels = [decode_images(images[:unlike]) for images in sides]
+    for n, (a, b) in enumerate(zip(*pixels, strict=True)):
+        if not _shows_same(a, b, heads[1][n]["codec"]):
+            return rows[n]
+    return rows[unlike] if unlike < len(rows) else None
+
+
+def _shows_same(a: np.ndarray, b: np.ndarray, codec: str) -> bool:
+    if codec in _LOSSLESS:
+        return np.array_equal(a, b)
+    return float(np.abs(_squares(a) - _squares(b)).mean()) <= MOST_DIFFERENCE
 
 
 def _bytes(images: pa.Array) -> pa.Array:
     stored = images.storage if isinstance(images, pa.ExtensionArray) else images
-    return (
-        stored.cast(pa.large_binary()) if storage_of(stored.type) != pa.large_binary() else stored
-    )
+    return stored.cast(pa.large_binary())
 
 
 def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
@@ -65,12 +72,8 @@ def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
         yield group
 
 
-def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    """The mean difference of two pictures of one size, by the means of their squares."""
-    return float(np.abs(_squares(a) - _squares(b)).mean())
-
-
 def _squares(pixels: np.ndarray) -> np.ndarray:
+    """The means of a picture's squares."""
     sums = pixels.astype(np.float32)
     for axis in (0, 1):
         edges = np.arange(0, sums.shape[axis], _SIDE)

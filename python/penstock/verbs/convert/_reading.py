@@ -23,7 +23,7 @@ from penstock.overlay.file import has_overlays
 from penstock.storage.local import LocalStorage
 from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._choice import Choice, chosen
-from penstock.verbs.convert._pictures import pictures_of
+from penstock.verbs.convert._pictures import Pictures, pictures_of
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
 
 
@@ -47,7 +47,7 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
 
 
 def _kept_by(dataset: Dataset, kind: Format) -> bytes:
-    """What sidecars keep of the types of raw records, which are copied to files of the same format."""
+    """The types that sidecars keep of raw records, which are copied to files of the same format."""
     files = dataset.files
     if not files.options.raw or files.format_name(0) != kind.info.name:
         return b""
@@ -73,43 +73,26 @@ class Reading:
         is_here = isinstance(dataset.files.storage, LocalStorage)
         self.storage = LocalStorage().no_more_open_than(dataset.paths if is_here else ())
         """For what is written: files that are open to no more people than the source."""
-        self._columns = list(dataset.schema.names if columns is None else columns)
+        rename = rename or {}
+        self._columns = _checked_columns(dataset.schema, columns, rename)
         self._threads = threads
-        has = set(dataset.schema.names)
-        missing = [name for name in self._columns if name not in has]
-        missing += [name for name in rename or {} if name not in self._columns]
-        if missing:
-            known = ", ".join(self._columns if columns is None else dataset.schema.names)
-            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
-        refuse_twins(dataset.schema, self._columns)
         self._pictures = pictures_of(
             dataset, self._columns, *images, target_holds_images=kind.info.holds_images
         )
-        fields = [dataset.schema.field(name) for name in self._columns]
-        if self._pictures is not None:
-            fields = [self._pictures.field(field) for field in fields]
-        names = [(rename or {}).get(name, name) for name in self._columns]
-        twice = next((name for name, times in Counter(names).items() if times > 1), None)
-        if twice is not None:
-            raise SchemaError("two columns would have this name", field=twice)
-        self.schema = pa.schema(
-            [
-                _storable(field, kind).with_name(name)
-                for field, name in zip(fields, names, strict=True)
-            ],
-            metadata=None if kind.info.holds_examples else _kept_metadata(dataset.schema.metadata),
+        self.schema = _written_schema(
+            dataset.schema, self._columns, rename, self._pictures, kind.info.holds_examples
         )
         self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
+        self.firsts = dataset.files.firsts
+        """The number of each shard's first record, then of all that are written."""
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
-        self.firsts = dataset.files.firsts if self._delivered is None else self._delivered.firsts
-        """The number of each shard's first record, then of all that are written."""
+            self.firsts = self._delivered.firsts
         self.num_records = int(self.firsts[-1])
         if not choice.is_all and self._delivered is not None and dataset.damage:
             raise UnsupportedError(
-                "records of a damaged dataset cannot be chosen or shuffled while damage is passed "
-                "over",
+                "records of a damaged dataset cannot be chosen or shuffled while damage is skipped",
                 file=dataset.damage[0].file,
                 hint="convert all of it first, or use penstock repair",
             )
@@ -118,18 +101,18 @@ class Reading:
             # A file of the source keeps its part of the records, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
-        self._can_lend = kind.info.takes_views and self._is_lent()
+        self._can_lend = kind.info.takes_views and self._has_views()
 
-    def _is_lent(self) -> bool:
-        """Whether byte strings need not be copied before they are written. Of short ones a copy costs
+    def _has_views(self) -> bool:
+        """Whether byte strings need not be copied before they are written. A copy of short ones costs
         less than a view."""
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
         return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
 
     @property
-    def told(self) -> list[Any]:
-        """What decides what is read, for telling one job from another."""
+    def identity(self) -> list[Any]:
+        """What decides which values are read: another job differs here."""
         order = b"" if self._order is None else self._order.tobytes()
         digest = hashlib.blake2b(order, digest_size=16).hexdigest()
         damage = repr(self.dataset.options.damage)
@@ -138,32 +121,75 @@ class Reading:
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
         """Records [first, last) in the order in which they are written. With `lend` their byte strings
         may be views (`lending.lent_schema`), for a writer that takes them."""
-        dataset, columns, threads = self.dataset, self._columns, self._threads
         lend = lend and self._can_lend
         schema = lent_schema(self.schema) if lend else self.schema
-        if self._delivered is not None and self._order is None:
-            read = self._delivered.between(first, last)
-        elif self._order is None:
-            read = batches_between(dataset, first, last, columns, threads, lend=lend)
-        else:
-            order, size = self._order[first:last], dataset.files.total_bytes
-            read = shuffled_between(dataset, order, columns, threads, size, lend=lend)
         done = first
         seen: pa.Schema | None = None
         casts: list[Cast] = []
-        for batch in read:
+        for batch in self._read(first, last, lend=lend):
             if self._pictures is not None and self._pictures.is_rewritten:
-                batch = self._pictures.batch(batch, done, threads)
+                batch = self._pictures.batch(batch, done, self._threads)
             done += batch.num_rows
             if seen is None or (lend and batch.schema != seen):
-                # Formats lend in different types. Of what is not lent, once for all: comparing types
-                # costs more than many a batch does.
+                # Views come in different types, by format. Types of copies are compared only once:
+                # that costs more than many batches.
                 seen = batch.schema
                 pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
             pairs = zip(casts, batch.columns, strict=True)
             arrays = [array if cast is None else cast(array) for cast, array in pairs]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        dataset, columns, threads = self.dataset, self._columns, self._threads
+        if self._order is not None:
+            order, size = self._order[first:last], dataset.files.total_bytes
+            return shuffled_between(dataset, order, columns, threads, size, lend=lend)
+        if self._delivered is not None:
+            return self._delivered.between(first, last)
+        return batches_between(dataset, first, last, columns, threads, lend=lend)
+
+
+def _checked_columns(
+    schema: pa.Schema, columns: Sequence[str] | None, rename: Mapping[str, str]
+) -> list[str]:
+    """The columns to be read. Rejects names that are unknown or ambiguous."""
+    wanted = list(schema.names if columns is None else columns)
+    has = set(schema.names)
+    missing = [name for name in wanted if name not in has]
+    missing += [name for name in rename if name not in wanted]
+    if missing:
+        known = ", ".join(schema.names)
+        raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+    refuse_twins(schema, wanted)
+    return wanted
+
+
+def _written_schema(
+    schema: pa.Schema,
+    columns: list[str],
+    rename: Mapping[str, str],
+    pictures: Pictures | None,
+    holds_examples: bool,
+) -> pa.Schema:
+    names = [rename.get(name, name) for name in columns]
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise SchemaError("two columns would have this name", field=twice)
+    copies = (
+        {} if holds_examples else {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
+    )
+    fields: list[pa.Field] = []
+    for column, name in zip(columns, names, strict=True):
+        field = schema.field(column) if pictures is None else pictures.field(schema.field(column))
+        fields.append(field.with_name(name).with_type(copies.get(field.type, field.type)))
+    return pa.schema(fields, metadata=None if holds_examples else _kept_metadata(schema))
+
+
+def _kept_metadata(schema: pa.Schema) -> dict[bytes, bytes] | None:
+    """A schema's metadata, without penstock's notes on how it was inferred."""
+    metadata: Mapping[bytes, bytes] = schema.metadata or {}
+    return {k: v for k, v in metadata.items() if not k.startswith(b"penstock.")} or None
 
 
 Cast = Callable[[pa.Array], pa.Array] | None
@@ -187,17 +213,3 @@ def cast_of(before: Any, after: Any) -> Cast:
         )
 
     return wrapped
-
-
-def _storable(field: pa.Field, kind: Format) -> pa.Field:
-    """Views into the bytes read are written as what they show."""
-    types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
-    if not kind.info.holds_examples and field.type in types:
-        field = field.with_type(types[field.type])
-    return field
-
-
-def _kept_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
-    """What a schema says of itself, but for penstock's notes on how it was inferred."""
-    kept = {k: v for k, v in (metadata or {}).items() if not k.startswith(b"penstock.")}
-    return kept or None

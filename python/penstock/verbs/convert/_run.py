@@ -1,11 +1,12 @@
-"""A conversion, part by part: written under names of their own, proved where asked, and named together."""
+"""A conversion, part by part: written under temporary names, verified on request, and named together."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
@@ -57,21 +58,20 @@ class Writing:
         )
 
 
-class Telling:
-    """Tells how far a job is, in records and bytes of the source."""
+class Meter:
+    """Reports how far a job is, in records and bytes of the source."""
 
-    def __init__(self, told: Progress | None, num_records: int, total_bytes: int) -> None:
-        self._told = told
+    def __init__(self, progress: Progress | None, num_records: int, total_bytes: int) -> None:
+        self._progress = progress
         self._num_records = max(1, num_records)
         self._total_bytes = total_bytes
         self._done = 0
 
     def add(self, num_records: int) -> None:
-        """So many more records are done."""
         self._done += num_records
-        if self._told is not None:
+        if self._progress is not None:
             done_bytes = self._total_bytes * min(self._done, self._num_records) // self._num_records
-            self._told(self._done, done_bytes, self._total_bytes)
+            self._progress(self._done, done_bytes, self._total_bytes)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they are taken."""
@@ -85,7 +85,7 @@ def run(
     target: str,
     reading: Reading,
     writing: Writing,
-    tell: Telling,
+    meter: Meter,
     *,
     prove: bool,
     overwrite: bool,
@@ -100,35 +100,36 @@ def run(
         refuse_existing(finals)
     for part in parts:
         if part.number in journal.done:
-            tell.add(part.last - part.first)
-            continue
-        batches = tell.watch(reading.batches(part.first, part.last, lend=True))
-        stream = Incoming(reading.schema, batches, None, reading.kept)
+            meter.add(part.last - part.first)
+        else:
+            _write_part(part, journal, reading, writing, meter)
+    for part in parts if prove else ():
         path = journal.part_path(part.number)
         try:
-            made = writing.file(
-                stream,
-                path,
-                overwrite=True,
-                storage=reading.storage.no_more_open_than([part.final]),
-            )
-        except PenstockError as error:
-            if error.file == path:
-                error.file = part.final  # nobody knows the part by its own name
-            if isinstance(error, SchemaError):
-                journal.forget()  # no other run of this job would come further
+            _verify(part, path if os.path.exists(path) else part.final, reading, writing)
+        except PenstockError:
+            if not journal.is_publishing:
+                journal.forget()
             raise
-        journal.finish(part.number, made.num_bytes, made.notes)
-    if prove:
-        for part in parts:
-            path = journal.part_path(part.number)
-            try:
-                _prove(part, path if os.path.exists(path) else part.final, reading, writing)
-            except PenstockError:
-                if not journal.is_publishing:
-                    journal.forget()
-                raise
     return _publish(journal, finals, reading, writing, overwrite=overwrite)
+
+
+def _write_part(
+    part: Part, journal: Journal, reading: Reading, writing: Writing, meter: Meter
+) -> None:
+    batches = meter.watch(reading.batches(part.first, part.last, lend=True))
+    stream = Incoming(reading.schema, batches, None, reading.kept)
+    path = journal.part_path(part.number)
+    storage = reading.storage.no_more_open_than([part.final])
+    try:
+        made = writing.file(stream, path, overwrite=True, storage=storage)
+    except PenstockError as error:
+        if error.file == path:
+            error.file = part.final  # the caller does not know the temporary name
+        if isinstance(error, SchemaError):
+            journal.forget()  # another run would fail at the same record
+        raise
+    journal.finish(part.number, made.num_bytes, made.notes)
 
 
 def run_by_bytes(
@@ -136,11 +137,11 @@ def run_by_bytes(
     limits: dict[str, int | None],
     reading: Reading,
     writing: Writing,
-    tell: Telling,
+    meter: Meter,
     *,
     overwrite: bool,
 ) -> Summary:
-    """Write shards that end by their bytes. How many there are is part of their names, and known at the end."""
+    """Write shards that end by their bytes. Their number is part of their names, and known at the end."""
     names = Names(target, writing.kind.info.extensions, is_sharded=True, total=None)
     first = names.provisional(0)
     place, cuts = os.path.dirname(target), [target, limits]
@@ -148,13 +149,13 @@ def run_by_bytes(
     journal = _journal(target, place, cuts, reading, writing, storage)
     try:
         if journal.is_whole:
-            tell.add(reading.num_records)
+            meter.add(reading.num_records)
         else:
             journal.forget()
             if not overwrite:
                 refuse_existing([first])
             refuse_device(first)
-            batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
+            batches = meter.watch(reading.batches(0, reading.num_records, lend=True))
             stream = Incoming(reading.schema, batches, None, reading.kept)
             made = writing.file(
                 stream, journal.part_pattern, overwrite=True, storage=storage, **limits
@@ -167,7 +168,7 @@ def run_by_bytes(
         return _publish(journal, finals, reading, writing, overwrite=overwrite)
     except BaseException as error:
         if isinstance(error, PenstockError) and journal.is_part(error.file):
-            error.file = target  # nobody knows the part by its own name
+            error.file = target  # the caller does not know the temporary name
         if not journal.is_publishing:
             journal.forget()
         raise
@@ -225,15 +226,8 @@ def _keep_text_index(path: str, final: str, writing: Writing) -> None:
         source.close()
 
 
-@cache
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("penstock")
-
-
 def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
-    """All that decides what is written. Another job must not use what this one has finished."""
+    """All that decides what is written: another job must not use what this one has finished."""
     files = reading.dataset.files
     sources: list[Any] = []
     for number, path in enumerate(files.paths):
@@ -241,42 +235,39 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
             state = os.stat(path)
             sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
         else:
-            # Nobody knows whether a file elsewhere is still what it was: a killed job starts again.
+            # Whether a remote file has changed cannot be known: a killed job starts again.
             sources.append([path, files.num_bytes(number), uuid4().hex])
     return {
-        "version": _version(),
+        "version": version("penstock"),
         "sources": sources,
         "overlays": [files.overlay_digests(n) for n in range(len(sources))],
-        "read": reading.told,
+        "read": reading.identity,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,
         "cuts": cuts,
     }
 
 
-def _prove(part: Part, path: str, reading: Reading, writing: Writing) -> None:
+def _verify(part: Part, path: str, reading: Reading, writing: Writing) -> None:
     """Compare a finished part with the records that it was made of."""
-    # Only here: who does not ask for a proof need not wait for pyarrow.compute.
+    # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 
+    info, payload = writing.kind.info, getattr(writing.options, "payload", "")
     wanted = reading.batches(part.first, part.last)
-    how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
-    if writing.kind.info.holds_examples:
-        wire = Wire(reading.schema, getattr(writing.options, "payload", None))
-        wanted = (wire.convert(batch) for batch in wanted)
+    how: dict[str, Any] = {"format": info.name, "index": "never"}
+    if info.holds_examples:
+        wire = Wire(reading.schema, payload or None)
+        wanted = map(wire.convert, wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
-    elif is_raw(reading.schema) and getattr(writing.options, "payload", "") in (
-        None,
-        "raw",
-    ):
+    elif is_raw(reading.schema) and payload in (None, "raw"):
         how["raw"] = True
-    added = writing.kind.info.added_columns
-    if set(added) & set(reading.schema.names):
-        written = [name for name in reading.schema.names if name not in added]
-        wanted = (batch.select(written) for batch in wanted)
+    added = set(info.added_columns) & set(reading.schema.names)
+    if added:
+        wanted = (batch.drop_columns(list(added)) for batch in wanted)
     if "infer_records" in {field.name for field in fields(writing.kind.read_options)}:
-        how["infer_records"] = "all"  # what is proved is all of it
+        how["infer_records"] = "all"
     found = open_dataset(path, **how)
-    if not writing.kind.info.lossless and "schema" not in how:
-        wanted = (as_stored(batch, found.schema) for batch in wanted)
+    if not info.lossless and "schema" not in how:
+        wanted = map(partial(as_stored, schema=found.schema), wanted)
     prove_equal(wanted, found.scan(), part.final, part.first)

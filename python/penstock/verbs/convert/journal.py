@@ -1,12 +1,12 @@
-"""What a conversion has finished, kept beside its target, so that a killed one can go on.
+"""What a conversion has finished, kept beside its target, so that a killed one can continue.
 
-Finished parts lie beside the target under names of their own until all are there. The journal says
-which those are and of which job: another source, or other options, make another job, and the old
-parts are dropped. Before the first part gets its final name the journal says all of these names, so
-that the next run knows which files are its own.
+Finished parts stay beside the target under temporary names until all are complete. The journal lists
+them with their job: another source, or other options, make another job, and the old parts are dropped.
+Before the first part gets its final name the journal lists all of these names, so that the next run
+knows which files are its own.
 
-The names of parts and journal come from the target's name alone, so one conversion at a time writes
-a target (`alone_at`).
+The names of parts and journal are made from the target's name alone, so one conversion at a time
+writes a target (`alone_at`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def alone_at(target: str, folder: str) -> Generator[None]:
 
 
 def _token(target: str) -> str:
-    """What the hidden files of one target have in their names."""
     return journal.token_of(os.path.basename(os.path.normpath(target)))
 
 
@@ -73,7 +72,7 @@ class Journal(journal.Journal):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing but the final names of some parts."""
+        """Whether only the final names of some parts are missing."""
         return self.is_publishing and len(self.done) == len(self._files)
 
     @property
@@ -82,15 +81,14 @@ class Journal(journal.Journal):
         return os.path.join(self._folder, self._own + "{shard:05d}")
 
     def part_path(self, number: int) -> str:
-        """Where a part lies until all are finished."""
+        """The temporary name of a part."""
         return os.path.join(self._folder, f"{self._own}{number:05d}")
 
     def is_part(self, path: str | None) -> bool:
-        """Whether a path is that of a part."""
         return path is not None and os.path.basename(path).startswith(self._own)
 
     def load(self) -> None:
-        """Find out what an earlier run of the same job has finished; drop what others left."""
+        """Read what an earlier run of the same job has finished; remove parts of other jobs."""
         try:
             stored = journal.load(self._path)
         except LimitError:
@@ -141,7 +139,7 @@ class Journal(journal.Journal):
         self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """The same, and write it down."""
+        """The same, and save the journal."""
         self.add(number, num_bytes, notes)
         self._save()
 
@@ -158,7 +156,7 @@ class Journal(journal.Journal):
         for number, final in enumerate(finals):
             part, is_named = self.part_path(number), self.done[number].is_at(final)
             if os.path.isdir(part) and is_named:
-                remove(part)  # it is what had the name before
+                remove(part)  # the folder that had the name before
             elif os.path.isdir(part) and os.path.isdir(final):
                 refuse_other_files(final)
                 put_in_place(Calls(), part, final)
@@ -181,11 +179,11 @@ class Journal(journal.Journal):
                 own = sidecar.path_for(part, self._index_folder)
                 ahead.lay(own, part, final, self._index_folder)
         for folder in dict.fromkeys((self._folder, self._index_folder or self._folder)):
-            if os.path.isdir(folder):  # that of indexes is made with the first one
+            if os.path.isdir(folder):  # a folder of indexes is made with the first one
                 sync_path(Calls(), folder)
 
     def forget(self) -> None:
-        """Remove the journal and whatever parts there are, finished or not."""
+        """Remove the journal and all parts, finished or not."""
         for number in self.done:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):

@@ -1,14 +1,15 @@
-"""Proof that what was written is what was read: every value of every record, to the bit."""
+"""Verifies that what was written is what was read: every value of every record, to the bit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 
-from penstock.columns.types import is_image
+from penstock.columns.types import is_image, is_list
 from penstock.datasets.scan import rebatch
 from penstock.errors import FormatError
 from penstock.payloads.example.encode_plans import plan_payload
@@ -70,7 +71,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     if isinstance(type_, pa.BaseExtensionType):
         return _plain(type_.storage_type)
     types = pa.types
-    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+    if is_list(type_):
         return pa.list_(_plain(type_.value_type))
     if types.is_integer(type_):
         return pa.int64()
@@ -80,8 +81,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Values by the types under which a container gives them back: it may have no other integer than
-    int64, and no names of classes but their numbers. What does not fit is left as it is."""
+    """Values in the types in which a container returns them: its only integers may be int64, and it
+    may keep the numbers of classes without their names. Other types are left as they are."""
     columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         at = schema.get_field_index(name)
@@ -107,13 +108,9 @@ def prove_equal(
     Raises:
         FormatError: names the first record and field that differ, with both values.
     """
-    left = rebatch((b for b in wanted if b.num_rows), _BATCH_RECORDS)
-    right = rebatch((b for b in found if b.num_rows), _BATCH_RECORDS)
+    filled = [(b for b in side if b.num_rows) for side in (wanted, found)]
     done = first_record
-    while True:
-        a, b = next(left, None), next(right, None)
-        if a is None and b is None:
-            return
+    for a, b in zip_longest(*(rebatch(side, _BATCH_RECORDS) for side in filled)):
         counts = [0 if batch is None else batch.num_rows for batch in (a, b)]
         if a is None or b is None or counts[0] != counts[1]:
             raise FormatError(
@@ -132,12 +129,11 @@ def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int)
         if same(wanted, found):
             continue
         if is_image(wanted.type) and is_image(found.type):
-            other = first_other_picture(wanted, found)
-            if other is None:
-                continue
-            row = other
+            row = first_other_picture(wanted, found)
         else:
             row = _first_difference(wanted, found)
+        if row is None:
+            continue
         raise FormatError(
             "the value written is not the value read",
             file=path,
@@ -151,31 +147,14 @@ def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int)
 def same(a: pa.Array, b: pa.Array) -> bool:
     """Whether two arrays hold the same values: bit for bit for floats, NaN included, and whatever
     their types of list and binary."""
-    types = pa.types
-    if isinstance(a.type, pa.BaseExtensionType):
-        a = a.storage
-    if isinstance(b.type, pa.BaseExtensionType):
-        b = b.storage
+    a, b = (x.storage if isinstance(x.type, pa.BaseExtensionType) else x for x in (a, b))
     if len(a) != len(b) or not a.is_valid().equals(b.is_valid()):
         return False
-    if types.is_dictionary(a.type) or types.is_dictionary(b.type):
+    if pa.types.is_dictionary(a.type) or pa.types.is_dictionary(b.type):
         return same(_dense(a), _dense(b))
-    if types.is_floating(a.type) and types.is_floating(b.type):
-        bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-        return a.type == b.type and bool(
-            a.drop_null()
-            .view(bits[a.type.bit_width])
-            .equals(b.drop_null().view(bits[a.type.bit_width]))
-        )
-    if _is_list(a.type) and _is_list(b.type):
-        lengths = [_compute.list_value_length(x).cast(pa.int64()) for x in (a, b)]
-        return bool(lengths[0].equals(lengths[1])) and same(_values(a), _values(b))
-    if types.is_map(a.type) and types.is_map(b.type):
-        return bool(a.equals(b)) or a.to_pylist() == b.to_pylist()
-    if types.is_struct(a.type) and types.is_struct(b.type):
-        return a.type.num_fields == b.type.num_fields and all(
-            same(x, y) for x, y in zip(a.flatten(), b.flatten(), strict=True)
-        )
+    for is_kind, are_same in _COMPARED:
+        if is_kind(a.type) and is_kind(b.type):
+            return bool(are_same(a, b))
     if a.type != b.type:
         try:
             b = b.cast(a.type)
@@ -188,14 +167,33 @@ def _dense(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def _is_list(type_: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+def _same_floats(a: Any, b: Any) -> bool:
+    if a.type != b.type:
+        return False
+    bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[a.type.bit_width]
+    return a.drop_null().view(bits).equals(b.drop_null().view(bits))
 
 
-def _values(array: pa.Array) -> pa.Array:
-    """The values of the lists that are not null."""
-    return array.drop_null().flatten()
+def _same_lists(a: Any, b: Any) -> bool:
+    lengths = [_compute.list_value_length(x).cast(pa.int64()) for x in (a, b)]
+    values = [x.drop_null().flatten() for x in (a, b)]
+    return lengths[0].equals(lengths[1]) and same(*values)
+
+
+def _same_maps(a: Any, b: Any) -> bool:
+    return a.equals(b) or a.to_pylist() == b.to_pylist()
+
+
+def _same_structs(a: Any, b: Any) -> bool:
+    return a.type.num_fields == b.type.num_fields and all(map(same, a.flatten(), b.flatten()))
+
+
+_COMPARED = (
+    (pa.types.is_floating, _same_floats),
+    (is_list, _same_lists),
+    (pa.types.is_map, _same_maps),
+    (pa.types.is_struct, _same_structs),
+)
 
 
 def _first_difference(a: pa.Array, b: pa.Array) -> int:

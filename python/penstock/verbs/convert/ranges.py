@@ -1,7 +1,7 @@
 """Some records of a dataset as a stream: a range of them, or a range of a shuffled order.
 
-Where damage is passed over, nobody knows the number of a record before those ahead of it have been
-read: such a dataset is scanned, and its records are counted as they are delivered.
+Where damage is skipped, the number of a record is known only after those before it have been read: such
+a dataset is scanned, and its records are counted as they are delivered.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def batches_between(
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
     threads = checked_threads(threads)
-    # What is lent is held until it is written. More of it ahead would be memory that is new each time,
-    # which costs more than to wait.
+    # Views keep what was read until they are written. Reading further ahead would need new memory each
+    # time, which costs more than to wait.
     ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
-    # Who reads these writes them with threads of its own, so the caller's is one of the readers.
+    # The writer has its own threads, so the caller's is one of the readers.
     yield from in_order(streams, run, _held_bytes, threads, ahead)
 
 
 class Delivered:
-    """The records that a scan of a damaged dataset delivers, by their numbers among these. Ranges
-    that follow one another are read in one pass. Used by one thread."""
+    """The records that a scan of a damaged dataset delivers, numbered as they come. Ranges that follow
+    one another are read in one pass. Used by one thread."""
 
     def __init__(
         self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
