@@ -238,7 +238,7 @@ def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
     right = sides[1].columns(b, rows, pair.numbers_b, list(left))
     if any(side.has_features for side in sides):
         left, right = (
-            columns if side.is_told else _features(columns)
+            columns if side.is_inferred else _features(columns)
             for side, columns in zip(sides, (left, right), strict=True)
         )
     numbers = [pair.numbers_a, pair.numbers_b]

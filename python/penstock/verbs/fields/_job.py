@@ -14,6 +14,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
+from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit
 
 Progress = Callable[[int, int, int], None]
@@ -22,7 +23,7 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One call: what is read, what becomes of it, and how."""
+    """One call: what is read, how it changes, and how it is written."""
 
     dataset: Dataset
     targets: tuple[str, ...]
@@ -38,12 +39,11 @@ class Job:
 
 
 _SPARE_BYTES = 16 << 20
-"""Room that is left for others when space is counted."""
+"""Space that stays free for other programs."""
 
 
 def check(job: Job, old: Dataset, todo: list[int]) -> None:
     """Refuse what cannot be done before anything is written."""
-    edit, path, known = job.edit, old.paths[0], old.schema.names
     if old.options.damage != "error":
         raise UnsupportedError(
             f"fields are not changed under damage={old.options.damage!r}: records would be lost",
@@ -52,8 +52,15 @@ def check(job: Job, old: Dataset, todo: list[int]) -> None:
     has_records = not has_no_records(old.schema)
     if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
-        raise UnsupportedError(message, file=path)
+        raise UnsupportedError(message, file=old.paths[0])
     _check_kinds(old, len(todo))
+    _check_names(job.edit, old.schema.names, old.paths[0])
+    if not job.in_place:
+        _check_targets(job, todo)
+    _check_space(job, old, todo)
+
+
+def _check_names(edit: Edit, known: list[str], path: str) -> None:
     for name in [*edit.drop, *(before for before, _ in edit.rename)]:
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
@@ -67,16 +74,15 @@ def check(job: Job, old: Dataset, todo: list[int]) -> None:
         if name in known and not edit.replace:
             message = "there is such a field already"
             raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
-    if not job.in_place:
-        sources = {os.path.realpath(source) for source in job.dataset.paths}
-        for target in job.targets:
-            if os.path.realpath(target) in sources:
-                raise ValueError(f"{target} would be written over itself; use in_place=True")
-        for shard in () if job.overwrite else todo:
-            if os.path.lexists(job.targets[shard]):
-                message = f"{job.targets[shard]} exists; pass overwrite=True to replace it"
-                raise FileExistsError(message)
-    _check_space(job, old, todo)
+
+
+def _check_targets(job: Job, todo: list[int]) -> None:
+    sources = {os.path.realpath(source) for source in job.dataset.paths}
+    for target in job.targets:
+        if os.path.realpath(target) in sources:
+            raise ValueError(f"{target} would be written over itself; use in_place=True")
+    if not job.overwrite:
+        refuse_existing([job.targets[shard] for shard in todo])
 
 
 def _check_kinds(old: Dataset, num_shards: int) -> None:
@@ -93,8 +99,8 @@ def _check_kinds(old: Dataset, num_shards: int) -> None:
 
 
 def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Refuse a job that the disk has no room for. In place only one new file is there at a time
-    besides the old ones; of those that replace nothing, all are."""
+    """Refuse a job that the disk has no room for. In place there is one new file at a time besides the old
+    ones; otherwise all of them."""
     sizes = [os.path.getsize(path) for path in old.paths]
     wanted = max(sizes) if job.in_place else sum(sizes)
     folder = os.path.dirname(job.targets[todo[0]]) or "."

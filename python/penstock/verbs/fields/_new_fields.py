@@ -1,8 +1,7 @@
 """Where the values of new fields come from: arrays, tables, a key, constants, a function.
 
-Whatever the source, it comes down to one question: the new columns of some records of a shard.
-Everything that can be wrong before a record was read (a name, a type, a length, a key that comes
-twice) is found when the source is made.
+Each source gives the new columns of some records of a shard. What can be wrong before a record is read (a
+name, a type, a length, a repeated key) is found when the source is made.
 """
 
 from __future__ import annotations
@@ -31,55 +30,49 @@ def new_fields(
     reads: Sequence[str] = (),
     unchanged: Dataset | None = None,
 ) -> NewFields:
-    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
-    have the old fields still, where a killed job has changed others of the dataset."""
+    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that still
+    have the old fields, where a killed job has changed others of the dataset."""
+    _check_options(dataset, missing, reads)
+    by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    if callable(fields) or any(map(_is_function, by_name.values())):
+        _check_functions(by_name, by)
+        return _Computed(dataset, fields, reads, unchanged or dataset)
+    if reads:
+        raise ValueError("reads= says what a function of batches is given; there is none here")
+    constants = {k: v for k, v in by_name.items() if isinstance(v, _SCALARS)}
+    if not constants:
+        return _columns(dataset, fields, by, missing)
+    if len(constants) == len(by_name):
+        return _Constant(constants)
+    columns = {k: v for k, v in by_name.items() if k not in constants}
+    parts = [_Constant(constants), _columns(dataset, columns, by, missing)]
+    return _Joined(list(by_name), parts)
+
+
+def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None:
     if missing not in ("error", "null"):
         raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
     for name in reads:
         _check_old(dataset, name)
-    if callable(fields) or _has_functions(fields):
-        listed = () if callable(fields) else fields.items()
-        for name, value in listed:
-            if not callable(value) and not _is_constant(value):
-                message = "values by position do not go together with functions"
-                raise SchemaError(message, field=name, hint="two calls")
-        if by is not None:
-            raise ValueError("a function is given the records; by= is for tables")
-        return _Computed(dataset, fields, reads, unchanged or dataset)
-    if reads:
-        raise ValueError("reads= says what a function of batches is given; there is none here")
-    constants = {k: v for k, v in fields.items() if _is_constant(v)} if _is_dict(fields) else {}
-    if constants:
-        columns = {k: v for k, v in fields.items() if k not in constants}
-        constant = _Constant(constants)
-        if not columns:
-            return constant
-        return _Joined(list(fields), [constant, _columns(dataset, columns, by, missing)])
-    return _columns(dataset, fields, by, missing)
 
 
 def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
     table = table_of(fields)
-    if by is None:
-        return _Aligned(dataset, table)
-    return _Keyed(dataset, table, by, missing)
+    return _Aligned(dataset, table) if by is None else _Keyed(dataset, table, by, missing)
 
 
-def _is_dict(fields: Any) -> bool:
-    return isinstance(fields, Mapping)
+def _is_function(value: Any) -> bool:
+    arrays = ("__arrow_c_array__", "__arrow_c_stream__", "__array__")
+    return callable(value) and not any(hasattr(value, name) for name in arrays)
 
 
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, _SCALARS)
-
-
-def _has_functions(fields: Any) -> bool:
-    return _is_dict(fields) and any(callable(v) and not _is_array(v) for v in fields.values())
-
-
-def _is_array(value: Any) -> bool:
-    arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
-    return arrow or hasattr(value, "__array__")
+def _check_functions(by_name: Mapping[str, Any], by: str | None) -> None:
+    for name, value in by_name.items():
+        if not callable(value) and not isinstance(value, _SCALARS):
+            message = "values by position do not go together with functions"
+            raise SchemaError(message, field=name, hint="two calls")
+    if by is not None:
+        raise ValueError("a function is given the records; by= is for tables")
 
 
 def _check_old(dataset: Dataset, name: str) -> None:
@@ -92,7 +85,7 @@ class _Constant(NewFields):
     """The same value for every record."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = {name: _plain_scalar(name, value) for name, value in values.items()}
+        self._values = {name: _scalar(name, value) for name, value in values.items()}
         super().__init__(pa.schema([(name, v.type) for name, v in self._values.items()]))
 
     def batch(
@@ -106,12 +99,8 @@ class _Constant(NewFields):
         return [*super().facts(), [repr(value) for value in self._values.values()]]
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 class Baked(NewFields):
-    """What the overlays of a dataset show. Its shards are those of these numbers in the job."""
+    """The fields of a dataset's overlays. `shards` are the numbers of its shards in the job."""
 
     FACTS = "bake"
 
@@ -128,7 +117,7 @@ class Baked(NewFields):
         return self._shown.take(np.arange(begin, begin + num_records))
 
     def facts(self) -> Any:
-        """Overlays go one by one as they are baked, so what is left of them is not the job."""
+        """Overlays are removed one by one as they are baked, so they do not identify the job."""
         return self.FACTS
 
 
@@ -281,7 +270,7 @@ class _Joined(NewFields):
 
 
 class _Computed(NewFields):
-    """What a function makes of the records. What it gives for the first ones settles the types."""
+    """What a function makes of the records. Its values for the first ones determine the types."""
 
     def __init__(
         self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
@@ -293,7 +282,8 @@ class _Computed(NewFields):
         self._paths = dataset.paths
         first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
         if first is None:
-            first = pa.RecordBatch.from_pylist([], schema=_selected(unchanged.schema, reads))
+            wanted = pa.schema([unchanged.schema.field(name) for name in reads])
+            first = pa.RecordBatch.from_pylist([], schema=wanted)
         self._types: dict[str, pa.DataType] = {}
         made = self._call(first, 0, 0)
         unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)
@@ -354,11 +344,10 @@ class _Computed(NewFields):
         if made is None:
             raise SchemaError("the function gives None", file=self._paths[shard], record=first)
         if isinstance(made, Mapping):
-            columns = {
-                name: pa.repeat(_plain_scalar(name, v), old.num_rows) if _is_constant(v) else v
-                for name, v in cast("Mapping[str, Any]", made).items()
+            made = {
+                k: pa.repeat(_scalar(k, v), old.num_rows) if isinstance(v, _SCALARS) else v
+                for k, v in cast("Mapping[str, Any]", made).items()
             }
-            made = columns
         schema, batches, *_ = batches_of(made)
         return one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
 
@@ -367,11 +356,11 @@ class _Computed(NewFields):
         return [*super().facts(), [_described(f) if callable(f) else repr(f) for f in named]]
 
 
-def _plain_scalar(name: str, value: Any) -> pa.Scalar:
+def _scalar(name: str, value: Any) -> pa.Scalar:
     if isinstance(value, pa.Scalar):
         return value
     try:
-        return pa.scalar(_plain(value))
+        return pa.scalar(value.item() if isinstance(value, np.generic) else value)
     except UnicodeError:
         raise no_text(name, ()) from None
     except (pa.ArrowException, OverflowError) as error:
@@ -379,7 +368,7 @@ def _plain_scalar(name: str, value: Any) -> pa.Scalar:
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether one may stand for the other: numbers for numbers, text for bytes, nothing for all."""
+    """Whether a cast keeps the meaning: numbers to numbers, text to bytes, null to all."""
     types = pa.types
     if types.is_null(found):
         return True
@@ -395,11 +384,7 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
 
 
-def _selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in names])
-
-
 def _described(function: Any) -> str:
-    """A function by its name: of what it computes nothing can be known beforehand."""
+    """A function's name, which is all that can be compared of it."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

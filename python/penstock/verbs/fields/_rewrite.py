@@ -1,16 +1,16 @@
 """Shards written again with other fields: old payloads are copied, never parsed.
 
 A job is a list of shards, each of which becomes one new file. A TFRecord shard is spliced: frames
-are read, cut and added to by a kernel, and put out in order while others are read. A shard of any
-other format is decoded and written again. Each file gets its name when it is whole; a journal
-(`rewrite_journal`) lets a killed job go on with those that are missing.
+are read, cut and added to by a kernel, and written in order while others are read. A shard of any
+other format is decoded and written again. Each file gets its name when it is complete; a journal
+(`rewrite_journal`) lets a killed job continue with the missing ones.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -69,19 +69,10 @@ def _rewrite_alone(job: Job) -> Summary:
         work = _Work(job, journal, None if isinstance(job.index, bool) else job.index)
         todo = [shard for shard in range(len(job.targets)) if shard not in journal.done]
         for shard in journal.done:
-            work.passed(shard)
+            work.count_earlier(shard)
             job.published(shard)
         if todo:
-            # What is replaced already has the new fields: the others tell what the old ones are.
-            paths = [job.dataset.paths[shard] for shard in todo]
-            old = _old(job.dataset, paths)
-            check(job, old, todo)
-            spliced = [_is_spliced(old, n) for n in range(len(todo))]
-            parts = [Part(n, shard) for n, shard in enumerate(todo)]
-            work.splice(old, [part for part in parts if spliced[part.place]])
-            for part in parts:
-                if not spliced[part.place]:
-                    work.decode_and_write(old, part)
+            _write_missing(job, work, todo)
     except BaseException:
         journal.stop()
         raise
@@ -89,11 +80,24 @@ def _rewrite_alone(job: Job) -> Summary:
     return Summary(job.targets, work.num_records, work.num_bytes, tuple(work.notes))
 
 
+def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
+    # Shards that are replaced already have the new fields; the others have the old schema.
+    old = _old(job.dataset, [job.dataset.paths[shard] for shard in todo])
+    check(job, old, todo)
+    spliced: list[Part] = []
+    decoded: list[Part] = []
+    for place, shard in enumerate(todo):
+        (spliced if _is_spliced(old, place) else decoded).append(Part(place, shard))
+    work.splice(old, spliced)
+    for part in decoded:
+        work.decode_and_write(old, part)
+
+
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
-    """The records as they are in the files. A schema chooses what is shown of Examples, whose bytes
-    are copied whatever it says; other formats are read by it, and are to keep all columns."""
-    is_as_it_lies = dataset.columns is None and not dataset.files.has_overlays
-    if is_as_it_lies and paths == list(dataset.paths):
+    """The records as they are in the files. A schema selects fields of Examples, whose bytes are copied
+    whatever it is; other formats are read by it, and keep all columns."""
+    is_plain = dataset.columns is None and not dataset.files.has_overlays
+    if is_plain and paths == list(dataset.paths):
         old = dataset  # its index was read already
     else:
         old = dataset.reopened(source=paths, columns=None, overlays=False)
@@ -110,13 +114,13 @@ def _is_spliced(old: Dataset, place: int) -> bool:
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
-    """What says how far overlays were baked into these files; for that none has to be readable."""
-    facts = [Baked.FACTS, (), (), True]  # as Edit tells them
+    """The journal of baking overlays into these files, which need not be readable."""
+    facts = [Baked.FACTS, (), (), True]  # as in Edit.facts
     return Journal(paths, paths, facts, in_place=True)
 
 
 _AHEAD_BYTES = 16 << 20
-"""Spliced bytes that wait to be written: enough to keep writing, little enough for caches."""
+"""Spliced bytes that wait to be written: enough to keep writing, few enough for caches."""
 
 
 class _Work:
@@ -135,7 +139,7 @@ class _Work:
         self.notes: dict[str, None] = {}
         """What writers have changed, in this run."""
 
-    def passed(self, shard: int) -> None:
+    def count_earlier(self, shard: int) -> None:
         """Count a shard that an earlier run has written."""
         made = self._journal.done[shard]
         self._count(shard, made.num_records, made.num_bytes)
@@ -179,7 +183,7 @@ class _Work:
             raise
 
     def _storage(self, shard: int) -> LocalStorage:
-        """For a shard's new file: neither the old one nor what it replaces may become open to more people."""
+        """For a shard's new file: no more people may open it than the old one and the one it replaces."""
         names = self._job.dataset.paths[shard], self._job.targets[shard]
         return LocalStorage().no_more_open_than(names)
 
@@ -222,7 +226,7 @@ class _Work:
 
     @contextmanager
     def _kept_from_others(self, shard: int) -> Generator[None]:
-        """While a file is replaced nobody appends to it; and nobody has changed it meanwhile."""
+        """While a file is replaced no other process appends to it, and none has changed it before."""
         if not self._job.in_place:
             self._journal.check(shard)
             yield
@@ -341,43 +345,43 @@ def _format_name(old: Dataset, part: Part) -> str:
 
 
 def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
-    """Prove that a new file has the old fields as they were.
+    """Verify that a new file has the old fields unchanged.
 
     Raises:
         FormatError: names the first record and field that differ.
     """
     from penstock.verbs.convert.proof import as_stored, prove_equal
 
-    edit = job.edit
-    new = set() if edit.new is None else set(edit.new.schema.names)
-    names = names_after(old.schema.names, edit)
     info = old.files.info(part.place)
-    kept = {
-        a: before
-        for a, before in names.items()
-        if a not in new and before not in info.added_columns
-    }
-    fields = [old.schema.field(before).with_name(after) for after, before in kept.items()]
+    kept = _unchanged_fields(old, job.edit, info.added_columns)
     how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}
     mine: dict[str, Any] = {"source": [old.paths[part.place]]}
     if not kept:
         _verify_count(old, part, open_dataset(path, **how), job.targets[part.shard])
         return
     if _is_spliced(old, part.place):
-        # A shard may lack fields that others have, so neither side tells them by itself.
-        how["schema"] = pa.schema(fields)
-        mine["schema"] = pa.schema([old.schema.field(before) for before in kept.values()])
+        # A shard may lack fields that others have, so neither file alone has them all.
+        before = [old.schema.field(name) for name in kept.values()]
+        mine["schema"] = pa.schema(before)
+        how["schema"] = pa.schema(field.with_name(n) for n, field in zip(kept, before, strict=True))
     wanted = old.reopened(**mine).scan(list(kept.values()), threads=job.threads)
     renamed = (pa.RecordBatch.from_arrays(b.columns, names=list(kept)) for b in wanted)
     made = open_dataset(path, **how)
     if not info.lossless and "schema" not in how:
-        renamed = (as_stored(batch, made.schema) for batch in renamed)
+        renamed = map(partial(as_stored, schema=made.schema), renamed)
     found = made.scan(list(kept), threads=job.threads)
     prove_equal(renamed, found, job.targets[part.shard], 0)
 
 
+def _unchanged_fields(old: Dataset, edit: Edit, added: Collection[str]) -> dict[str, str]:
+    """The old fields whose values stay, {new name: old name}."""
+    gone = set() if edit.new is None else set(edit.new.schema.names)
+    names = names_after(old.schema.names, edit)
+    return {new: was for new, was in names.items() if new not in gone and was not in added}
+
+
 def _verify_count(old: Dataset, part: Part, found: Dataset, target: str) -> None:
-    """All that is to be proved where no old field stays."""
+    """Where no old field stays, only the number of records is compared."""
     first, end = (int(n) for n in old.files.firsts[part.place : part.place + 2])
     if len(found) != end - first:
         raise FormatError(

@@ -1,4 +1,4 @@
-"""TFRecord shards with other fields: frames are read, cut and added to, and put out in order."""
+"""TFRecord shards with other fields: frames are read, cut and added to, and written in order."""
 
 from __future__ import annotations
 
@@ -45,33 +45,15 @@ class Splicing:
         lists = {field.name for field in old.schema if IN_LISTS_KEY in (field.metadata or {})}
         self._kind: Literal["example", "sequence"] = "sequence" if lists else "example"
         self.losses = Losses(exact=False)
+        self._drop, self._rename = _cuts(old.schema, edit)
         self._payload: PayloadPlan | None = None
         self._names: list[str] = []
         if edit.new is not None:
-            # What takes the place of a feature list is one, whatever its own type would make it.
             refuse_bits(edit.new.schema, old.files.format_name(0))
-            names = edit.new.schema.names
-            self._names = [
-                name if name not in lists or name.startswith(LISTS_PREFIX) else LISTS_PREFIX + name
-                for name in names
-            ]
+            self._names = [_key(name, lists) for name in edit.new.schema.names]
             fields = zip(edit.new.schema, self._names, strict=True)
             schema = pa.schema([f.with_name(n) for f, n in fields])
             self._payload = plan_payload(schema, self._kind, self.losses)
-        self._prove = old.options.verifies
-        leaves = {f.name: [leaf.name for leaf in flattened([f])] for f in old.schema}
-        self._drop = [leaf for name in edit.drop for leaf in leaves[name]]
-        self._rename = [
-            (leaf, after + leaf.removeprefix(name))
-            for name, after in edit.rename
-            for leaf in leaves[name]
-        ]
-        if edit.new is not None:
-            # What the new struct of a name lacks of the old one.
-            new = {leaf.name for leaf in flattened(edit.new.schema)}
-            for name in edit.new.schema.names:
-                old_leaves = leaves.get(name, [name])
-                self._drop += [leaf for leaf in old_leaves if leaf not in new and leaf != name]
 
     def tasks(self, part: Part) -> Iterator[Task]:
         """The chunks of a shard, then None."""
@@ -96,11 +78,15 @@ class Splicing:
         chunk = reader.held(chunk)  # the frames are needed twice where old fields are read
         frames = reader.frames(chunk)
         added = self._added(shard, reader, chunk, len(frames))
-        edit = self._edit
-        cuts: dict[str, Any] = {"drop": self._drop, "rename": self._rename}
         try:
             framed, _ = _core.splice_fields(
-                frames, added, self._kind, **cuts, replace=edit.replace, verify=self._prove
+                frames,
+                added,
+                self._kind,
+                drop=self._drop,
+                rename=self._rename,
+                replace=self._edit.replace,
+                verify=self._old.options.verifies,
             )
         except _core.KernelError as error:
             raise self._located(error.args[0], chunk, reader.source.path) from None
@@ -131,8 +117,29 @@ class Splicing:
         return error
 
 
+def _key(name: str, lists: set[str]) -> str:
+    """The name under which a field is written. What replaces a feature list is one, whatever its type."""
+    return LISTS_PREFIX + name if name in lists and not name.startswith(LISTS_PREFIX) else name
+
+
+def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str]]]:
+    """The keys that are dropped and renamed. Those that new structs lack of old ones are dropped."""
+    leaves = {field.name: [leaf.name for leaf in flattened([field])] for field in schema}
+    drop = [leaf for name in edit.drop for leaf in leaves[name]]
+    rename = [
+        (leaf, after + leaf.removeprefix(name))
+        for name, after in edit.rename
+        for leaf in leaves[name]
+    ]
+    if edit.new is not None:
+        kept = {*edit.new.schema.names, *(leaf.name for leaf in flattened(edit.new.schema))}
+        old = [leaf for name in edit.new.schema.names for leaf in leaves.get(name, ())]
+        drop += [leaf for leaf in old if leaf not in kept]
+    return drop, rename
+
+
 class Output:
-    """One spliced shard on its way to the disk."""
+    """One spliced shard being written."""
 
     def __init__(
         self,
@@ -159,7 +166,7 @@ class Output:
 
     @property
     def temporary(self) -> str:
-        """Where the bytes lie before they have a name."""
+        """Where the bytes are before they have a name."""
         return self._sink.temporary
 
     def add(self, framed: _core.Framed) -> None:
@@ -170,7 +177,7 @@ class Output:
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:
-        """Make all bytes durable; where the records lie."""
+        """Make all bytes durable, and return the index."""
         self._writer.close()
         self._sink.finish()
         return self._writer.index()

@@ -38,8 +38,8 @@ class OverlayInfo:
 def overlays(source: Any) -> list[OverlayInfo]:
     """The overlays of some files, in the order in which they were made.
 
-    Reads a few hundred bytes of each; whether they still fit their files is told by `verify`, and
-    by `open`, which refuses those that do not.
+    Reads a few hundred bytes of each; `verify` reports whether they still fit their files, and `open`
+    refuses those that do not.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
@@ -48,7 +48,7 @@ def overlays(source: Any) -> list[OverlayInfo]:
         A list of OverlayInfo.
 
     Raises:
-        FormatError: a file among them is no overlay.
+        FormatError: a file among them is not an overlay.
 
     Example:
         >>> import penstock as ps
@@ -81,12 +81,12 @@ def _info(name: str, parts: list[tuple[str, Overlay]], num_shards: int) -> Overl
 def remove_overlay(source: Any, name: str) -> list[str]:
     """Remove an overlay from all shards that have it. Their own bytes are not touched.
 
-    An overlay that is stale or damaged is removed as well. Where this is interrupted, some shards
-    still have it, and the same call removes it from them.
+    An overlay that is stale or damaged is removed as well. If this is interrupted, the same call removes
+    it from the remaining shards.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        name: the overlay's name, as `overlays` tells it.
+        name: the overlay's name, as `overlays` returns it.
 
     Returns:
         The files that were removed.
@@ -115,7 +115,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
     for path in removed:
         os.unlink(path)
         folder = os.path.dirname(path)
-        # Else one that comes back after a power cut would lie beside a file that it does not fit by then.
+        # Otherwise a power cut may bring it back, beside a file that it may no longer fit.
         sync_path(storage.calls, folder)
         _remove_empty(folder)
     return removed
@@ -164,9 +164,9 @@ def write_overlay(
 ) -> Summary:
     """Keep fields beside every shard of a dataset.
 
-    All files are written, and durable, before the first gets its name. Where the process dies
-    while they get theirs, some shards have the overlay, `overlays` says which, and the same call
-    finishes it: a file that is there already with the same bytes is left as it is.
+    All files are written, and durable, before the first gets its name. If the process dies while they
+    get theirs, some shards have the overlay, `overlays` lists them, and the same call finishes it: a file
+    with the same bytes stays as it is.
 
     Args:
         dataset: the records. Its shards are identified, which builds missing indexes.
@@ -181,52 +181,55 @@ def write_overlay(
         ValueError: a file stands twice in the dataset.
         SchemaError: the values do not fit the schema, or are more or fewer than the records.
     """
-    if not schema.names or len(set(schema.names)) != len(schema.names):
-        raise SchemaError("an overlay needs fields, each of another name")
     storage = _local(dataset.files.storage)
-    if len({os.path.realpath(path) for path in dataset.paths}) < len(dataset.paths):
-        raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
-    limits = dataset.options.limits
-    known = [find(path, storage, limits) for path in dataset.paths]
+    _refuse_repeated(schema.names, dataset.paths)
+    known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
     waiting: list[tuple[int, Sink]] = []
     num_records = num_bytes = 0
     try:
         for shard, path in enumerate(dataset.paths):
             storage.make_folder(folder_of(path), like=path)
-            there = next((o for o in known[shard] if o.name == name), None)
-            replaced = there is not None
-            kept_at = path_of(path, name)
-            sink = storage.sink(kept_at, overwrite=overwrite or replaced, like=path)
+            old = {overlay.name: overlay for overlay in known[shard]}.get(name)
+            is_replaced = overwrite or old is not None
+            sink = storage.sink(path_of(path, name), overwrite=is_replaced, like=path)
             waiting.append((shard, sink))
             writer = OverlayWriter(sink, name, sequence, schema)
             for batch in columns_of_shard(shard):
                 writer.write(batch)
-            identity = identify(dataset, shard)
-            writer.finish(identity)
+            writer.finish(identify(dataset, shard))
             sink.finish()
             num_records += writer.num_records
             num_bytes += writer.num_bytes
-            if there is not None and not overwrite:
-                if there.digest != writer.digest:
-                    raise FileExistsError(
-                        f"{there.path} exists with other values; pass overwrite=True to replace it"
-                    )
+            if old is not None and not overwrite:
+                _check_same(old, writer)
                 waiting.pop()[1].abort()
         for _, sink in waiting:
             sink.commit()
     except BaseException:
         for shard, sink in waiting:
             sink.abort()
-            with suppress(OSError):  # overlays are in it
-                os.rmdir(folder_of(dataset.paths[shard]))
+            remove_empty_folder(dataset.paths[shard])
         raise
     made = tuple(path_of(path, name) for path in dataset.paths)
     return Summary(made, num_records, num_bytes)
 
 
+def _refuse_repeated(names: list[str], paths: tuple[str, ...]) -> None:
+    if not names or len(set(names)) < len(names):
+        raise SchemaError("an overlay needs fields, each of another name")
+    if len(set(map(os.path.realpath, paths))) < len(paths):
+        raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
+
+
+def _check_same(old: Overlay, new: OverlayWriter) -> None:
+    if old.digest != new.digest:
+        message = f"{old.path} exists with other values; pass overwrite=True to replace it"
+        raise FileExistsError(message)
+
+
 def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
-    """A number behind all others; that of an overlay which is to be finished, if there is one."""
+    """The next number; that of an unfinished overlay of this name, if there is one."""
     found = [overlay for overlays in known for overlay in overlays]
     mine = [overlay.sequence for overlay in found if overlay.name == name]
     if mine and not overwrite:
@@ -235,7 +238,7 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
 
 
 def identify(dataset: datasets.Dataset, shard: int) -> Identity:
-    """Which state of a shard its dataset has open."""
+    """The state of a shard that its dataset has open."""
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
     source = dataset.files.storage.source(path)
     try:

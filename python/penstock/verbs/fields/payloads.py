@@ -1,13 +1,13 @@
-"""A dataset's records for comparing: what each block of them holds, found out from the block itself.
+"""A dataset's records for comparing: the fields of each block of records come from the block itself.
 
-The fields of Examples are told from a sample when a dataset is opened. To compare by that schema
-would be to overlook what only later records have. So Examples are read as payloads, payloads of the
-same bytes need no parsing, and those of others are decoded by the keys that they themselves have.
+The schema of Examples is inferred from a sample when a dataset is opened. A comparison by that schema
+would miss fields that only later records have. So Examples are read as payloads; equal payloads need no
+parsing, and others are decoded by the keys that they have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +44,8 @@ _NO_LIMIT = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The values of one field in some records. `layout` is that of Examples, where a scalar is a
-    list of one and shapes are not stored: "feature", "feature list", or "typed" for none of it."""
+    """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, where
+    a scalar is a list of one and shapes are not stored, and "typed" for all else."""
 
     values: pa.Array
     type: pa.DataType
@@ -93,8 +93,8 @@ class Side:
         self._plans: dict[tuple[Any, ...], DecodePlan] = {}
 
     @property
-    def is_told(self) -> bool:
-        """Whether the fields are those that payloads show as they are read."""
+    def is_inferred(self) -> bool:
+        """Whether the fields come from the payloads as they are read."""
         return self.has_payloads and self._typed is None
 
     def read_by_schema(self) -> None:
@@ -109,7 +109,7 @@ class Side:
     @property
     def names(self) -> list[str]:
         """The fields known before anything is read."""
-        return [] if self.is_told else self._chosen
+        return [] if self.is_inferred else self._chosen
 
     def types(self, as_features: bool) -> dict[str, pa.DataType]:
         """The fields known before anything is read; structs as features are, if asked for."""
@@ -118,7 +118,7 @@ class Side:
 
     @property
     def sampled_names(self) -> list[str]:
-        """The fields that the dataset's schema has, told from a sample or not."""
+        """The fields that the dataset's schema has, inferred from a sample or not."""
         is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
         return [] if is_empty else self._chosen
 
@@ -143,7 +143,7 @@ class Side:
     ) -> dict[str, pa.DataType]:
         """The types of those of some fields that any record has; reads until all are found."""
         found: dict[str, pa.DataType] = {}
-        if not names or not self.is_told:
+        if not names or not self.is_inferred:
             return found
         with closing(self.batches(threads)) as batches:
             for batch in batches:
@@ -168,7 +168,7 @@ class Side:
             batch: as `batches` or `picked` give them.
             rows: those wanted, or None for all.
             numbers: the record number of each row of the batch, for errors.
-            known: names that the other side has, should it be no Examples: keys go by these.
+            known: the other side's names, if it is not of Examples: keys are named by these.
         """
         if self.has_payloads:
             frames = self.frames(batch, rows)
@@ -179,42 +179,49 @@ class Side:
             arrays = [alike.chosen(alike.stripped(array), mask) for array in batch.columns]
         else:
             arrays = batch.columns
-        return {
-            field.name: Column(array, field.type)
-            for field, array in zip(batch.schema, arrays, strict=True)
-        }
+        return _typed_columns(batch.schema, arrays)
 
     def _decoded(
         self, frames: _core.Frames, numbers: np.ndarray, known: Collection[str]
     ) -> dict[str, Column]:
+        if self._typed is not None:
+            batch = self._decode(self._typed, frames, numbers)
+            return _typed_columns(batch.schema, batch.columns)
         try:
-            if self._typed is not None:
-                batch = self._typed.decode(frames)
-                pairs = zip(batch.schema, batch.columns, strict=True)
-                return {field.name: Column(array, field.type) for field, array in pairs}
             entries = frames.infer()["keys"]
-            twice = {entry["key"] for entry in entries if entry["in_lists"]}
-            twice &= {entry["key"] for entry in entries if not entry["in_lists"]}
-            found = {_name(entry, twice, known): entry for entry in entries}
-            found = {name: found[name] for name in found if name not in self._without}
-            if self._only is not None:
-                found = {name: found[name] for name in found if name in self._only}
-            fields = [_field(name, entry) for name, entry in found.items()]
-            batch = self._plan(fields).decode(frames)
+        except _core.KernelError as error:
+            raise self._located(error.args[0], numbers) from None
+        found = self._named(entries, known)
+        fields = [_field(name, entry) for name, entry in found.items()]
+        batch = self._decode(self._plan(fields), frames, numbers)
+        layouts = {False: "feature", True: "feature list"}
+        return {
+            name: Column(values, _shown_type(entry), layouts[entry["in_lists"]])
+            for (name, entry), values in zip(found.items(), batch.columns, strict=True)
+        }
+
+    def _named(
+        self, entries: Sequence[dict[str, Any]], known: Collection[str]
+    ) -> dict[str, dict[str, Any]]:
+        """The keys that are compared, by the names of their fields."""
+        keys: dict[bool, set[str]] = {False: set(), True: set()}
+        for entry in entries:
+            keys[entry["in_lists"]].add(entry["key"])
+        named = {_name(entry, keys[False] & keys[True], known): entry for entry in entries}
+        only = named if self._only is None else self._only
+        return {n: entry for n, entry in named.items() if n in only and n not in self._without}
+
+    def _decode(
+        self, plan: DecodePlan, frames: _core.Frames, numbers: np.ndarray
+    ) -> pa.RecordBatch:
+        try:
+            return plan.decode(frames)
         except _core.KernelError as error:
             raise self._located(error.args[0], numbers) from None
         except SchemaError as error:
             if self._typed is None:
                 raise
             raise self._located(error, numbers) from None
-        return {
-            name: Column(
-                values,
-                _shown_type(entry),
-                "feature list" if entry["in_lists"] else "feature",
-            )
-            for (name, entry), values in zip(found.items(), batch.columns, strict=True)
-        }
 
     def _plan(self, fields: Sequence[pa.Field]) -> DecodePlan:
         key = tuple(
@@ -240,20 +247,25 @@ class Side:
         return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
 
 
+def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, Column]:
+    pairs = zip(schema, arrays, strict=True)
+    return {field.name: Column(array, field.type) for field, array in pairs}
+
+
 def _is_of_examples(dataset: datasets.Dataset) -> bool:
     shards = range(len(dataset.paths))
     return bool(shards) and all(dataset.files.info(n).holds_examples for n in shards)
 
 
 def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
-    """The same records as payloads, where the dataset's schema was told from a sample of Examples.
+    """The same records as payloads, where the dataset's schema was inferred from a sample of Examples.
 
-    Where damage is passed over, records that are no Examples are, too: then its own schema holds.
-    So it does where fields are kept beside the files, which payloads do not show.
+    Not where damage is skipped, since records that are not Examples then are, too; nor where fields are kept
+    beside the files, which payloads do not show.
     """
-    is_told = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
-    is_told = is_told and not dataset.schema.equals(RAW_SCHEMA)
-    if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
+    is_inferred = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
+    is_inferred = is_inferred and not dataset.schema.equals(RAW_SCHEMA)
+    if not is_inferred or dataset.options.damage != "error" or dataset.files.has_overlays:
         return None
     if not _is_of_examples(dataset):
         return None
@@ -262,7 +274,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
 
 
 def read_alike(sides: tuple[Side, Side]) -> None:
-    """Read two datasets of Examples that keep one schema as payloads, of which equal ones need no parsing."""
+    """Read two datasets of Examples with one kept schema as payloads: equal ones need no parsing."""
     a, b = (side.dataset for side in sides)
     is_one = a.schema.equals(b.schema, check_metadata=True)
     if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):
@@ -273,7 +285,7 @@ def read_alike(sides: tuple[Side, Side]) -> None:
 def _keeps_schema(dataset: datasets.Dataset) -> bool:
     files = dataset.files
     is_whole = dataset.options.damage == "error" and not files.has_overlays
-    # What these names mean, records tell.
+    # The meaning of such names depends on the records.
     is_plain = not any(part_and_key(n) or n == RECORD for n in dataset.schema.names)
     return files.types == "kept" and is_whole and is_plain and _is_of_examples(dataset)
 
@@ -322,7 +334,7 @@ def _field(name: str, entry: dict[str, Any]) -> pa.Field:
 
 
 def _shown_type(entry: dict[str, Any]) -> pa.DataType:
-    """The type that a schema told from these records has."""
+    """The type in a schema inferred from these records."""
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     type_ = kinds[0][0] if kinds else pa.null()
     is_single = entry["values"] == (1, 1)
