@@ -75,9 +75,9 @@ def append(
         data: as for `write`.
         target: a file, to whose end the records go (TFRecord, plain or GZIP); or several, by a
             folder, a glob or a pattern with `{shard}`, which get a new shard with the next number.
-        shard: "last" appends to the end of the last of several files, "new" wants a new shard.
-            Files whose names say how many they are (`name-00000-of-00010`) take "last" alone.
-        schema: what the records must fit, as for `open`; None infers it from those that are there.
+        shard: "last" appends to the end of the last of several files, "new" makes a new shard. Files
+            whose names contain their number (`name-00000-of-00010`) allow "last" only.
+        schema: what the records must fit, as for `open`; None infers it from the existing ones.
         index: write an index of what was added, where the format has one; a folder keeps it there.
         exact: refuse values that the format cannot hold exactly, as for `write`.
         threads: how many to use; None: one a core. The bytes are the same for any number.
@@ -92,7 +92,7 @@ def append(
 
     Raises:
         FileNotFoundError: there is nothing to append to; `write` makes new files.
-        SchemaError: the records do not fit those that are there; names the field.
+        SchemaError: the records do not fit the existing ones; names the field.
         FormatError: the file's end is damaged; `repair` it first.
         UnsupportedError: nothing can follow the end of such a file.
         BlockingIOError: another append was under way for all of `wait_seconds`.
@@ -119,7 +119,7 @@ def append(
                 file=last,
                 hint="penstock fields bake first, or shard='new'",
             )
-        # Before any work is done. It is looked at again under the lock, if it has changed by then.
+        # Before any work is done. It is read again under the lock, if the file has changed by then.
         known = journal.state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
     else:
@@ -147,9 +147,17 @@ def append(
     except BaseException:
         sink.abort()
         raise
-    with suppress(OSError):  # the records are where they belong; only a temporary is left
+    with suppress(OSError):  # the records are in place; only a temporary file is left
         sink.abort()
     return done
+
+
+def _name_target(error: SchemaError, encoded: str, path: str) -> None:
+    """Let an error about the encoded records, in a temporary file, be about the target."""
+    error.file, error.byte = path, None
+    hint = error.hint or "open("
+    if hint.startswith("open(") or encoded in hint or command(encoded) in hint:
+        error.hint = command("penstock", "schema", path)
 
 
 def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
@@ -266,30 +274,25 @@ class _Work:
         return _Made(writer, num_records, writer.num_bytes)
 
     def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
-        """Raise SchemaError where the encoded records are not of the schema: all of them are read
-        as records of it."""
-        lies = is_raw(schema) and is_raw(incoming.schema)
-        if self.kind.info.lossless or has_no_records(schema) or lies:
+        """Raise SchemaError if the encoded records are not of the schema: all are read by it."""
+        are_raw = is_raw(schema) and is_raw(incoming.schema)
+        if self.kind.info.lossless or has_no_records(schema) or are_raw:
             return
-        reading: dict[str, Any] = {
-            "format": self.kind.info.name,
-            "index": "never",
-            "storage": self.storage,
-        }
+        infers = any(field.name == "infer_records" for field in fields(self.kind.read_options))
+        every: dict[str, Any] = {"infer_records": "all"} if infers else {}
+        reopen = partial(
+            datasets.open,
+            encoded,
+            format=self.kind.info.name,
+            index="never",
+            storage=self.storage,
+        )
         try:
-            infers = "infer_records" in {field.name for field in fields(self.kind.read_options)}
-            every: dict[str, Any] = {"infer_records": "all"} if infers else {}
-            found = datasets.open(encoded, **reading, **every)
-            check_features(found.schema, incoming.schema.names, schema, path)
-            for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
+            check_features(reopen(**every).schema, incoming.schema.names, schema, path)
+            for _ in reopen(schema=schema).scan(threads=self.threads):
                 pass
         except SchemaError as error:
-            # Not the temporary that they were found in, nor the place there.
-            error.file, error.byte = path, None
-            told = error.hint or "open("
-            # What open advises is no help here, nor is what names the temporary.
-            if told.startswith("open(") or encoded in told or command(encoded) in told:
-                error.hint = command("penstock", "schema", path)
+            _name_target(error, encoded, path)
             raise
 
     def to_end(
@@ -300,17 +303,17 @@ class _Work:
         made: _Made,
         wait_seconds: float,
     ) -> Summary:
-        """Put the records behind the end of a file, which was in a state `known` with its index."""
+        """Add the records at the end of a file; `known` is its earlier state and index."""
         with Tail(path, self.storage.calls, wait_seconds) as tail:
             state, old = known
-            # While another append was at it, the end was looked at where it had been before.
+            # Another append may have moved the end.
             if state is None or journal.state_of(path) != state or old.data_bytes != state[1]:
                 old = self.end_of(path)
             if old.num_records:
                 old = self._with_schema(old, path)
                 tail.grow(sink.temporary, old.data_bytes)
             else:
-                # A compressed file without records is an empty member, which nothing may follow.
+                # A compressed file without records is an empty member, which must stay the only one.
                 with self._index_ahead(sink, made, path):
                     sink.commit()
             more = replace(made.writer.index(), schema=self.schema)
@@ -328,7 +331,7 @@ class _Work:
                     sink.commit(new)
                 break
             except FileExistsError:
-                # Somebody else has made a shard meanwhile.
+                # Another process has made this shard.
                 if tried == _MOST_NAMES - 1:
                     raise
                 new = next_name()
@@ -337,8 +340,8 @@ class _Work:
         return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def _with_schema(self, old: Index, path: str) -> Index:
-        """The index of a file with a schema that the new records fit as well. It is saved before they are there:
-        nobody is to read them by types that are not theirs."""
+        """The index of a file with a schema that the new records fit as well. It is saved before they are added,
+        so that they are never read by the wrong types."""
         folder = None if isinstance(self.index, bool) else self.index
         kept = old.schema
         with suppress(OSError, StaleIndexError):
@@ -354,7 +357,7 @@ class _Work:
         return replace(old, schema=both)
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
-        """The index of another library, where one is wanted or there already."""
+        """The index of another library, if the writer makes one or there is one already."""
         text = made.writer.text_index if isinstance(made.writer, FramedWriter) else None
         try:
             if text is not None and not old:
@@ -370,7 +373,7 @@ class _Work:
         return "beside" if isinstance(self.index, bool) else self.index
 
     def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
-        """The index of a new file, on disk before that has its name."""
+        """The index of a new file, on disk before the file has its name."""
         if self.index is False:
             return nullcontext()
         folder = None if self.index is True else self.index
@@ -404,7 +407,7 @@ class _Work:
                 try:
                     found = blocks.extended(source, with_checksums[1])
                     if found is None:
-                        return  # the old checksums tell the damage
+                        return  # the old checksums report the damage
                     more = replace(more, blocks=found, state=sidecar.state_of(source))
                 finally:
                     source.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,17 +53,17 @@ def index(
     progress: Progress | None = None,
     storage: Storage | None = None,
 ) -> list[str]:
-    """Build the indexes that are missing or do not fit, and keep them beside their files.
+    """Build the indexes that are missing or invalid, and keep them beside their files.
 
     `open` makes an index for itself when it needs one, and keeps it in the user's cache; this makes it
-    beforehand, for many shards at once and for all who read the files. Uncompressed local files are
-    read by their heads alone.
+    beforehand, for many shards at once and for all users. Of uncompressed local files only the heads of
+    records are read.
 
     Args:
         source: as for `open`.
         checksums: also keep the CRC-32C of each MiB of the file, of any format, for those that store no
             checksums. `verify` compares them, and each read does with `open(checksums="index")`. An index
-            that has them is never made again unasked: where its file was changed since, `verify` says so.
+            that has them is rebuilt only with `force`: if its file was changed since, `verify` reports it.
         folder: where to keep the sidecars; None keeps them beside the data under hidden names, or in the
             user's cache where that cannot be written.
         text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
@@ -75,11 +75,11 @@ def index(
         storage: where the files are; None for this machine.
 
     Returns:
-        The paths of the sidecars, one a shard, in their order. Parquet and Arrow files say
-        themselves where their records lie; they have none without `checksums`.
+        The paths of the sidecars, one a shard, in their order. Parquet and Arrow files store the
+        positions of their records; they have none without `checksums`.
 
     Raises:
-        FormatError: a file is damaged; `verify` tells the whole of it, `repair` saves the rest.
+        FormatError: a file is damaged; `verify` reports all damage, `repair` saves the rest.
         StaleIndexError: `from_text` does not fit its file; or a file is not the one whose checksums its
             index keeps, and `force` is not given.
         UnsupportedError: a text index is asked for that the file's format does not have.
@@ -98,18 +98,13 @@ def index(
         raise ValueError(
             f"one text index for {len(paths)} files; from_text=True takes the one beside each"
         )
-    kept = None if folder is None else os.fspath(folder)
-
-    def shards() -> Iterator[str]:
-        return iter(paths)
-
-    def build(path: str) -> Iterable[_Made]:
-        yield _index_one(path, kept, text, from_text, force, place, checksums)
-
+    work = _Work(
+        place, None if folder is None else os.fspath(folder), text, from_text, force, checksums
+    )
     total = sum(bytes_of(path, place) for path in paths)
     made: list[str] = []
     num_records = num_bytes = 0
-    for done in in_order([shards], build, lambda done: 0, threads):
+    for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):
         num_records, num_bytes = num_records + done.num_records, num_bytes + done.num_bytes
         if done.path is not None:
             made.append(done.path)
@@ -127,55 +122,65 @@ def bytes_of(path: str, storage: Storage) -> int:
     return source.size
 
 
-def _index_one(
-    path: str,
-    folder: str | None,
-    text: bool | str | None,
-    from_text: Any,
-    force: bool,
-    storage: Storage,
-    checksums: bool,
-) -> _Made:
-    source = storage.source(path)
-    try:
-        kind = formats.of(source)
-        with_checksums = blocks.kept(path, folder or "auto", storage)
-        if with_checksums is not None and not force:
-            _check_is_the_same(source, with_checksums[1])
-        checksums = checksums or with_checksums is not None
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One call of `index`."""
+
+    storage: Storage
+    folder: str | None
+    text: bool | str | None
+    from_text: Any
+    force: bool
+    checksums: bool
+
+    def build(self, path: str) -> Iterator[_Made]:
+        """Build the index of one file, if it has to be."""
+        source = self.storage.source(path)
         try:
-            reader = open_shard(kind, source, Options(raw=True, index="never"))
-        except UnsupportedError:
-            reader = None
-        if not (
-            reader is not None
-            and isinstance(kind, FramedFormat)
-            and isinstance(reader, FramedReader)
-        ):
-            # Its format stores the positions of the records.
-            if not checksums:
-                return _Made(None, 0 if reader is None else reader.num_records, source.size)
-            reader = reader or open_shard(kind, source, Options(index="never"))
-            kept_at = _keep_checksums(source, reader, folder, storage)
-            return _Made(kept_at, reader.num_records, source.size)
-        known = None if force else load_fitting(path, source, kind.framing, folder, storage)
+            kind = formats.of(source)
+            with_checksums = blocks.kept(path, self.folder or "auto", self.storage)
+            if with_checksums is not None and not self.force:
+                _check_is_the_same(source, with_checksums[1])
+            checksums = self.checksums or with_checksums is not None
+            try:
+                reader = open_shard(kind, source, Options(raw=True, index="never"))
+            except UnsupportedError:
+                reader = None
+            if isinstance(kind, FramedFormat) and isinstance(reader, FramedReader):
+                yield self._of_framed(source, kind, reader, checksums)
+            elif checksums:
+                reader = reader or open_shard(kind, source, Options(index="never"))
+                kept_at = _keep_checksums(source, reader, self.folder, self.storage)
+                yield _Made(kept_at, reader.num_records, source.size)
+            else:
+                yield _Made(None, 0 if reader is None else reader.num_records, source.size)
+        finally:
+            source.close()
+
+    def _of_framed(
+        self, source: Source, kind: FramedFormat, reader: FramedReader, checksums: bool
+    ) -> _Made:
+        path, folder, storage = source.path, self.folder, self.storage
+        known = None if self.force else load_fitting(path, source, kind.framing, folder, storage)
         found = _made_anew(reader.index, kind, path, folder, storage) if known is None else known[1]
-        wanted = sidecar.path_for(path, folder)
-        # What reading has kept in the user's cache is put beside the data.
-        is_there = known is not None and known[0] == wanted
+        kept_at = sidecar.path_for(path, folder)
+        # An index that reading has kept in the user's cache is put beside the data.
+        is_there = known is not None and known[0] == kept_at
         if checksums and found.blocks is None:
             found, is_there = _with_checksums(found, source), False
-        kept_at = wanted if is_there else sidecar.keep(found, path, storage, folder)
-        if text or (from_text is not None and from_text is not False):
-            other = _text_index(kind, text, path)
-            if from_text:
-                given = other.path_for(path) if from_text is True else os.fspath(from_text)
-                textindex.check(other, given, found, path, storage)
-            if text:
-                textindex.write(other, found, path, storage)
+        if not is_there:
+            kept_at = sidecar.keep(found, path, storage, folder)
+        if self.text or (self.from_text is not None and self.from_text is not False):
+            self._text_index(_text_index(kind, self.text, path), found, path)
         return _Made(kept_at, found.num_records, source.size)
-    finally:
-        source.close()
+
+    def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
+        """Check the given text index, and write one if asked for."""
+        if self.from_text:
+            given = text.path_for(path) if self.from_text is True else os.fspath(self.from_text)
+            textindex.check(text, given, found, path, self.storage)
+        if self.text:
+            textindex.write(text, found, path, self.storage)
 
 
 def _check_is_the_same(source: Source, index: Index) -> None:
@@ -199,7 +204,7 @@ def _with_checksums(index: Index, source: Source) -> Index:
 
 
 def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
-    """Keep the checksums of a file that has no places to keep, with what its index holds besides."""
+    """Keep the checksums of a file whose format stores its positions, with the rest of its index."""
     places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
     index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
     with suppress(OSError, StaleIndexError):
@@ -230,7 +235,7 @@ def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
 def load_fitting(
     path: str, source: Source, framing: Framing, folder: str | None, storage: Storage
 ) -> tuple[str, Index] | None:
-    """The sidecar of a file and where it is kept, if there is one that fits."""
+    """The valid sidecar of a file and where it is kept, if there is one."""
     for place in sidecar.folders(folder):
         kept_at = sidecar.path_for(path, place)
         try:

@@ -66,23 +66,23 @@ def repair(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Report:
-    """Write every record that is proved right to new files, and report what is lost.
+    """Write every verified record to new files, and report what is lost.
 
-    Frames are copied as they stand, in order; a GZIP file becomes one of GZIP members, with random
-    access. A record of which only the head is damaged is restored. A sidecar that fits the damaged
-    file helps: it knows where records were, and what checksums they had.
+    Frames are copied unchanged, in order; a GZIP file becomes one of GZIP members, with random
+    access. A record of which only the head is damaged is restored. A valid sidecar of the damaged
+    file helps: it has the positions and checksums of the records.
 
     Args:
         source: as for `open`.
         into: a file for one shard, or a folder for files of the same names.
-        in_place: replace damaged files, each when its new one is whole; others are not touched. A
+        in_place: replace damaged files, each when its new one is complete; others are not touched. A
             file of which nothing can be saved stays as it is.
         overwrite: replace files that exist in `into`.
         salvage: also write records that may be the contents of larger, broken ones. Without it
             nothing is written that was not a record.
         payloads: leave out records that cannot be decoded, as `damage="skip"` does; False keeps every
             record whose frame is right, whatever it holds.
-        format: a format's name, instead of telling it by the bytes.
+        format: a format's name, instead of detecting it from the bytes.
         index: write an index with each file; a folder puts them there.
         limits: as for `open`.
         threads: how many threads read and compress; None for all cores.
@@ -189,7 +189,7 @@ class _Work:
             source.close()
 
     def _types_of(self, path: str, kind: Format) -> bytes:
-        """The types that the sidecar of a damaged file keeps, where it is of the file but for the damage."""
+        """The types that the sidecar keeps, if it is of this file apart from the damage."""
         places = ("auto", self._index_folder or "auto") if self.index is not False else ()
         given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
         found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
@@ -207,10 +207,9 @@ class _Work:
             storage = self.storage.no_more_open_than([path])
             if kind.info.is_folder:
                 sink = storage.folder_sink(target, overwrite=replaces)
-                self._save(saving, kind, target, sink, types)
-                return
-            refuse_device(target)
-            sink = storage.sink(hidden, overwrite=replaces, like=target)
+            else:
+                refuse_device(target)
+                sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink, types)
 
     def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
@@ -223,11 +222,14 @@ class _Work:
         except BaseException as error:
             sink.abort()
             if isinstance(error, PenstockError) and error.file == begun:
-                error.file = target  # nobody knows it by its hidden name
+                error.file = target  # the caller does not know the hidden name
             raise
         self.num_records += num_records
         self.findings.extend(findings)
         self.paths.append(target)
+        self._keep_indexes(made, kind, target, sink)
+
+    def _keep_indexes(self, made: Index | None, kind: Format, target: str, sink: Sink) -> None:
         if made is not None and self.index is not False and not isinstance(sink, LocalSink):
             sidecar.save(made, target, self.storage, self._index_folder)
         elif self.in_place and (made is None or self.index is False):
@@ -240,7 +242,7 @@ class _Work:
         return None if isinstance(self.index, bool) else self.index
 
     def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
-        """The index of what was written; None where there is nothing to keep."""
+        """The index of the new file; None if it needs none."""
         made = saving.index()
         if made is not None:
             return replace(made, schema=types)
@@ -252,7 +254,7 @@ class _Work:
     def _index_ahead(
         self, made: Index | None, sink: Sink, target: str
     ) -> AbstractContextManager[Any]:
-        """The index of a new file of this machine, on disk before that has its name."""
+        """The index of a new local file, on disk before the file has its name."""
         if made is None or self.index is False or not isinstance(sink, LocalSink):
             return nullcontext()
         assert isinstance(self.storage, LocalStorage), "its files have such sinks"
@@ -273,8 +275,8 @@ class _Work:
 
 @contextmanager
 def _alone_at(target: str) -> Generator[str]:
-    """Keep other repairs away from a file of this machine, and clear away what a killed one has left of it. Gives
-    the name under which the new file is begun: one that no other verb takes, so it is known whose it was.
+    """Keep other repairs away from a local file, and remove what a killed one has left. Gives the temporary name of
+    the new file: one that no other verb uses.
 
     Raises:
         BlockingIOError: another repair is writing it.
@@ -288,7 +290,7 @@ def _alone_at(target: str) -> Generator[str]:
 
 
 def _refuse_limited(path: str, findings: list[Finding]) -> None:
-    """Raise LimitError where a file cannot be replaced because some of it was not read: that is not damaged."""
+    """Raise LimitError if some of a file was not read because of a limit: it may be undamaged."""
     for finding in findings:
         if finding.kind == "limit":
             raise LimitError(
@@ -306,15 +308,15 @@ class _Saving:
     """How the records of one file are saved."""
 
     def look(self) -> tuple[int, list[Finding]]:
-        """How many records are right, and what is wrong."""
+        """Count the good records, and find the damage."""
         raise NotImplementedError
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        """The same, and write these records."""
+        """The same, and write the good records."""
         raise NotImplementedError
 
     def index(self) -> Index | None:
-        """The index of what was written, or None where the format keeps none."""
+        """The index of the new file, or None if the format keeps none."""
         raise NotImplementedError
 
 
@@ -361,7 +363,7 @@ class _Framed(_Saving):
 
 
 def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
-    """Append what is right to the new file."""
+    """Append the good records to the new file."""
     for part in found.parts:
         if isinstance(part, Frames):
             lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
@@ -380,9 +382,8 @@ class _Chunks(_Saving):
         self._source = source
         self._kind = kind
         self._work = work
-        # Records as they stand, where they can be had: nothing of them is lost then.
+        # Raw records, where the format has them, lose nothing. The files of a folder keep their names.
         given = work.options.format_options
-        # The files of a folder keep their names.
         kept = {"file_names": True, **given} if kind.info.is_folder else given
         options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)
         self._writer: Writer | None = None

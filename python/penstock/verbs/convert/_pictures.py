@@ -93,7 +93,7 @@ def pictures_of(
     elif images == "auto":
         named = [name for name in columns if is_image(dataset.schema.field(name).type)]
         if target_holds_images or (made.is_rewritten and not named):
-            named += _looking_like_images(dataset, [c for c in columns if c not in named])
+            named += _looking_like_images(dataset, columns)
     else:
         named = [images] if isinstance(images, str) else list(images)
         _check_named(dataset.schema, columns, named)
@@ -131,10 +131,11 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
 
 
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    """Columns of bytes whose first values are all images."""
+    """Columns of bytes, without the type of images, whose first values are all images."""
     from penstock.payloads.images import image_sizes
 
-    candidates = [name for name in columns if _is_bytes(dataset.schema.field(name).type)]
+    types = {name: dataset.schema.field(name).type for name in columns}
+    candidates = [name for name in columns if _is_bytes(types[name]) and not is_image(types[name])]
     first = _first_records(dataset, candidates) if candidates else None
     if first is None:
         return []

@@ -1,4 +1,4 @@
-"""Which entries of two columns differ, by content: whatever their types of list, number and bytes.
+"""Which entries of two columns differ, by content, whatever their types of list, number and bytes.
 
 | these are alike | and equal where |
 |---|---|
@@ -53,7 +53,7 @@ def alike(a: pa.DataType, b: pa.DataType) -> bool:
         return True
     kinds = {_kind(a), _kind(b)}
     if len(kinds) > 1:
-        return "integer" in kinds and not kinds.isdisjoint(_MOMENTS)
+        return _are_numbers(kinds)
     if kinds == {"list"}:
         return alike(a.value_type, b.value_type)
     if kinds == {"struct"}:
@@ -64,11 +64,11 @@ def alike(a: pa.DataType, b: pa.DataType) -> bool:
 
 # -- types ----------------------------------------------------------------------------------------
 
-_MOMENTS = ("date", "time", "duration", "timestamp", "timestamp in a zone")
+_MOMENTS = frozenset({"date", "time", "duration", "timestamp", "timestamp in a zone"})
 
 
 def _kind(type_: pa.DataType) -> str:
-    """What can equal each other, of types without their wrappings."""
+    """The kind of a stripped type: values of one kind can be equal."""
     types = pa.types
     if types.is_integer(type_) or types.is_boolean(type_):
         return "integer"
@@ -193,27 +193,34 @@ def _valid(array: pa.Array) -> np.ndarray:
 
 
 def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
-    kinds = (_kind(a.type), _kind(b.type))
-    if kinds[0] != kinds[1]:
-        if "integer" in kinds and any(kind in _MOMENTS for kind in kinds):
-            return _integers_differ(_integers(a), _integers(b))
-        return np.ones(len(a), bool)
-    kind = kinds[0]
-    if kind == "integer":
+    kinds = {_kind(a.type), _kind(b.type)}
+    if kinds == {"integer"} or _are_numbers(kinds):
         return _integers_differ(_integers(a), _integers(b))
-    if kind == "float":
-        return _floats_differ(a, b)
+    if len(kinds) > 1:
+        return np.ones(len(a), bool)
+    kind = kinds.pop()
     if kind in _MOMENTS:
         return _moments_differ(a, b)
-    if kind == "list":
-        return _lists_differ(a, b)
-    if kind == "struct" and _has_plain_names(a.type) and _has_plain_names(b.type):
-        return _structs_differ(a, b)
-    if kind == "bytes" or (kind == "decimal" and a.type == b.type):
-        if a.equals(b):
-            return np.zeros(len(a), bool)
-        return _compute.not_equal(a, b).to_numpy(zero_copy_only=False)
-    # Intervals, unions, decimals of two scales: rare, and Python compares them rightly.
+    return _DIFFERING.get(kind, _objects_differ)(a, b)
+
+
+def _are_numbers(kinds: set[str]) -> bool:
+    """Whether one of two kinds is of integers that are stored for moments of the other."""
+    return "integer" in kinds and not kinds.isdisjoint(_MOMENTS)
+
+
+def _bytes_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    if a.equals(b):
+        return np.zeros(len(a), bool)
+    return _compute.not_equal(a, b).to_numpy(zero_copy_only=False)
+
+
+def _decimals_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    return _bytes_differ(a, b) if a.type == b.type else _objects_differ(a, b)
+
+
+def _objects_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    """For rare types (intervals, unions, decimals of two scales), which Python compares correctly."""
     try:
         return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
     except ValueError as error:
@@ -232,7 +239,7 @@ def _integers_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a != b
     if np.uint64 not in (a.dtype, b.dtype):
         return a.astype(np.int64) != b.astype(np.int64)
-    # No type holds both; what is below zero on one side equals nothing on the other.
+    # No type holds both; a negative number equals none of the unsigned ones.
     signed, unsigned = (b, a) if a.dtype == np.uint64 else (a, b)
     if signed.dtype == np.uint64:
         return signed != unsigned
@@ -286,6 +293,8 @@ def _has_plain_names(type_: Any) -> bool:
 
 
 def _structs_differ(a: Any, b: Any) -> np.ndarray:
+    if not (_has_plain_names(a.type) and _has_plain_names(b.type)):
+        return _objects_differ(a, b)
     sides = [dict(zip((c.name for c in x.type), x.flatten(), strict=True)) for x in (a, b)]
     found = np.zeros(len(a), bool)
     for name in {**sides[0], **sides[1]}:
@@ -294,6 +303,14 @@ def _structs_differ(a: Any, b: Any) -> np.ndarray:
         found |= differing(x, y)
     return found
 
+
+_DIFFERING = {
+    "float": _floats_differ,
+    "list": _lists_differ,
+    "struct": _structs_differ,
+    "bytes": _bytes_differ,
+    "decimal": _decimals_differ,
+}
 
 # -- as Examples have it --------------------------------------------------------------------------
 
@@ -308,9 +325,7 @@ def as_feature(array: pa.Array) -> pa.Array:
         return array
     if not is_list(array.type):
         return lists_of(array.drop_null(), _valid(array).astype(np.int64), array)
-    lengths = np.zeros(len(array), np.int64)
-    whole = array.drop_null() if array.null_count else array
-    lengths[_valid(array)] = _compute.list_value_length(whole).to_numpy()
+    whole, lengths = _without_nulls(array)
     values = stripped(whole.flatten())
     while pa.types.is_fixed_size_list(values.type) and not values.null_count:
         lengths *= values.type.list_size
@@ -323,7 +338,13 @@ def as_feature_list(array: pa.Array) -> pa.Array:
     array = stripped(array)
     if not is_list(array.type):
         return array
-    lengths = np.zeros(len(array), np.int64)
-    whole = array.drop_null() if array.null_count else array
-    lengths[_valid(array)] = _compute.list_value_length(whole).to_numpy()
+    whole, lengths = _without_nulls(array)
     return lists_of(as_feature(whole.flatten()), lengths, array)
+
+
+def _without_nulls(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The lists that are not null, and the lengths of all, 0 for null."""
+    lengths = np.zeros(len(lists), np.int64)
+    whole = lists.drop_null() if lists.null_count else lists
+    lengths[_valid(lists)] = _compute.list_value_length(whole).to_numpy()
+    return whole, lengths

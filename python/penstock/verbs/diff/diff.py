@@ -1,13 +1,13 @@
 """`diff`: which fields and records of two datasets differ, by content, in bounded memory.
 
 Both are read in order, or by a key, and cut into pairs of batches of one length, which are compared
-side by side. What each pair showed is merged in order, so the outcome does not depend on the number
-of threads. What is equal stands in `alike`; how Examples are read, in `payloads`.
+in parallel. Results are merged in order, so the outcome does not depend on the number of threads.
+`alike` defines what is equal; `payloads` reads Examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +42,7 @@ def diff(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Diff:
-    """Say which fields and records of two datasets differ, by content; of any formats.
+    """Find which fields and records of two datasets differ, by content; of any formats.
 
     Values are compared, not bytes, nor types that mean the same: an int32 equals an int64, a string
     the binary of its bytes, a list one of fixed size or a tensor of that shape, a float32 the
@@ -51,16 +51,16 @@ def diff(
     columns of other formats are compared with it as `write` would store them, structs as features
     `parent/child`, but floats to the last bit.
 
-    Every record of both is read, in bounded memory. Examples whose fields are told from a sample
+    Every record of both is read, in bounded memory. Examples whose fields are inferred from a sample
     are not parsed where their payloads are the same bytes, so equal files of them are compared
     about as fast as they are read. Those whose schema a sidecar keeps are read by it.
 
     Args:
         a: a Dataset, or anything that `penstock.open` takes.
-        b: as a. Damage is an error, unless a Dataset was opened to pass over it; then Examples
-            are compared by the fields of its schema.
-        columns: the fields to compare; None for all, but for a tar archive's `__url__`, which says
-            where a record lies.
+        b: as a. Damage is an error, unless a Dataset was opened to skip it; then Examples are
+            compared by the fields of its schema.
+        columns: the fields to compare; None for all, except a tar archive's `__url__`, the place of
+            a record.
         by: a field of integers, strings or bytes by which records are matched, whatever their
             order. Its values are held in memory, and the records of b are read at random.
         threads: how many to use; None: one a core.
@@ -72,7 +72,7 @@ def diff(
 
     Raises:
         PenstockError: damaged data.
-        SchemaError: `columns` or `by` names no field, or a field that is no key.
+        SchemaError: `columns` or `by` names no field, or `by` one that cannot be a key.
 
     Example:
         >>> import penstock as ps
@@ -102,7 +102,9 @@ def diff(
     pairs = partial(_pairs, streams[0], streams[1], matched)
     try:
         # The threads that read the streams end first: a stream in use cannot be closed.
-        with closing(_compared(sides, pairs, threads)) as results:
+        with closing(
+            in_order([pairs], partial(_compare, sides), lambda seen: 0, threads)
+        ) as results:
             for result in results:
                 seen.add(result)
                 report(seen.num_done)
@@ -113,7 +115,7 @@ def diff(
 
 
 def _places(opened: Sequence[Dataset]) -> frozenset[str]:
-    """Fields that say where a record is, not what it is: the path of a tar archive."""
+    """Fields for the place of a record, not its contents: the path of a tar archive."""
     added = ((d, name) for d in opened if d.paths for name in d.files.info(0).added_columns)
     return frozenset(name for d, name in added if name in d.schema.names)
 
@@ -143,12 +145,12 @@ class _Pair:
 def _pairs(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch], matched: Matched | None
 ) -> Iterator[_Pair]:
-    """Cut two streams at the borders of either."""
+    """Cut two streams where a batch of either ends."""
     done = 0
     a = b = None
     while True:
-        a = next((x for x in left if x.num_rows), None) if a is None else a
-        b = next((x for x in right if x.num_rows), None) if b is None else b
+        a = _next(left) if a is None else a
+        b = _next(right) if b is None else b
         if a is None and b is None:
             return
         rows = min(x.num_rows for x in (a, b) if x is not None)
@@ -161,6 +163,10 @@ def _pairs(
         done += rows
 
 
+def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return next((batch for batch in batches if batch.num_rows), None)
+
+
 def _head(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
     return None if batch is None else batch.slice(0, rows)
 
@@ -169,15 +175,9 @@ def _rest(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
     return None if batch is None or batch.num_rows == rows else batch.slice(rows)
 
 
-def _compared(
-    sides: tuple[Side, Side], pairs: Callable[[], Iterator[_Pair]], threads: int | None
-) -> Generator[_PairSeen]:
-    yield from in_order([pairs], partial(_compare, sides), _no_bytes, threads)
-
-
 @dataclass(slots=True)
 class _FieldSeen:
-    """What was found in one field: the types that it had, and where it differs."""
+    """The types that a field has, and where it differs."""
 
     type_a: pa.DataType | None = None
     type_b: pa.DataType | None = None
@@ -208,7 +208,7 @@ def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType 
 
 @dataclass(slots=True)
 class _PairSeen:
-    """What one pair showed."""
+    """What was found in one pair."""
 
     num_a: int
     num_b: int
@@ -222,28 +222,51 @@ class _PairSeen:
 def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
     a, b = pair.a, pair.b
     seen = _PairSeen(0 if a is None else a.num_rows, 0 if b is None else b.num_rows)
-    if a is None or b is None:
-        yield seen
-        return
-    seen.num_compared = a.num_rows
-    rows: np.ndarray | None = None
-    if all(side.has_payloads for side in sides) and _one_dialect(sides):
-        wrong = same_payloads(a.column(0), b.column(0))
-        rows = np.flatnonzero(wrong) if wrong is not None else np.zeros(0, np.int64)
-        seen.num_unparsed = a.num_rows - len(rows)
-        if not len(rows):
-            yield seen
-            return
+    if a is not None and b is not None:
+        seen.num_compared = a.num_rows
+        rows = _unequal_payloads(sides, a, b)
+        if rows is not None:
+            seen.num_unparsed = a.num_rows - len(rows)
+        if rows is None or len(rows):
+            left, right = _columns(sides, a, b, pair, rows)
+            numbers = [pair.numbers_a, pair.numbers_b]
+            if rows is not None:
+                numbers = [side[rows] for side in numbers]
+            _compare_columns(seen, left, right, numbers)
+    yield seen
+
+
+def _unequal_payloads(
+    sides: tuple[Side, Side], a: pa.RecordBatch, b: pa.RecordBatch
+) -> np.ndarray | None:
+    """The rows whose payloads differ; None where not both are payloads of one dialect."""
+    if not all(side.has_payloads for side in sides) or not _one_dialect(sides):
+        return None
+    wrong = same_payloads(a.column(0), b.column(0))
+    return np.zeros(0, np.int64) if wrong is None else np.flatnonzero(wrong)
+
+
+def _columns(
+    sides: tuple[Side, Side],
+    a: pa.RecordBatch,
+    b: pa.RecordBatch,
+    pair: _Pair,
+    rows: np.ndarray | None,
+) -> tuple[dict[str, Column], dict[str, Column]]:
     left = sides[0].columns(a, rows, pair.numbers_a, sides[1].names)
     right = sides[1].columns(b, rows, pair.numbers_b, list(left))
     if any(side.has_features for side in sides):
-        left, right = (
-            columns if side.is_inferred else _features(columns)
-            for side, columns in zip(sides, (left, right), strict=True)
-        )
-    numbers = [pair.numbers_a, pair.numbers_b]
-    if rows is not None:
-        numbers = [side[rows] for side in numbers]
+        left = left if sides[0].is_inferred else _features(left)
+        right = right if sides[1].is_inferred else _features(right)
+    return left, right
+
+
+def _compare_columns(
+    seen: _PairSeen,
+    left: dict[str, Column],
+    right: dict[str, Column],
+    numbers: list[np.ndarray],
+) -> None:
     any_differs = np.zeros(len(numbers[0]), bool)
     for name in {**left, **right}:
         found, mask = _compare_field(left.get(name), right.get(name), numbers)
@@ -252,7 +275,6 @@ def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
     seen.num_differ = int(any_differs.sum())
     if seen.num_differ:
         seen.first_differ = int(numbers[0][np.argmax(any_differs)])
-    yield seen
 
 
 def _one_dialect(sides: tuple[Side, Side]) -> bool:
@@ -298,7 +320,7 @@ def _example(x: Column, y: Column, row: int, numbers: list[np.ndarray]) -> Value
 
 
 def _shown(column: Column, row: int) -> pa.Scalar:
-    """A value as its type has it: a feature of one value, of which all are single, is that."""
+    """A value by the field's type: a feature whose lists all have one value is that value."""
     scalar = column.values[row]
     is_single = column.layout == "feature" and not is_list(column.type)
     if is_single and scalar.is_valid and len(scalar.values) == 1:
@@ -314,21 +336,21 @@ def _place(a: Any, b: Any) -> int | None:
         x, y = (np.frombuffer(describe.data_of(s), np.uint8) for s in (a, b))
         size = min(len(x), len(y))
         wrong = np.flatnonzero(x[:size] != y[:size])
-        return int(wrong[0]) if len(wrong) else size
-    if is_list(a.type) and is_list(b.type):
+    elif is_list(a.type) and is_list(b.type):
         columns = [Column(s.values, s.type.value_type) for s in (a, b)]
         size = min(len(c.values) for c in columns)
         x, y = (Column(c.values.slice(0, size), c.type) for c in columns)
         wrong = np.flatnonzero(x.differs_from(y))
-        return int(wrong[0]) if len(wrong) else size
-    return None
+    else:
+        return None
+    return int(wrong[0]) if len(wrong) else size
 
 
 # -- the outcome ----------------------------------------------------------------------------------
 
 
 class _Seen:
-    """What all pairs showed, added up in order."""
+    """The findings of all pairs, added up in order."""
 
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
@@ -376,11 +398,11 @@ class _Seen:
 
     def fields(self, threads: int | None) -> tuple[FieldDiff, ...]:
         self._look_again(threads)
-        return tuple(self._told())
+        return tuple(self._differences())
 
     def _look_again(self, threads: int | None) -> None:
-        """A field that only one side had among the payloads parsed may stand in those that were
-        not, because they are equal. Where the schemas do not know it either, it is looked up."""
+        """A field that only one side has among the parsed payloads may be in those that were not parsed,
+        because they are equal. If the schemas do not have it either, it is searched for."""
         if not self._total.num_unparsed:
             return
         for place, side in enumerate(self._sides):
@@ -392,7 +414,7 @@ class _Seen:
             for name, type_ in side.find(missing, list(self._fields), threads).items():
                 setattr(self._fields[name], word, type_)
 
-    def _told(self) -> Iterator[FieldDiff]:
+    def _differences(self) -> Iterator[FieldDiff]:
         for name, found in self._fields.items():
             kind: Literal["only in a", "only in b", "type", "values"] = "values"
             if found.type_b is None:
@@ -413,11 +435,6 @@ class _Seen:
                 found.num_only_in_b,
                 tuple(found.examples),
             )
-
-
-def _no_bytes(result: object) -> int:
-    del result
-    return 0
 
 
 def _reporter(sides: tuple[Side, Side], progress: Progress | None) -> Callable[[int], None]:

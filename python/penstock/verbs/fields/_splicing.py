@@ -133,8 +133,8 @@ def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str
     ]
     if edit.new is not None:
         kept = {*edit.new.schema.names, *(leaf.name for leaf in flattened(edit.new.schema))}
-        old = [leaf for name in edit.new.schema.names for leaf in leaves.get(name, ())]
-        drop += [leaf for leaf in old if leaf not in kept]
+        for name in edit.new.schema.names:
+            drop += [leaf for leaf in leaves.get(name, ()) if leaf not in kept]
     return drop, rename
 
 

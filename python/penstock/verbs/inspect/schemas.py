@@ -1,7 +1,7 @@
-"""`schemas`: what each file of a dataset says its fields are, and which files lack which field.
+"""`schemas`: the fields of each file of a dataset, and which files lack which field.
 
-Nothing is concluded about a file that was not looked at: the outcome says how many were, and
-whether a file's fields are stored in it or were told from some or all of its records.
+The result covers only the files that were read: it has their number, and for each whether its fields are
+stored in it or inferred from some or all of its records.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +19,14 @@ from penstock.datasets import dataset as datasets
 from penstock.engine.pipeline import in_order
 
 MOST_FILES = 101
-"""Up to so many files are looked at, unless all are asked for."""
+"""The most files that are read by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The fields of one file. `inferred_from` says which records they were told from, None where
-    the file stores them; `is_whole`: it stores them, or they were told from all its records;
-    `has_records` is False of Examples where there are none to tell from."""
+    """The fields of one file. `inferred_from` names the records that they were inferred from, None where
+    the file stores them; `is_whole`: it stores them, or they were inferred from all its records;
+    `has_records` is False for a file of Examples without records."""
 
     path: str
     schema: pa.Schema
@@ -38,9 +37,9 @@ class FileSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldPresence:
-    """Where a field is, of the files looked at. `num_files` have it; `lacking` lack it; `empty`
-    have it in a record, but nowhere a value; `otherwise` have it as another type. All are paths.
-    Files without records count neither way."""
+    """Where a field is, among the files read. `num_files` have it; `lacking` lack it; `empty` have it in a
+    record, but without a value; `otherwise` have it as another type. All are paths. Files without records
+    are not counted."""
 
     field: pa.Field
     num_files: int
@@ -51,8 +50,8 @@ class FieldPresence:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """The schemas of the files looked at, of `num_files` in all; `schema` has every field of any
-    of them. `is_whole`: every file was looked at, and every record where fields are not stored."""
+    """The schemas of the files read, of `num_files` in all; `schema` has every field of any of them.
+    `is_whole`: every file was read, and every record where fields are not stored."""
 
     schema: pa.Schema
     fields: tuple[FieldPresence, ...]
@@ -62,7 +61,7 @@ class Schemas:
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether all files looked at have the same fields, of the same types, with values."""
+        """Whether all files read have the same fields, of the same types, with values."""
         return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
 
 
@@ -73,22 +72,22 @@ def schemas(
     everything: bool = False,
     threads: int | None = None,
 ) -> Schemas:
-    """Say which fields each file of a dataset has, and which files lack which field. Types are those of the files,
+    """List which fields each file of a dataset has, and which files lack which field. Types are those of the files,
     not those that penstock keeps in sidecars of what it wrote.
 
-    Parquet and Arrow files store their fields. Those of Examples are told from the first records
+    Parquet and Arrow files store their fields. Those of Examples are inferred from the first records
     of each file (1000, or the `infer_records` of the Dataset), so a field that only later records
-    have is missed, unless `everything` is asked for.
+    have is missed, unless `everything` is True.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
         columns: the fields of interest; None for all.
-        everything: look at every record of every file, instead of the first records of the first
-            101 files.
-        threads: how many files are looked at side by side; None: one a core.
+        everything: read every record of every file, instead of the first records of the first 101
+            files.
+        threads: how many files are read at once; None: one a core.
 
     Returns:
-        Schemas: `fields` with the files that lack them, `files`, and what was looked at.
+        Schemas: `fields` with the files that lack them, `files`, and what was read.
 
     Raises:
         PenstockError: a file is of no known format, or a field holds values of several kinds.
@@ -104,18 +103,10 @@ def schemas(
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     if ds.files.types == "kept":
         ds = ds.reopened(index="never")  # what the files hold, not what they were written from
-    chosen = columns if columns is not None else ds.columns
-    other: dict[str, Any] = {"columns": None}
-    if everything and InferredFrom.of(ds.schema) is not None:
-        other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
-    paths = ds.paths if everything else ds.paths[:MOST_FILES]
-    look = partial(_look, ds, other)
-    files = tuple(in_order([lambda: iter(paths)], look, lambda file: 0, threads))
+    files = _read(ds, everything, threads)
     union = _union([file.schema for file in files if file.has_records] or [ds.schema])
-    own_names = set(union.names)
-    names = union.names if chosen is None else [name for name in chosen if name in own_names]
+    schema = _selected(union, columns if columns is not None else ds.columns)
     types = [_types(file.schema) for file in files]
-    schema = pa.schema([union.field(name) for name in names], metadata=union.metadata)
     return Schemas(
         schema,
         tuple(_presence(field, files, types) for field in schema),
@@ -125,13 +116,29 @@ def schemas(
     )
 
 
-def _look(ds: datasets.Dataset, other: dict[str, Any], path: str) -> Iterator[FileSchema]:
-    schema = ds.reopened(source=[path], **other).schema
-    told = InferredFrom.of(schema)
-    if told is None:
-        yield FileSchema(path, schema, None, True, True)
-    else:
-        yield FileSchema(path, schema, str(told), told.is_all, told.num_records > 0)
+def _read(ds: datasets.Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
+    other: dict[str, Any] = {"columns": None}
+    if everything and InferredFrom.of(ds.schema) is not None:
+        other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
+    paths = ds.paths if everything else ds.paths[:MOST_FILES]
+
+    def read(path: str) -> Iterator[FileSchema]:
+        schema = ds.reopened(source=[path], **other).schema
+        seen = InferredFrom.of(schema)
+        if seen is None:
+            yield FileSchema(path, schema, None, True, True)
+        else:
+            yield FileSchema(path, schema, str(seen), seen.is_all, seen.num_records > 0)
+
+    return tuple(in_order([lambda: iter(paths)], read, lambda file: 0, threads))
+
+
+def _selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema
+    has = set(schema.names)
+    fields = [schema.field(name) for name in columns if name in has]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _union(schemas: list[pa.Schema]) -> pa.Schema:

@@ -87,6 +87,7 @@ def batches_of(data: Any) -> Incoming:
     return given._replace(schema=schema, batches=(own_batch(b, schema) for b in given.batches))
 
 
+# Complexity: one branch for each kind of data that is accepted.
 def _given(data: Any) -> Incoming:
     if isinstance(data, pa.Table):
         return Incoming(data.schema, iter(data.to_batches()), data.num_rows)
@@ -101,7 +102,7 @@ def _given(data: Any) -> Incoming:
     if isinstance(data, Mapping):
         return _from_columns(cast("Mapping[Any, Any]", data))
     if isinstance(data, Dataset):
-        whole = data.complete()  # what it does not show would be lost
+        whole = data.complete()  # with the columns that it does not show
         return Incoming(whole.schema, whole.scan(), len(data))
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)

@@ -185,48 +185,35 @@ class Shards:
         overwrite: bool,
         schema: bytes = b"",
     ) -> Summary:
-        """Give all shards their names, in order, and their indexes, which keep this schema: these are on disk before, so
-        that no kill parts the two. A text index of a file that is replaced is replaced with it."""
+        """Give all shards their names, in order, and their indexes, which keep this schema. Indexes are on disk before,
+        so that a kill cannot separate the two. A text index of a file that is replaced is replaced with it."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
             raise ValueError(f"{total} shards, but the pattern makes {len(set(paths))} names")
-        for shard, path in zip(self._shards, paths, strict=True):
-            beside = [] if shard.text is None else [shard.text[0].path_for(path)]
-            for name in [path, *beside]:
-                if not overwrite and storage.exists(name):
-                    raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
-        if overwrite:
-            for shard, path in zip(self._shards, paths, strict=True):
+        pairs = list(zip(self._shards, paths, strict=True))
+        for shard, path in pairs:
+            if overwrite:
                 shard.text = shard.text or _text_instead(kind, shard.writer, path, storage)
+            else:
+                _refuse_existing(shard, path, storage)
         folder = None if index is True else str(index)
-        if index is not False:
-            for shard, path in zip(self._shards, paths, strict=True):
-                _save_ahead(shard, path, storage, folder, finished(kind, schema, shard.writer))
-        for shard, path in zip(self._shards, paths, strict=True):
-            shard.sink.commit(path if path != shard.sink.path else None)
-            _end_ahead(shard, path)
-            if shard.text is not None:
-                text, sink = shard.text
-                beside = text.path_for(path)
-                sink.commit(beside if beside != sink.path else None)
-        committed, self._shards = self._shards, []
-        if index is not False:
-            for shard, path in zip(committed, paths, strict=True):
-                kept = finished(kind, schema, shard.writer)
-                _save_index(shard, path, storage, folder, kept)
-        return Summary(
-            tuple(paths),
-            sum(shard.num_records for shard in committed),
-            sum(shard.num_bytes for shard in committed),
-            notes_of([shard.writer for shard in committed]),
-        )
+        indexed = [] if index is False else pairs
+        for shard, path in indexed:
+            _save_ahead(shard, path, storage, folder, finished(kind, schema, shard.writer))
+        for shard, path in pairs:
+            _commit(shard, path)
+        self._shards = []
+        for shard, path in indexed:
+            _save_index(shard, path, storage, folder, finished(kind, schema, shard.writer))
+        shards = [shard for shard, _ in pairs]
+        return Summary(tuple(paths), *_totals(shards), notes_of([shard.writer for shard in shards]))
 
     def abort(self) -> None:
         """Discard everything that has no name yet."""
         for shard in self._shards:
             try:
-                give_up(shard.writer, shard.sink)
+                _give_up(shard.writer, shard.sink)
             finally:
                 if shard.ahead is not None:
                     with suppress(OSError):
@@ -235,7 +222,20 @@ class Shards:
                     shard.text[1].abort()
 
 
-def give_up(writer: Writer | None, sink: Sink) -> None:
+def new_shard(
+    sink: Sink, new_writer: Callable[[], Writer], storage: Storage, *, overwrite: bool
+) -> Shard:
+    """A shard with its writer; on an error nothing is left of it."""
+    writer = None
+    try:
+        writer = new_writer()
+        return Shard(sink, writer, _text_sink(writer, sink.path, storage, overwrite=overwrite))
+    except BaseException:
+        _give_up(writer, sink)
+        raise
+
+
+def _give_up(writer: Writer | None, sink: Sink) -> None:
     """Abort a shard and remove everything written for it."""
     try:
         if writer is not None:
@@ -244,7 +244,32 @@ def give_up(writer: Writer | None, sink: Sink) -> None:
         sink.abort()
 
 
-def text_sink(
+def _totals(shards: list[Shard]) -> tuple[int, int]:
+    """Records and bytes."""
+    return sum(shard.num_records for shard in shards), sum(shard.num_bytes for shard in shards)
+
+
+def _refuse_existing(shard: Shard, path: str, storage: Storage) -> None:
+    beside = [] if shard.text is None else [shard.text[0].path_for(path)]
+    for name in [path, *beside]:
+        if storage.exists(name):
+            raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+
+
+def _commit(shard: Shard, path: str) -> None:
+    shard.sink.commit(path if path != shard.sink.path else None)
+    try:
+        if shard.ahead is not None:
+            shard.ahead.end()
+    except OSError as error:
+        _warn_of_no_index(path, error)
+    if shard.text is not None:
+        text, sink = shard.text
+        beside = text.path_for(path)
+        sink.commit(beside if beside != sink.path else None)
+
+
+def _text_sink(
     writer: Writer, path: str, storage: Storage, *, overwrite: bool
 ) -> tuple[TextIndex, Sink] | None:
     """Where the text index of a file goes, if its writer makes one."""
@@ -288,14 +313,6 @@ def _save_ahead(
         if index is not None:
             shard.has_index = True
             shard.ahead = ahead.save(index, sink.temporary, path, storage, folder)
-    except OSError as error:
-        _warn_of_no_index(path, error)
-
-
-def _end_ahead(shard: Shard, path: str) -> None:
-    try:
-        if shard.ahead is not None:
-            shard.ahead.end()
     except OSError as error:
         _warn_of_no_index(path, error)
 
@@ -375,11 +392,11 @@ class EvenCut(Cut):
 
 
 class LimitCut(Cut):
-    """Shards of so many records or bytes, as the records come; one shard without limits.
+    """Shards of a number of records or bytes, in the order of the records; one shard without limits.
 
-    A writer's bytes are known once its threads have caught up, so they are asked for seldom: after
-    about half of the records that should still fit, then half of the rest. When they are asked for
-    depends on counts of records alone, and so does where a shard ends.
+    To know a writer's bytes its threads have to be waited for, so this is rare: after about half of the
+    records that should still fit, then half of the rest. When this happens depends on counts of records
+    alone, and so does where a shard ends.
     """
 
     def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
@@ -409,7 +426,7 @@ class LimitCut(Cut):
             return True
         if num_bytes:
             fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            # Never far ahead on the evidence of a few records: they may not be typical.
+            # The first records may not be typical.
             more = min(fitting, 4 * shard.num_records)
         else:
             more = shard.num_records

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -42,8 +43,7 @@ from penstock.verbs.write.shards import (
     Shard,
     Shards,
     fill,
-    give_up,
-    text_sink,
+    new_shard,
 )
 
 
@@ -73,18 +73,18 @@ def write(
         data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
             interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
             iterable of record batches, of dicts (one a record) or of bytes (raw records). Batches must
-            stay as they are until all is written: long values are written from where they lie.
+            not change until all is written: long values are not copied.
         path: where to. With several shards `x.tfrecord` becomes `x-00000-of-00010.tfrecord`, and
-            so on; a path with `{shard}` (or `{shard:05d}`) is taken as it is written.
+            so on; a path with `{shard}` (or `{shard:05d}`) is a pattern of names.
         format: name of the format; None goes by the path's extension.
         compression: as the format knows it; None: "gzip" where the path ends in `.gz`, else none
             (or the format's own default).
-        num_shards: so many shards, contiguous, whose sizes differ by one record at most. A stream
-            of unknown length is first spooled to a temporary file beside the target.
-        shard_records: a shard ends with this record.
-        shard_bytes: a shard ends with the record that brings it to so many bytes on disk. About so many
-            where it is compressed, by what the records before became, and for Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
-            packed at the end, and for `.beton`, where pages are filled up behind the records.
+        num_shards: the number of shards: contiguous, with sizes that differ by one record at most. A
+            stream of unknown length is first spooled to a temporary file beside the target.
+        shard_records: the number of records after which a shard ends.
+        shard_bytes: a shard ends with the record that brings it to this many bytes on disk. An estimate
+            where it is compressed, for Parquet, Arrow and HDF5, where records wait for their group or
+            chunk, for npz, which is packed at the end, and for `.beton`, where pages are padded.
         index: write a sidecar with each file: the index, where its format has one, and the types of its fields, where
             its format cannot hold them; a folder to put them there.
         overwrite: replace existing files.
@@ -101,18 +101,14 @@ def write(
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
         SchemaError: a value does not fit the format; names record and field.
-        TypeError: the data is nothing that can be written, or an option is unknown.
+        TypeError: the data cannot be written, or an option is unknown.
 
     Example:
         >>> import penstock as ps
         >>> ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True).num_records
         3
     """
-    if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
-        raise TypeError("the data comes first, then the path: ps.write(data, path)")
-    target = os.fspath(path)
-    if storage is None and "://" in target:
-        raise not_local(target)
+    target = _checked_target(data, path, storage)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
     kind, options = format_and_options(target, format, compression, format_options, exact=exact)
@@ -128,21 +124,14 @@ def write(
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
             refuse_bits(incoming.schema, kind.info.name)
+        cut: Cut = LimitCut(shard_records, shard_bytes)
         if num_shards is not None:
-            cut: Cut = EvenCut(incoming.num_records or 0, num_shards)
-        else:
-            cut = LimitCut(shard_records, shard_bytes)
+            cut = EvenCut(incoming.num_records or 0, num_shards)
 
         def create(number: int) -> Shard:
             sink = new_sink(names.provisional(number), overwrite=overwrite)
-            writer = None
-            try:
-                writer = kind.create(sink, incoming.schema, options, threads)
-                text = text_sink(writer, sink.path, storage, overwrite=overwrite)
-            except BaseException:
-                give_up(writer, sink)
-                raise
-            return Shard(sink, writer, text)
+            new_writer = partial(kind.create, sink, incoming.schema, options, threads)
+            return new_shard(sink, new_writer, storage, overwrite=overwrite)
 
         shards = Shards(create, progress, incoming.num_records)
         try:
@@ -157,6 +146,15 @@ def write(
         except BaseException:
             shards.abort()
             raise
+
+
+def _checked_target(data: Any, path: Any, storage: Storage | None) -> str:
+    if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise TypeError("the data comes first, then the path: ps.write(data, path)")
+    target = os.fspath(path)
+    if storage is None and "://" in target:
+        raise not_local(target)
+    return target
 
 
 def drop_old_indexes(
@@ -199,10 +197,10 @@ def check_cuts(
 
 
 def format_of(target: str, format: str | None) -> Format:
-    """The format that is asked for, or that the name of a target says."""
-    return (
-        formats.by_path(target.removesuffix(".gz")) if format is None else formats.by_name(format)
-    )
+    """The format of this name; None goes by the name of the target."""
+    if format is None:
+        return formats.by_path(target.removesuffix(".gz"))
+    return formats.by_name(format)
 
 
 def format_and_options(
@@ -231,7 +229,7 @@ def format_and_options(
 
 
 def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str, Any]:
-    """The options of a format that changes some values, with whether it may. Other formats change none."""
+    """Add `exact` to the options of formats that may change values."""
     has_it = exact and "exact" in {field.name for field in fields(kind.write_options)}
     return {**given, "exact": True} if has_it else given
 
