@@ -14,10 +14,9 @@
 What does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
 decimal) is a SchemaError that names record and field.
 
-A feature list that has one value a frame is a plain list in Arrow, and only the metadata of its field
-(`schema.IN_LISTS_KEY`) tells it from a feature of the context. So it goes by these, unless records are
-to be Examples, which have no feature lists. The key is the column's name, which may have been changed
-since it was read.
+A feature list that has one value a frame is a plain list in Arrow, which differs from a feature of the
+context only in the metadata of its field (`IN_LISTS_KEY`). These decide, unless records become Examples,
+which have no feature lists. The key is the column's name, which may have been changed since it was read.
 """
 
 from __future__ import annotations
@@ -40,7 +39,9 @@ from penstock.payloads.example.plans import (
     IN_LISTS_KEY,
     LISTS_PREFIX,
     WIRE_KEY,
+    is_permuted,
     is_raw,
+    unnested,
 )
 
 Payload = Literal["example", "sequence", "raw"]
@@ -52,7 +53,7 @@ _RANGE_HINT = "scale the values, or store them as bytes"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How one column of a schema is handed to the kernel: its key, its type and the casts there."""
+    """How one column of a schema is passed to the kernel: its key and its casts."""
 
     path: tuple[int, ...]
     """The column's number, then those of the fields within structs."""
@@ -73,9 +74,8 @@ class ColumnPlan:
         except (pa.ArrowInvalid, _Unfit) as error:
             record = first_unfit(column, step, (pa.ArrowInvalid, _Unfit))
             hint = error.hint if isinstance(error, _Unfit) else None
-            raise SchemaError(
-                f"does not fit: {error}", record=record, field=self.key, hint=hint
-            ) from None
+            message = f"does not fit: {error}"
+            raise SchemaError(message, record=record, field=self.key, hint=hint) from None
         except pa.ArrowNotImplementedError:
             raise _unheld(self.key, column.type) from None
 
@@ -90,7 +90,7 @@ class _Unfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PayloadPlan:
-    """What kind of message the records of a schema become, and the casts of its columns."""
+    """The kind of message for the records of a schema, and the casts of its columns."""
 
     kind: Payload
     columns: tuple[ColumnPlan, ...]
@@ -124,44 +124,61 @@ def plan_payload(
         SchemaError: a column has a type that no payload holds.
     """
     losses = Losses(exact=False) if losses is None else losses
-    if payload is None and is_raw(schema):
-        payload = "raw"
+    if payload is None:
+        payload = _shown_payload(schema)
     if payload == "raw":
         return _plan_raw(schema)
-    if payload is None and any(_is_of_sequence(field) for field in schema):
-        payload = "sequence"
-    columns: list[ColumnPlan] = []
-    depths: list[int] = []
-    as_it_is = True
-    for number, field in enumerate(schema):
-        name = _name_in_sequence(field) if payload == "sequence" else field.name
-        for path, key, given in _leaves((number,), name, field.type):
-            if payload == "sequence" and key.startswith(LISTS_PREFIX):
-                steps, wanted = _list_steps(key, given, losses)
-            else:
-                steps, wanted = _steps(key, given, losses)
-            depths.append(_depth(wanted))
-            columns.append(ColumnPlan(path, key, steps))
-            as_it_is &= not steps and len(path) == 1 and name == field.name
+    columns, depths = _plan_columns(schema, payload, losses)
     if payload is None:
         listed = any(len(c.path) > 1 and c.key.startswith(LISTS_PREFIX) for c in columns)
         payload = "sequence" if listed or 2 in depths else "example"
-    for column, depth in zip(columns, depths, strict=True):
-        if payload == "example" and depth > 1:
-            message = "a tf.train.Example cannot hold lists of lists"
-            raise SchemaError(message, field=column.key, hint='payload="sequence"')
-    return PayloadPlan(payload, tuple(columns), as_it_is and bool(columns))
+    if payload == "example" and 2 in depths:
+        message = "a tf.train.Example cannot hold lists of lists"
+        nested = columns[depths.index(2)].key
+        raise SchemaError(message, field=nested, hint='payload="sequence"')
+    return PayloadPlan(payload, tuple(columns), _is_cast_free(schema, columns))
+
+
+def _shown_payload(schema: pa.Schema) -> Payload | None:
+    """The kind of payload, if names and metadata of the columns decide it."""
+    if is_raw(schema):
+        return "raw"
+    return "sequence" if any(map(_is_of_sequence, schema)) else None
+
+
+def _plan_columns(
+    schema: pa.Schema, payload: Payload | None, losses: Losses
+) -> tuple[list[ColumnPlan], list[int]]:
+    """The columns, and how deep their lists are: 2 at most."""
+    columns: list[ColumnPlan] = []
+    depths: list[int] = []
+    for number, field in enumerate(schema):
+        name = _name_in_sequence(field) if payload == "sequence" else field.name
+        for path, key, given in _leaves((number,), name, field.type):
+            is_list = payload == "sequence" and key.startswith(LISTS_PREFIX)
+            steps, wanted = (_list_steps if is_list else _steps)(key, given, losses)
+            depths.append(unnested(wanted)[1])
+            columns.append(ColumnPlan(path, key, steps))
+    return columns, depths
+
+
+def _is_cast_free(schema: pa.Schema, columns: list[ColumnPlan]) -> bool:
+    def is_plain(column: ColumnPlan) -> bool:
+        is_top = len(column.path) == 1 and column.key == schema.field(column.path[0]).name
+        return is_top and not column.steps
+
+    return bool(columns) and all(map(is_plain, columns))
 
 
 def _is_of_sequence(field: pa.Field) -> bool:
-    """Whether a column is a feature list, or the half in the context of a key that both parts have."""
+    """Whether a column is a feature list, or a feature of the context whose key is in both parts."""
     key = _key_of(field)
     by_name = field.name.startswith(LISTS_PREFIX) if key is None else field.name != key
     return by_name or _is_feature_list(field)
 
 
 def _key_of(field: pa.Field) -> str | None:
-    """The key that a column was read from, if that is known and the column was not renamed since."""
+    """The key that a column was read from, if it is known and the column was not renamed since."""
     key = (field.metadata or {}).get(WIRE_KEY, b"").decode(errors="replace")
     is_its_own = field.name in (key, CONTEXT_PREFIX + key, LISTS_PREFIX + key)
     return key if key and is_its_own else None
@@ -172,7 +189,7 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 
 def _name_in_sequence(field: pa.Field) -> str:
-    """The name by which the kernel knows the part of a SequenceExample that a column belongs to."""
+    """The name of a column with the part of a SequenceExample that it belongs to, for the kernel."""
     key, is_list = _key_of(field), _is_feature_list(field)
     if key is not None:
         return (LISTS_PREFIX if is_list else CONTEXT_PREFIX) + key
@@ -210,27 +227,28 @@ def _steps(
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
     """The casts from a type to one that the kernel takes, and that type."""
     steps: list[Callable[[Any], Any]] = []
-    if isinstance(given, pa.FixedShapeTensorType) and _is_permuted(given):
+    if is_permuted(given):
         steps.append(_row_major)
     if _is_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
     stored = map_values(given, _stored)
-    if stored is None:
+    wanted = None if stored is None else map_values(stored, _wire)
+    if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
         raise _unheld(key, given)
     if stored != given:
         steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
-    wanted = map_values(stored, _wire)
-    leaf = _leaf(given)
-    if leaf != given and isinstance(leaf, pa.BaseExtensionType) and is_bytes_view(storage_of(leaf)):
-        # See types.cast_values: pyarrow's cast of lists of these is wrong as well.
-        raise _unheld(key, given)
-    if wanted is None or _depth(wanted) > 2:
-        raise _unheld(key, given)
     if wanted != stored:
-        is_double = _leaf(stored) == pa.float64()
+        is_double = unnested(stored)[0] == pa.float64()
         steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
+
+
+def _is_list_of_views(given: pa.DataType) -> bool:
+    """pyarrow's casts of these lists of extension types are wrong, see `types.cast_values`."""
+    leaf, depth = unnested(given)
+    is_extension = isinstance(leaf, pa.BaseExtensionType)
+    return depth > 0 and is_extension and is_bytes_view(storage_of(leaf))
 
 
 def _list_steps(
@@ -247,7 +265,7 @@ def _list_steps(
         width = given.storage_type.list_size // size
         given = pa.list_(pa.list_(given.value_type, width), size)
     steps, wanted = _steps(key, given, losses)
-    if not _depth(wanted):
+    if not unnested(wanted)[1]:
         raise SchemaError(
             f"a feature list takes a list for each record, not a column of type {given}",
             field=key,
@@ -284,37 +302,13 @@ def _wire(given: pa.DataType) -> pa.DataType | None:
         return given
     if types.is_floating(given):
         return pa.float32()
-    is_count = types.is_integer(given) or types.is_boolean(given) or types.is_duration(given)
-    if is_count or types.is_timestamp(given) or types.is_date(given) or types.is_time(given):
-        return pa.int64()
-    return None
+    is_time = types.is_temporal(given) and not types.is_interval(given)
+    is_count = types.is_integer(given) or types.is_boolean(given) or is_time
+    return pa.int64() if is_count else None
 
 
 def _is_view(given: pa.DataType) -> bool:
     return pa.types.is_list_view(given) or pa.types.is_large_list_view(given)
-
-
-def _is_list(given: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
-
-
-def _leaf(given: pa.DataType) -> pa.DataType:
-    while _is_list(given):
-        given = given.value_type
-    return given
-
-
-def _depth(given: pa.DataType) -> int:
-    depth = 0
-    while _is_list(given):
-        given, depth = given.value_type, depth + 1
-    return depth
-
-
-def _is_permuted(given: pa.FixedShapeTensorType) -> bool:
-    order = given.permutation
-    return order is not None and list(order) != sorted(order)
 
 
 def _row_major(column: pa.Array) -> pa.Array:
@@ -338,7 +332,7 @@ def _logical_shape(given: pa.FixedShapeTensorType) -> list[int]:
 def _in_frames(column: pa.Array) -> pa.Array:
     """A tensor column as lists of frames, one for each place along the first axis."""
     type_ = column.type
-    flat = _row_major(column) if _is_permuted(type_) else column.storage
+    flat = _row_major(column) if is_permuted(type_) else column.storage
     width = flat.type.list_size
     size = _logical_shape(type_)[0]
     values = flat.values.slice(flat.offset * width, len(flat) * width)
@@ -369,12 +363,11 @@ def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _narrow_to(wanted: pa.DataType, key: str, losses: Losses) -> Callable[[Any], Any]:
-    """A cast of float64 to float32 that refuses infinity for a finite value, and notes that it rounds, or refuses
-    to."""
+    """A cast of float64 to float32 that refuses infinity for a finite value, and notes or refuses rounding."""
 
     def narrow(column: pa.Array) -> pa.Array:
         flat = column
-        while _is_list(flat.type):
+        for _ in range(unnested(column.type)[1]):
             flat = flat.flatten()
         values = flat.drop_null().to_numpy()
         with np.errstate(over="ignore"):

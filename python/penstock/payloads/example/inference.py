@@ -1,10 +1,10 @@
-"""The schema of Examples that say nothing of one: of what was seen of a file's records, and of several files."""
+"""The schema of Examples, inferred from records of a file, and the common schema of several files."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,20 +22,19 @@ from penstock.payloads.example.plans import (
 
 _KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
 
-
 _GOOD_FOR_BROKEN = 9
-"""So many Examples make of a payload that is no message a damaged one of their kind."""
+"""The least number of Examples for each payload that is not a message, to call it a damaged Example."""
 
 
 def looks_like_examples(facts: Mapping[str, Any]) -> bool:
-    """Whether payloads are Examples: at least one has features and nothing that an Example does not have, and
-    at least 9 such stand for each that breaks protobuf's rules. That one is then a fault of its record."""
+    """Whether payloads are Examples: at least one has features and nothing else, and there are at least 9 such
+    for each that breaks protobuf's rules. That one is then a damaged record."""
     num_examples: int = facts["num_examples"]
     return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
 
 def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
-    """The schema of what was seen of some Examples; `seen` says of how much.
+    """The schema of some Examples; `seen` is what it is inferred from.
 
     A scalar where every record that has the feature has exactly one value, a list otherwise; a
     feature of which no record has a value is a column of nulls.
@@ -53,14 +52,32 @@ def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
         for field, entry in zip(fields, keys, strict=True)
         if entry["present"] == readable and entry["values"] == (1, 1)
     ]
-    if everywhere:
-        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
-    return pa.schema(fields, metadata=metadata)
+    return pa.schema(fields, metadata=metadata | everywhere_metadata(everywhere))
+
+
+def everywhere_metadata(names: list[str]) -> dict[bytes, bytes]:
+    """The metadata of a schema that names the fields which every record has."""
+    return {EVERYWHERE_KEY: json.dumps(names).encode()} if names else {}
+
+
+def in_every_record_of(schemas: Sequence[pa.Schema], names: Iterable[str]) -> list[str]:
+    """Those of some fields that every record of each of these schemas has."""
+    known = [in_every_record(schema) for schema in schemas]
+    return [name for name in names if all(name in having for having in known)]
 
 
 def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     key, in_lists = entry["key"], entry["in_lists"]
     name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
+    type_ = inferred_type(entry, _value_type(entry, name))
+    metadata = {IN_LISTS_KEY: b"1"} if in_lists else {}
+    # A lone column of this name would be taken for raw records.
+    if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
+        metadata[WIRE_KEY] = key.encode()
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+def _value_type(entry: Mapping[str, Any], name: str) -> pa.DataType:
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     if len(kinds) > 1:
         listed = " and ".join(kind[0] for kind in kinds)
@@ -69,22 +86,19 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
             field=name,
             hint=f"open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want",
         )
-    type_ = kinds[0][1] if kinds else pa.null()
-    metadata: dict[bytes, bytes] = {}
-    if in_lists:
-        metadata[IN_LISTS_KEY] = b"1"
-        single = entry["values"] == (1, 1)
-        type_ = pa.list_(type_ if single else pa.list_(type_))
-    elif kinds and entry["values"] != (1, 1):
-        type_ = pa.list_(type_)
-    # A lone column of this name would pass for raw records.
-    if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
-        metadata[WIRE_KEY] = key.encode()
-    return pa.field(name, type_, metadata=metadata or None)
+    return kinds[0][1] if kinds else pa.null()
+
+
+def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
+    """The type of a field whose values are of one type."""
+    is_single = entry["values"] == (1, 1)
+    if entry["in_lists"]:
+        return pa.list_(value if is_single else pa.list_(value))
+    return value if is_single or pa.types.is_null(value) else pa.list_(value)
 
 
 def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
-    """What a schema can say of a field that holds values of several kinds."""
+    """A hint to the schema for a field with values of several kinds."""
     are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
     return "with float64 for this field" if are_numbers else "without this field"
 
@@ -126,7 +140,8 @@ def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]
 
 def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
     """The schema by which records of all these schemas, inferred from a file each, can be read: every
-    field, in the order in which they come first, of a type that holds the values of all. `seen` says of how much.
+    field, in the order in which they come first, of a type that holds the values of all. `seen` is what they are
+    inferred from.
 
     Raises:
         SchemaError: a field has types that have none in common.
@@ -142,12 +157,10 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
         field if all(name in having for having in names) else field.with_nullable(True)
         for name, field in found.items()
     ]
-    metadata = seen.metadata
-    told = [in_every_record(schema) for schema in known]
-    everywhere = [name for name in found if all(name in names for names in told)]
-    if everywhere:
-        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
-    return pa.schema(fields, metadata) if known else schemas[0]
+    if not known:
+        return schemas[0]
+    everywhere = in_every_record_of(known, found)
+    return pa.schema(fields, seen.metadata | everywhere_metadata(everywhere))
 
 
 def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
@@ -180,14 +193,14 @@ def _is_nested_list(type_: pa.DataType) -> bool:
 
 
 def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
-    """A list that holds what one of this type does, and such values."""
+    """A list type for the values of a list type and these values."""
     item = _promoted(type_.value_field, value)
     return pa.list_(item.with_name(type_.value_field.name))
 
 
 def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A field of a type that has the values of both, by Arrow's rules, but for whole numbers and floats of
-    Examples, of which no reader makes one type. Raises ArrowTypeError where there is none."""
+    """A field for the values of both, by Arrow's rules, except integers and floats of Examples, which no reader
+    converts to one type. Raises ArrowTypeError if there is none."""
     if {innermost(one.type), innermost(other.type)} == {pa.int64(), pa.float32()}:
         raise pa.ArrowTypeError("int64 and float")
     both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.casts import check_survived, first_unfit, map_values
-from penstock.columns.types import ImageType, is_bytes, is_bytes_view, is_list, is_text, storage_of
+from penstock.columns.types import ImageType, is_bytes, is_list, is_text, storage_of
 from penstock.errors import FormatError, SchemaError
 
 if TYPE_CHECKING:
@@ -194,57 +194,59 @@ def wire_key(field: pa.Field) -> str:
         raise SchemaError(message, field=field.name) from None
 
 
-def _is_permuted(type_: pa.FixedShapeTensorType) -> bool:
-    order: Any = type_.permutation
+def is_permuted(type_: pa.DataType) -> bool:
+    """Whether a type is of tensors whose axes are stored in another order."""
+    order: Any = type_.permutation if isinstance(type_, pa.FixedShapeTensorType) else None
     return order is not None and list(order) != sorted(order)
+
+
+def unnested(type_: Any) -> tuple[pa.DataType, int]:
+    """The type inside lists, and how deep it is."""
+    types, depth = pa.types, 0
+    while types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        type_, depth = type_.value_type, depth + 1
+    return type_, depth
 
 
 def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
     if pa.types.is_struct(field.type):
         return _plan_struct(field, convert=convert)
-    in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
-    key = wire_key(field)
-    type_ = field.type
-    if (pa.types.is_list(type_) or pa.types.is_large_list(type_)) and is_list(type_.value_type):
-        in_lists = True  # nothing else is a list of lists
-    if isinstance(type_, pa.FixedShapeTensorType) and _is_permuted(type_):
+    key, type_ = wire_key(field), field.type
+    is_nested = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    is_nested = is_nested and is_list(type_.value_type)  # only feature lists are
+    in_lists = is_nested or (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
+    if is_permuted(type_):
         raise SchemaError(
             f"an Example holds the values of a tensor in the order of its axes, not as {type_}",
             field=field.name,
             hint="a tensor type without a permutation, of the shape that values have",
         )
-    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-    depth = 0
-    inner = storage
-    size: int | None = None
-    while pa.types.is_list(inner) or pa.types.is_large_list(inner) or _is_fixed(inner):
-        size = inner.list_size if _is_fixed(inner) and depth == 0 else None
-        inner = inner.value_type
-        depth += 1
-    kind = _converting_kind(inner) if convert else None
-    kind = kind or _kind_of(inner, field)
-    if in_lists:
-        layout = {1: "frame_scalars", 2: "frame_lists"}.get(depth)
-    elif size is not None:
-        layout = "fixed"
-    else:
-        layout = {0: "scalar", 1: "list"}.get(depth)
-    if layout is None and not depth:
-        raise SchemaError(f"a feature list is a list in each record, not {type_}", field=field.name)
-    if layout is None:
-        raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
-    strings = "bytes"
-    if is_text(inner):
-        strings = "text"
-    elif pa.types.is_binary_view(inner):
-        strings = "views"
-    wire = Wire(key, kind, layout, size or 0, in_lists, strings, not field.nullable)
+    inner, depth = unnested(storage_of(type_))
+    kind = (_converting_kind(inner) if convert else None) or _kind_of(inner, field)
+    layout, size = _layout(field, depth, in_lists)
+    views = "views" if pa.types.is_binary_view(inner) else "bytes"
+    strings = "text" if is_text(inner) else views
+    wire = Wire(key, kind, layout, size, in_lists, strings, not field.nullable)
     return FieldPlan(field, (wire,), _finisher(field))
 
 
+def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
+    """The layout of a wire, and the number of values where it is "fixed"."""
+    layouts = {1: "frame_scalars", 2: "frame_lists"} if in_lists else {0: "scalar", 1: "list"}
+    if depth not in layouts:
+        message = f"a feature list is a list in each record, not {field.type}"
+        if depth:
+            message = f"no Example can hold {field.type}: it nests too deeply"
+        raise SchemaError(message, field=field.name)
+    storage: Any = storage_of(field.type)
+    if layouts[depth] == "list" and _is_fixed(storage):
+        return "fixed", storage.list_size
+    return layouts[depth], 0
+
+
 def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
-    """A struct, whose fields are features called `key/name`, however deep. It is never missing itself: nothing tells a
-    struct that is from one whose fields all are."""
+    """A struct, whose fields are features called `key/name`, however deep. It is never null: a missing struct and one
+    whose fields are all missing are the same."""
     key, type_ = wire_key(field), field.type
     inside = [
         _plan_field(pa.field(f"{key}/{child.name}", child.type, child.nullable), convert=convert)
@@ -285,14 +287,7 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
         return "int64"
     if types.is_floating(type_):
         return "float"
-    if (
-        types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_string(type_)
-        or types.is_large_string(type_)
-        or types.is_fixed_size_binary(type_)
-        or is_bytes_view(type_)
-    ):
+    if is_bytes(type_) or is_text(type_) or types.is_fixed_size_binary(type_):
         return "bytes"
     if types.is_dictionary(type_):
         return _kind_of(type_.value_type, field)
@@ -333,7 +328,7 @@ def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(type_):
         return array.cast(type_.value_type).dictionary_encode().cast(type_)
     if array.null_count and _is_fixed(type_) and pa.types.is_fixed_size_binary(type_.value_type):
-        # What stands for a missing list is of no bytes, which are no value of the type.
+        # Missing lists hold empty values, which do not fit the type.
         there = array.is_valid().to_numpy(zero_copy_only=False)
         places = pa.array(np.cumsum(there) - 1, mask=~there)
         return _made(array.drop_null(), type_).take(places)
@@ -346,7 +341,7 @@ def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
-    """What stands for a date or a time: pyarrow casts numbers of as many bits only."""
+    """The integers of a date or time type: pyarrow casts only those of its width."""
     if not pa.types.is_temporal(type_):
         return None
     return pa.int32() if type_.bit_width == 32 else pa.int64()

@@ -24,6 +24,7 @@ from penstock.datasets import dataset as datasets
 from penstock.errors import PenstockError, SchemaError
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.payloads.example.inference import inferred_type
 from penstock.payloads.example.plans import (
     CONTEXT_PREFIX,
     IN_LISTS_KEY,
@@ -335,9 +336,5 @@ def _field(name: str, entry: dict[str, Any]) -> pa.Field:
 
 def _shown_type(entry: dict[str, Any]) -> pa.DataType:
     """The type in a schema inferred from these records."""
-    kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
-    type_ = kinds[0][0] if kinds else pa.null()
-    is_single = entry["values"] == (1, 1)
-    if entry["in_lists"]:
-        return pa.list_(type_ if is_single else pa.list_(type_))
-    return type_ if is_single or not kinds else pa.list_(type_)
+    kinds = [kind for (kind, _), count in zip(_KINDS, entry["kinds"], strict=True) if count]
+    return inferred_type(entry, kinds[0] if kinds else pa.null())

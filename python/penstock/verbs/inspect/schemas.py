@@ -6,17 +6,17 @@ stored in it or inferred from some or all of its records.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom, in_every_record
+from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom
 from penstock.columns.types import is_list
 from penstock.datasets import dataset as datasets
 from penstock.engine.pipeline import in_order
+from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 
 MOST_FILES = 101
 """The most files that are read by default."""
@@ -149,10 +149,8 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
             known = fields.get(field.name)
             fields[field.name] = field if known is None else _wider(known, field)
     metadata = dict(schemas[0].metadata or {})
-    told = [in_every_record(schema) for schema in schemas]
-    everywhere = [name for name in fields if all(name in names for names in told)]
-    if metadata.pop(EVERYWHERE_KEY, None) is not None and everywhere:
-        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
+    if metadata.pop(EVERYWHERE_KEY, None) is not None:
+        metadata |= everywhere_metadata(in_every_record_of(schemas, fields))
     return pa.schema(list(fields.values()), metadata=metadata or None)
 
 

@@ -206,8 +206,7 @@ class Shards:
         self._shards = []
         for shard, path in indexed:
             _save_index(shard, path, storage, folder, finished(kind, schema, shard.writer))
-        shards = [shard for shard, _ in pairs]
-        return Summary(tuple(paths), *_totals(shards), notes_of([shard.writer for shard in shards]))
+        return _summary([shard for shard, _ in pairs], paths)
 
     def abort(self) -> None:
         """Discard everything that has no name yet."""
@@ -244,9 +243,11 @@ def _give_up(writer: Writer | None, sink: Sink) -> None:
         sink.abort()
 
 
-def _totals(shards: list[Shard]) -> tuple[int, int]:
-    """Records and bytes."""
-    return sum(shard.num_records for shard in shards), sum(shard.num_bytes for shard in shards)
+def _summary(shards: list[Shard], paths: list[str]) -> Summary:
+    num_records = sum(shard.num_records for shard in shards)
+    num_bytes = sum(shard.num_bytes for shard in shards)
+    notes = notes_of([shard.writer for shard in shards])
+    return Summary(tuple(paths), num_records, num_bytes, notes)
 
 
 def _refuse_existing(shard: Shard, path: str, storage: Storage) -> None:

@@ -115,7 +115,7 @@ def write(
     storage = LocalStorage() if storage is None else storage
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
-    is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
+    is_sharded = (num_shards, shard_records, shard_bytes) != (None, None, None)
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     if overwrite and isinstance(storage, LocalStorage):
