@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from penstock.columns.types import is_bytes, is_text
 from penstock.conditions._grammar import (
     COMPARISONS,
     Call,
@@ -250,7 +251,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(float(value))
         return pa.scalar(value, type_) if pa.types.is_uint64(type_) else pa.scalar(value)
     if isinstance(value, str):
-        if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        if is_bytes(type_):
             return pa.scalar(value.encode(), type_)
         if pa.types.is_temporal(type_):
             return pa.scalar(value).cast(type_)
@@ -260,20 +261,12 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Two columns as types that Arrow can compare: text with bytes as bytes, uint64 with int64 as decimals."""
     types = (left.type, right.type)
-    if any(map(_is_text, types)) and any(map(_is_bytes, types)):
+    if any(map(is_text, types)) and any(map(is_bytes, types)):
         return left.cast(pa.large_binary()), right.cast(pa.large_binary())
     is_mixed = pa.types.is_uint64(types[0]) != pa.types.is_uint64(types[1])
     if is_mixed and all(map(pa.types.is_integer, types)):
         return left.cast(pa.decimal128(20)), right.cast(pa.decimal128(20))
     return left, right
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:
@@ -341,7 +334,7 @@ def _call(node: Call, values: pa.Array) -> Any:
         "contains": "match_substring",
         "matches": "match_substring_regex",
     }
-    if not (_is_text(values.type) or _is_bytes(values.type)) or not isinstance(node.argument, str):
+    if not (is_text(values.type) or is_bytes(values.type)) or not isinstance(node.argument, str):
         wanted = "a text, bytes or a list" if node.function == "contains" else "a text or bytes"
         raise SchemaError(
             f"{node.function} looks for {node.argument!r} in {wanted}, not in {values.type}"
@@ -364,9 +357,9 @@ def _length(values: pa.Array) -> pa.Array:
     type_: Any = values.type
     if isinstance(type_, pa.FixedShapeTensorType):
         return compute.if_else(values.is_valid(), pa.scalar(type_.shape[0], pa.int64()), None)
-    if _is_text(type_):
+    if is_text(type_):
         return compute.utf8_length(values)
-    if _is_bytes(type_):
+    if is_bytes(type_):
         return compute.binary_length(values)
     if pa.types.is_map(type_):
         values = values.cast(pa.list_(pa.struct([type_.key_field, type_.item_field])))
@@ -376,7 +369,7 @@ def _length(values: pa.Array) -> pa.Array:
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    if _is_bytes(values.type) and not _is_bytes(type_):
+    if is_bytes(values.type) and not is_bytes(type_):
         values = values.cast(pa.string())
     return values.cast(type_)
 

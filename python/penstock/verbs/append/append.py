@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -174,22 +174,16 @@ def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
 
 
 def _format_of(path: str, storage: Storage) -> Format:
-    source = storage.source(path)
-    try:
+    with closing(storage.source(path)) as source:
         return formats.of(source)
-    finally:
-        source.close()
 
 
 def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
     """The compression of a framed file; None leaves it to the format."""
     if not isinstance(kind, FramedFormat):
         return None
-    source = storage.source(path)
-    try:
+    with closing(storage.source(path)) as source:
         return kind.shard(source, Options(index="never")).stream.container
-    finally:
-        source.close()
 
 
 def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> Any:
@@ -403,14 +397,11 @@ class _Work:
             if folder is not None:
                 os.makedirs(folder, exist_ok=True)
             if with_checksums is not None:
-                source = self.storage.source(path)
-                try:
+                with closing(self.storage.source(path)) as source:
                     found = blocks.extended(source, with_checksums[1])
                     if found is None:
                         return  # the old checksums report the damage
                     more = replace(more, blocks=found, state=sidecar.state_of(source))
-                finally:
-                    source.close()
             sidecar.save(more, path, self.storage, folder)
         except OSError as error:
             # The records are there; an index can be made again at any time.

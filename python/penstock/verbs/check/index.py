@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,9 +27,7 @@ from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand
 from penstock.verbs.check import textindex
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes done, and the bytes in all."""
+from penstock.verbs.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,7 @@ class _Work:
 
     def build(self, path: str) -> Iterator[_Made]:
         """Build the index of one file, if it has to be."""
-        source = self.storage.source(path)
-        try:
+        with closing(self.storage.source(path)) as source:
             kind = formats.of(source)
             with_checksums = blocks.kept(path, self.folder or "auto", self.storage)
             if with_checksums is not None and not self.force:
@@ -154,8 +151,6 @@ class _Work:
                 yield _Made(kept_at, reader.num_records, source.size)
             else:
                 yield _Made(None, 0 if reader is None else reader.num_records, source.size)
-        finally:
-            source.close()
 
     def _of_framed(
         self, source: Source, kind: FramedFormat, reader: FramedReader, checksums: bool

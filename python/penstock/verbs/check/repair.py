@@ -36,7 +36,6 @@ from penstock.storage.paths import expand, index_option
 from penstock.verbs.check import textindex
 from penstock.verbs.check.index import bytes_of
 from penstock.verbs.check.verify import (
-    Progress,
     decoding,
     empty_file,
     first_error,
@@ -48,6 +47,7 @@ from penstock.verbs.check.verify import (
     tell_long,
 )
 from penstock.verbs.convert.journal import refuse_existing
+from penstock.verbs.progress import Progress
 
 
 def repair(

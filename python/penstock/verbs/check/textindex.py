@@ -7,7 +7,7 @@ for the programs that want one, and checks one against the heads in the file its
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import numpy as np
 
@@ -79,11 +79,8 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
     if index.compression:
         drop(text, data_path, storage)
         return
-    source = storage.source(text.path_for(data_path))
-    try:
+    with closing(storage.source(text.path_for(data_path))) as source:
         before = source.read(0, source.size).to_bytes() if old else b""
-    finally:
-        source.close()
     if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
         before, old = b"", 0  # it did not fit before
     sink = sink_for(storage, text.path_for(data_path), data_path)
@@ -102,11 +99,8 @@ def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.n
     Raises:
         StaleIndexError: it is no text index.
     """
-    source = storage.source(path)
-    try:
+    with closing(storage.source(path)) as source:
         data = source.read(0, source.size).to_bytes()
-    finally:
-        source.close()
     try:
         return kind.places(data)
     except ValueError as error:

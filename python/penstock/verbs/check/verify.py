@@ -1,8 +1,9 @@
-"""`verify`: read everything, prove everything, and report all that is wrong, not only the first."""
+"""`verify`: read and check everything, and report all damage, not only the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,10 +35,7 @@ from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand, reading_index
 from penstock.verbs.check.index import bytes_of
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes done, and the bytes in all."""
-
+from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
 """Bytes that one task compares with the checksums of an index."""
@@ -64,21 +62,21 @@ def verify(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Report:
-    """Check every byte of some files that has a check, and report everything that is wrong.
+    """Check every byte of some files that has a check, and report all damage.
 
     TFRecord: both checksums of every record, the structure to the last byte, the compressor's own
-    checksums. Reading goes on after damage. What TensorFlow reads over in silence is a finding
-    too. In every format records are decoded, and each that cannot be is a finding: what
-    `open(..., damage="skip")` skips and `repair` leaves out. One that can be, and does not fit the
-    schema that the first records suggest, is not damaged.
+    checksums. Reading continues after damage. Damage that TensorFlow ignores silently is a finding too.
+    In every format records are decoded, and each that cannot be is a finding: what
+    `open(..., damage="skip")` skips and `repair` leaves out. A record that decodes, but does not fit the
+    schema inferred from the first records, is not damaged.
 
     Args:
         source: as for `open`.
-        format: a format's name, instead of telling it by the bytes.
+        format: a format's name, instead of detecting it from the bytes.
         payloads: also decode the records of TFRecord, WebDataset and RecordIO files; False checks
             only their frames and checksums, in less time.
-        index: "auto" uses a sidecar that fits to tell which records are damaged; "never" does not
-            look for one; a folder looks there. None is ever written.
+        index: "auto" uses a valid sidecar to find which records are damaged; "never" does not look for
+            one; a folder looks there. None is ever written.
         limits: as for `open`.
         threads: how many threads read; None for all cores.
         progress: called with the records done, the bytes done, and the bytes in all.
@@ -86,7 +84,7 @@ def verify(
         format_options: of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
-        A Report; `report.ok` says whether all is well.
+        A Report; `report.ok` is True if there is no damage.
 
     Raises:
         FileNotFoundError: no such file, or a shard of a numbered set is missing.
@@ -107,7 +105,7 @@ def verify(
     total = sum(bytes_of(path, place) for path in paths)
     findings: list[Finding] = []
     num_records = num_bytes = 0
-    for tally in in_order(streams, _run, lambda tally: 0, threads):
+    for tally in in_order(streams, lambda task: task(), lambda tally: 0, threads):
         num_records += tally.num_records
         num_bytes += tally.num_bytes
         findings.extend(tally.findings)
@@ -119,23 +117,18 @@ def verify(
 _Task = Callable[[], Iterable[Tally]]
 
 
-def _run(task: _Task) -> Iterable[Tally]:
-    return task()
-
-
 def _tasks(
     path: str, *, storage: Storage, format: str | None, options: Options, payloads: bool
 ) -> Iterator[_Task]:
-    """What there is to check in one file."""
-    source = storage.source(path)
-    try:
+    with closing(storage.source(path)) as source:
         try:
             kind = format_of(source, format)
             if is_empty_file(source, kind):
                 yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
                 return
-            for finding in overlay_findings(kind, source, options, storage):
-                yield partial(_just, Tally(0, (finding,), 0))
+            yield partial(
+                _just, Tally(0, tuple(overlay_findings(kind, source, options, storage)), 0)
+            )
             yield from _block_tasks(source, options, storage)
             if isinstance(kind, FramedFormat) and kind.finds_next:
                 stale = stale_index(source, kind, options, storage)
@@ -143,22 +136,20 @@ def _tasks(
                     yield partial(_just, Tally(0, (stale,), 0))
                 scan = kind.damage_scan(source, options, payloads=payloads)
                 for task in scan.tasks():
-                    yield partial(_prove, scan, task)
+                    yield partial(_scanned, scan, task)
             else:
                 yield from _chunk_tasks(kind, source, options)
         except PenstockError as error:
             if isinstance(error.__cause__, ImportError):
-                raise error.at(file=path) from error.__cause__  # says nothing of the file
+                raise error.at(file=path) from error.__cause__  # no damage of the file
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
-    finally:
-        source.close()
 
 
 def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
     """The comparison of a file with the checksums that its index keeps of each MiB, if it keeps any."""
-    kept = None
-    if options.index != "never":
-        kept = blocks.kept(source.path, options.index, storage)
+    if options.index == "never":
+        return
+    kept = blocks.kept(source.path, options.index, storage)
     if kept is None:
         return
     index = kept[1]
@@ -173,7 +164,7 @@ def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator
 
 
 def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Tally]:
-    assert index.blocks is not None, "who has none is not compared"
+    assert index.blocks is not None, "only files with checksums are compared"
     message = "these bytes are not those that were indexed"
     try:
         found = [
@@ -186,7 +177,7 @@ def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Ta
 
 
 def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
-    """What is not as it was indexed: damage, or, where the file was written since, nobody can tell."""
+    """A part of a file that differs from what was indexed: damage, unless the file was written since."""
     kind = "data_checksum"
     if fitting.was_written(index, source):
         kind = "changed"
@@ -200,7 +191,7 @@ def _just(tally: Tally) -> Iterable[Tally]:
     return [tally]
 
 
-def _prove(scan: DamageScan, task: Any) -> Iterable[Tally]:
+def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
     try:
         for found in scan.run(task):
             yield tally_of(found)
@@ -260,7 +251,7 @@ def stale_index(
 def overlay_findings(
     kind: Format, source: Source, options: Options, storage: Storage
 ) -> list[Finding]:
-    """What is wrong with the overlays of a file, of which the file itself knows nothing."""
+    """The overlays of a file that are damaged or of another state of it."""
     path = source.path
     if not has_overlays([path], storage):
         return []
@@ -296,13 +287,13 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
     return open_shard(kind, source, replace(options, raw=True, index="never"))
 
 
-# -- formats that say where their records lie ------------------------------------------------------
+# -- formats that store the positions of their records ---------------------------------------------
 
 
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = decoding(kind, source, options)
     if isinstance(kind, FramedFormat):
-        # What a walk has found is decoded as it is found, and not kept.
+        # Chunks are decoded as they are found, and not kept.
         long: list[Finding] = []
         tell_long(reader, source, long)
         for chunk in reader.chunks():
@@ -322,7 +313,7 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
 
 
 def tell_long(reader: Reader, source: Source, findings: list[Finding]) -> None:
-    """Let a walk tell of records that are longer than is read, and go on behind them."""
+    """Report records longer than the limit, and let the reader continue after them."""
 
     def tell(start: int, end: int, record: int) -> None:
         message = "the record is longer than the limit record_bytes"
@@ -343,13 +334,13 @@ def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
 
 
 def decoding(kind: Format, source: Source, options: Options) -> Reader:
-    """A reader that decodes records as a scan does; of a framed file whose records have no schema together,
-    one that gives them as they are."""
-    if not isinstance(kind, FramedFormat):
-        return open_shard(kind, source, options)
+    """A reader that decodes records as a scan does; of raw records for a framed file whose records have no common
+    schema."""
     try:
         return open_shard(kind, source, options)
     except SchemaError:
+        if not isinstance(kind, FramedFormat):
+            raise
         return open_shard(kind, source, replace(options, raw=True))
 
 

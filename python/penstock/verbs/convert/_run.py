@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
-
-import pyarrow as pa
 
 from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
@@ -26,12 +24,10 @@ from penstock.verbs.check import textindex
 from penstock.verbs.convert._parts import Part, check_names
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
+from penstock.verbs.progress import Meter
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.shards import Names
 from penstock.verbs.write.write import drop_old_indexes, write
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes of the source done, and those in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +52,6 @@ class Writing:
             **more,
             **{k: v for k, v in self.format_options.items() if k != "compression"},
         )
-
-
-class Meter:
-    """Reports how far a job is, in records and bytes of the source."""
-
-    def __init__(self, progress: Progress | None, num_records: int, total_bytes: int) -> None:
-        self._progress = progress
-        self._num_records = max(1, num_records)
-        self._total_bytes = total_bytes
-        self._done = 0
-
-    def add(self, num_records: int) -> None:
-        self._done += num_records
-        if self._progress is not None:
-            done_bytes = self._total_bytes * min(self._done, self._num_records) // self._num_records
-            self._progress(self._done, done_bytes, self._total_bytes)
-
-    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they are taken."""
-        for batch in batches:
-            yield batch
-            self.add(batch.num_rows)
 
 
 def run(
@@ -214,16 +188,13 @@ def _keep_text_index(path: str, final: str, writing: Writing) -> None:
         return
     kept_at = "never" if writing.index is False else "auto"
     kept_at = writing.index if isinstance(writing.index, str) else kept_at
-    source = storage.source(path)
-    try:
+    with closing(storage.source(path)) as source:
         reader = open_shard(kind, source, Options(raw=True, index=kept_at))
         assert isinstance(reader, FramedReader), "formats with text indexes are framed"
         if reader.index.compression:
             textindex.drop(text, final, storage)
         else:
             textindex.write(text, reader.index, path, storage)
-    finally:
-        source.close()
 
 
 def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:

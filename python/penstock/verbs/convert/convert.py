@@ -24,8 +24,9 @@ from penstock.storage.paths import index_option
 from penstock.verbs.convert._choice import Choice
 from penstock.verbs.convert._parts import plan
 from penstock.verbs.convert._reading import Reading, opened
-from penstock.verbs.convert._run import Meter, Progress, Writing, run, run_by_bytes
+from penstock.verbs.convert._run import Writing, run, run_by_bytes
 from penstock.verbs.convert.journal import alone_at
+from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}

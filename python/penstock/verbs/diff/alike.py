@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.columns.numbers import as_arrow, as_booleans
-from penstock.columns.types import is_list
+from penstock.columns.types import is_bytes, is_list, is_text
 from penstock.errors import UnsupportedError
 
 _compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
@@ -101,11 +101,16 @@ def stripped(array: pa.Array) -> pa.Array:
         return _packed(array)
     if types.is_map(type_):
         return _pairs(array)
-    if types.is_string(type_) or types.is_string_view(type_):
+    if is_text(type_):
         return array.cast(pa.large_string()).cast(pa.large_binary())
-    if _is_bytes(type_) and not types.is_large_binary(type_):
-        return array.cast(pa.large_binary())
-    return array
+    return array.cast(pa.large_binary()) if _is_other_bytes(type_) else array
+
+
+def _is_other_bytes(type_: pa.DataType) -> bool:
+    """Whether values are bytes, but not of the type that is compared."""
+    if pa.types.is_fixed_size_binary(type_):
+        return not pa.types.is_decimal(type_)
+    return is_bytes(type_) and not pa.types.is_large_binary(type_)
 
 
 def _decoded_runs(array: Any) -> pa.Array:
@@ -113,17 +118,6 @@ def _decoded_runs(array: Any) -> pa.Array:
     rows = np.arange(array.offset, array.offset + len(array))
     places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
     return stripped(array.values).take(as_arrow(places))
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_large_string(type_)
-        or types.is_binary_view(type_)
-        or (types.is_fixed_size_binary(type_) and not types.is_decimal(type_))
-    )
 
 
 @cache

@@ -7,7 +7,7 @@ in parallel. Results are merged in order, so the outcome does not depend on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,9 +25,7 @@ from penstock.errors import SchemaError
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.fields.keys import Matched, match
 from penstock.verbs.fields.payloads import Column, Side, read_alike, same_payloads
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""
+from penstock.verbs.progress import Progress, meter_of
 
 _MOST_EXAMPLES = 3
 _VALUE_WIDTH = 60
@@ -98,7 +96,7 @@ def diff(
             side.picked(order, threads) for side, order in zip(sides, orders, strict=True)
         )
     seen = _Seen(sides)
-    report = _reporter(sides, progress)
+    meter = meter_of(progress, *(side.dataset for side in sides))
     pairs = partial(_pairs, streams[0], streams[1], matched)
     try:
         # The threads that read the streams end first: a stream in use cannot be closed.
@@ -107,7 +105,7 @@ def diff(
         ) as results:
             for result in results:
                 seen.add(result)
-                report(seen.num_done)
+                meter.reach(seen.num_done)
     finally:
         for stream in streams:
             stream.close()
@@ -435,16 +433,3 @@ class _Seen:
                 found.num_only_in_b,
                 tuple(found.examples),
             )
-
-
-def _reporter(sides: tuple[Side, Side], progress: Progress | None) -> Callable[[int], None]:
-    if progress is None:
-        return lambda num_records: None
-    total_records = max(1, *(len(side.dataset) for side in sides))
-    total_bytes = sum(shard.num_bytes for side in sides for shard in side.dataset.shards)
-
-    def report(num_records: int) -> None:
-        done_bytes = total_bytes * min(num_records, total_records) // total_records
-        progress(num_records, done_bytes, total_bytes)
-
-    return report

@@ -16,9 +16,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes of the source done, and those in all."""
+from penstock.verbs.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

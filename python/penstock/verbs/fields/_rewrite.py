@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -303,13 +303,10 @@ class _Work:
 
 def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
     """Where the records of a new file lie."""
-    source = LocalStorage().source(path)
-    try:
+    with closing(LocalStorage().source(path)) as source:
         reader = open_shard(kind, source, Options(raw=True, index="never", limits=limits))
         assert isinstance(reader, FramedReader)
         return reader.index
-    finally:
-        source.close()
 
 
 def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:

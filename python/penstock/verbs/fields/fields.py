@@ -23,7 +23,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.paths import index_option
 from penstock.verbs.fields._beside import keep_beside, refuse_known
 from penstock.verbs.fields._edit import Edit
-from penstock.verbs.fields._job import Job, Progress
+from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._new_fields import Baked, new_fields
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields.overlays import (
@@ -33,6 +33,7 @@ from penstock.verbs.fields.overlays import (
     remove_overlay,
 )
 from penstock.verbs.fields.rewrite_journal import Journal
+from penstock.verbs.progress import Progress
 from penstock.verbs.write.shards import Names
 
 Path = str | os.PathLike[str]

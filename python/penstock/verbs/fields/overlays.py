@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,11 +240,8 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
 def identify(dataset: datasets.Dataset, shard: int) -> Identity:
     """The state of a shard that its dataset has open."""
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
-    source = dataset.files.storage.source(path)
-    try:
+    with closing(dataset.files.storage.source(path)) as source:
         if source.size != num_bytes:
             message = "the file changed while values were made for it"
             raise ChangedError(message, file=path, expected=num_bytes, found=source.size)
         return identity_of(dataset.files.own(shard), source)
-    finally:
-        source.close()

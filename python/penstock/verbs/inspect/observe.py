@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from penstock import describe
 from penstock.columns.numbers import as_numpy
-from penstock.columns.types import innermost, is_list
+from penstock.columns.types import innermost, is_bytes, is_bytes_view, is_list, is_text
 from penstock.verbs.inspect.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
-"""If none of so many values of a batch is an image, the others are not looked at for images."""
+"""If none of this many values of a batch is an image, the others are not searched for images."""
 _TEXT_SAMPLE = 64
 
 
@@ -44,7 +44,7 @@ class Seen:
     images: dict[str, tuple[Range, Range]] = field(default_factory=dict)
 
     def merge(self, other: Seen) -> None:
-        """Take in what another part of the same field showed."""
+        """Add another part of the same field."""
         for name in ("num_entries", "num_null", "num_nan", "num_infinite", "num_not_text"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lengths", "sizes", "values", "distinct"):
@@ -55,7 +55,7 @@ class Seen:
             mine[1].merge(height)
 
     def is_text(self, type_: pa.DataType) -> bool:
-        """Whether all values are text, as far as was looked."""
+        """Whether all values seen are text."""
         if not self.sizes.count:
             return False
         inner = innermost(type_)
@@ -84,7 +84,7 @@ Observation = dict[str, tuple[pa.DataType, Seen]]
 
 
 class FieldObserver:
-    """Looks at the batches of one field (`look`, from any thread) and adds up what they show."""
+    """Summarises the batches of one field (`look`, from any thread) and adds them up."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         self._name = name
@@ -92,13 +92,13 @@ class FieldObserver:
         self._countless: frozenset[str] = frozenset()
 
     def look(self, column: pa.Array) -> Observation:
-        """What one batch shows. Does not change the observer."""
+        """Summarise one batch. Does not change the observer."""
         found: Observation = {}
         _observe(self._name, column, found, self._countless)
         return found
 
     def add(self, part: Observation) -> None:
-        """Add what a batch showed."""
+        """Add the summary of a batch."""
         for name, (type_, seen) in part.items():
             total = self._seen.setdefault(name, (type_, Seen()))[1]
             total.merge(seen)
@@ -131,7 +131,7 @@ def _observe(name: str, array: pa.Array, found: Observation, countless: frozense
     elif types.is_integer(type_) or types.is_boolean(type_) or types.is_temporal(type_):
         _observe_integers(array, seen, name in countless)
     elif not types.is_null(type_):
-        seen.distinct.forgo()  # a map or union: its presence and lengths are told
+        seen.distinct.forgo()  # a map or union: only nulls and lengths are reported
 
 
 def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
@@ -200,19 +200,7 @@ def _observe_integers(array: pa.Array, seen: Seen, is_countless: bool) -> None:
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_fixed_size_binary(type_)
-        or types.is_string(type_)
-        or types.is_large_string(type_)
-        or _is_view(type_)
-    )
-
-
-def _is_view(type_: pa.DataType) -> bool:
-    return bool(type_ == pa.binary_view() or type_ == pa.string_view())
+    return is_bytes(type_) or is_text(type_) or pa.types.is_fixed_size_binary(type_)
 
 
 def _observe_bytes(array: pa.Array, seen: Seen, is_countless: bool) -> None:
@@ -232,7 +220,7 @@ def _byte_sizes(array: pa.Array) -> np.ndarray:
     """Bytes of each value that is not null, int64."""
     import pyarrow.compute as pc
 
-    if not _is_view(array.type):
+    if not is_bytes_view(array.type):
         return _numpy(pc.binary_length(array).drop_null().cast(pa.int64()))
     # pyarrow has no kernel for this: the first four bytes of each view are its length.
     views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)

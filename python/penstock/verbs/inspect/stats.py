@@ -1,13 +1,13 @@
 """`stats`: what is in each field, found in one pass over the records, within bounded memory.
 
-Batches are looked at side by side; what each one showed is merged in file order, so the figures do
-not depend on the number of threads. Counts, ranges, lengths and histograms are exact. Distinct
-values are counted up to `DISTINCT_LIMIT`, beyond which only that there are more is told.
+Batches are read in parallel, and their figures are merged in file order, so they do not depend on the
+number of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to
+`DISTINCT_LIMIT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,7 @@ from penstock.datasets import dataset as datasets
 from penstock.engine.pipeline import in_order
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
-
-Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""
+from penstock.verbs.progress import Progress, meter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,8 @@ class FieldStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was found in a data set. `fields_from` says which records the fields were told from, where others may have
-    more of them, which are not in `fields`; None where there are no others."""
+    """What was found in a dataset. `fields_from` names the records that the fields were inferred from, if others may
+    have more fields, which are not in `fields`; else None."""
 
     num_records: int
     fields: tuple[FieldStats, ...]
@@ -75,12 +73,12 @@ def stats(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Stats:
-    """Look at every record once, and say what is in each field.
+    """Read every record once, and summarise each field.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        columns: the fields to look at; None for all that the Dataset shows. Others are not decoded. Fields that
-            only later records have are shown where it was opened with `infer_records="all"`.
+        columns: the fields to read; None for all that the Dataset shows. Others are not decoded. Fields that
+            only later records have are shown if it was opened with `infer_records="all"`.
         threads: how many to use; None: one a core.
         progress: called with the records done, the bytes done and the bytes in all; the bytes done
             are estimated from the records. Asks for the number of records first.
@@ -90,7 +88,7 @@ def stats(
         values, histogram and image sizes.
 
     Raises:
-        PenstockError: damaged data, unless the Dataset was opened to pass over it.
+        PenstockError: damaged data, unless the Dataset was opened to skip it.
 
     Example:
         >>> import penstock as ps
@@ -103,25 +101,25 @@ def stats(
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0
-    report = _reporter(ds, progress)
+    meter = meter_of(progress, ds)
     stream = partial(ds.scan, columns, None, threads)
-    for rows, parts in in_order([stream], partial(_look, observers), _no_bytes, threads):
+    for rows, parts in in_order([stream], partial(_look, observers), lambda part: 0, threads):
         for observer, part in zip(observers, parts, strict=True):
             observer.add(part)
         num_records += rows
-        report(num_records)
-    told = _fields_from(ds) if columns is None else None
-    return Stats(num_records, tuple(_finished(observers)), told)
+        meter.add(rows)
+    fields_from = _fields_from(ds) if columns is None else None
+    return Stats(num_records, tuple(_finished(observers)), fields_from)
 
 
 def _fields_from(ds: datasets.Dataset) -> str | None:
-    """Which records the fields were told from, if these are not all."""
-    told = InferredFrom.of(ds.schema)
-    if told is None or ds.columns is not None:
+    """The records that the fields were inferred from, if these are not all."""
+    seen = InferredFrom.of(ds.schema)
+    if seen is None or ds.columns is not None:
         return None
     everywhere = ds.options.format_options.get("infer_records") == "all"
-    of_all = len(ds.paths) == 1 or told.place == files(len(ds.paths))
-    return None if everywhere or (told.is_all and of_all) else str(told)
+    of_all = len(ds.paths) == 1 or seen.place == files(len(ds.paths))
+    return None if everywhere or (seen.is_all and of_all) else str(seen)
 
 
 def _look(
@@ -129,24 +127,6 @@ def _look(
 ) -> Iterator[tuple[int, list[Observation]]]:
     parts = [observer.look(batch.column(n)) for n, observer in enumerate(observers)]
     yield batch.num_rows, parts
-
-
-def _no_bytes(result: object) -> int:
-    del result
-    return 0
-
-
-def _reporter(ds: datasets.Dataset, progress: Progress | None) -> Callable[[int], None]:
-    if progress is None:
-        return lambda num_records: None
-    total_records = max(len(ds), 1)
-    total_bytes = sum(shard.num_bytes for shard in ds.shards)
-
-    def report(num_records: int) -> None:
-        done_bytes = total_bytes * min(num_records, total_records) // total_records
-        progress(num_records, done_bytes, total_bytes)
-
-    return report
 
 
 def _finished(observers: Sequence[FieldObserver]) -> Iterator[FieldStats]:

@@ -17,7 +17,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.describe import text_of
 
 DISTINCT_LIMIT = 4096
-"""Distinct values that are counted; where there are more, counting is given up."""
+"""The most distinct values that are counted."""
 DISTINCT_BYTES = 256
 """Longest value that is counted."""
 BINS = 32
@@ -63,7 +63,7 @@ class Range:
         low, high = numbers.min().item(), numbers.max().item()
         self._widen(len(numbers), low, high)
         if numbers.dtype == np.int64:
-            # Two halves, because the sum of many int64 may be none.
+            # Two halves, because the sum of many int64 may overflow.
             upper = int((numbers >> 32).sum())
             self._sums.append((upper << 32) + int((numbers & 0xFFFFFFFF).sum()))
         else:
@@ -90,7 +90,7 @@ class Range:
         try:
             return math.fsum(self._sums)
         except (OverflowError, ValueError):
-            return math.nan  # beyond float64: there is no mean to tell
+            return math.nan  # beyond float64: there is no mean
 
     def spread(self, type_: pa.DataType | None = None) -> Spread | None:
         """What was found, in Python values of an Arrow type."""
@@ -171,7 +171,7 @@ def _exponent(low: Any, high: Any) -> int:
         while (high >> exponent) - (low >> exponent) >= BINS:
             exponent += 1
         return exponent
-    # A bin's number has to be an exact float64, however far from zero the numbers lie.
+    # A bin's number has to be an exact float64, however far from zero the numbers are.
     largest = max(abs(low), abs(high))
     exponent = max(math.frexp(largest)[1] - 52, -1000) if largest else -1000
     half_span = high / 2 - low / 2  # the span itself may be beyond float64
