@@ -80,8 +80,8 @@ def example_plan(
     *,
     complete: bool = False,
 ) -> _core.ExamplePlan:
-    """The kernel's plan for these columns; `keys` are theirs where they are no text. `complete` says that
-    records may have no others."""
+    """The kernel's plan for these columns; `keys` are theirs if they are not text. `complete`: records may have
+    no others."""
     if keys is None:
         keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
     columns = [
@@ -120,28 +120,32 @@ class DecodePlan:
         return self._finished(frames.decode(self._plan, check, indexed))
 
     def decode_at(self, places: Places, records: np.ndarray) -> pa.RecordBatch | None:
-        """Read and decode records of a file by their numbers. None where anything is wrong with them, whatever it is."""
+        """Read and decode records of a file by their numbers. None if any of them is damaged or does not fit."""
         made = places.examples(records, self._plan)
         try:
             return None if made is None else self._finished(made)
         except (SchemaError, FormatError):
-            return None  # whose record it is, `decode` and its caller can tell
+            return None  # `decode` and its caller find the record
 
     def _finished(self, made: _core.ArrowArray) -> pa.RecordBatch:
         decoded = pa.record_batch(made)
-        arrays = decoded.columns
-        done: list[pa.Array] = []
-        at = 0
-        for plan in self.fields:
-            done.append(plan.finish(arrays[at : at + len(plan.wires)]))
-            at += len(plan.wires)
-        if not done:
+        if not self.fields:
             return decoded
-        return pa.RecordBatch.from_arrays(done, schema=self.schema)
+        arrays = _finish_all(self.fields, decoded.columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _finish_all(fields: Sequence[FieldPlan], arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    done: list[pa.Array] = []
+    at = 0
+    for plan in fields:
+        done.append(plan.finish(arrays[at : at + len(plan.wires)]))
+        at += len(plan.wires)
+    return done
 
 
 def lent(plan: FieldPlan) -> FieldPlan:
-    """The same with byte strings as views into what was read, where the field has one for a record."""
+    """The same with byte strings as views into what was read, if the field has one a record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
     given = plan.field.type
     if wire is None or storage_of(given) != pa.binary():
@@ -173,7 +177,7 @@ def plan_fields(schema: pa.Schema, *, convert: bool = False) -> list[FieldPlan]:
 
 
 def is_raw(schema: pa.Schema) -> bool:
-    """Whether a schema is that of raw records: one column of bytes, which is not said to be a feature."""
+    """Whether a schema is that of raw records: one column of bytes, not marked as a feature."""
     return (
         schema.names == [RECORD]
         and is_bytes(schema.field(0).type)
@@ -257,12 +261,7 @@ def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
         raise SchemaError("an Example holds no struct without fields", field=field.name)
 
     def finish(arrays: Sequence[pa.Array]) -> pa.Array:
-        parts: list[pa.Array] = []
-        at = 0
-        for plan in inside:
-            parts.append(plan.finish(arrays[at : at + len(plan.wires)]))
-            at += len(plan.wires)
-        return pa.StructArray.from_arrays(parts, fields=list(type_))
+        return pa.StructArray.from_arrays(_finish_all(inside, arrays), fields=list(type_))
 
     return FieldPlan(field, wires, finish)
 

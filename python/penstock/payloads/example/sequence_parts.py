@@ -1,4 +1,4 @@
-"""The two parts of a SequenceExample, as the names of columns call them: `context/key` and `feature_lists/key`."""
+"""The two parts of a SequenceExample in the names of columns: `context/key` and `feature_lists/key`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LOOKED_RECORDS = 1000
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """Whether a column's name calls a key in the feature lists (or else in the context), and which one; None
-    where it has no such prefix."""
+    """Whether a column's name is of a key in the feature lists (or else in the context), and which one; None
+    if it has no such prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
             return in_lists, name.removeprefix(prefix)
@@ -31,14 +31,14 @@ def part_and_key(name: str) -> tuple[bool, str] | None:
 
 
 def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
-    """Those of the names that call a part of a SequenceExample and a key in it. A name that is a key itself in
-    the records that `facts` tells of is just that; nobody looks where no name has such a prefix."""
+    """Those of the names that are of a part of a SequenceExample and a key in it. A name that is itself a key
+    in the records is only that; `facts` of these is called only if a name has such a prefix."""
     prefixed = {name for name in names if part_and_key(name) is not None}
     return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
 
 
 def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
-    """A schema in which the metadata of fields says what their names mean, see `names_of_parts`."""
+    """A schema with the meaning of names in the metadata of the fields, see `names_of_parts`."""
     own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
     parts = names_of_parts(own, facts)
     fields = [_of_part(field) if field.name in parts else field for field in schema]
@@ -56,8 +56,8 @@ def _of_part(field: pa.Field) -> pa.Field:
 def check_parts(
     batch: pa.RecordBatch, fields: Mapping[str, FieldPlan], frames: _core.Frames
 ) -> None:
-    """Refuse columns without a value whose keys the records have, but in the other part of a SequenceExample: a
-    null would say that there is nothing.
+    """Refuse columns without a value whose keys the records have in the other part of a SequenceExample: nulls
+    would be misleading.
 
     Raises:
         SchemaError: there is such a column.
@@ -85,7 +85,7 @@ def check_parts(
 
 
 def without_values(batch: pa.RecordBatch, fields: Mapping[str, FieldPlan]) -> list[str]:
-    """Columns of nulls only that name no part of a SequenceExample in so many words."""
+    """Columns of nulls only that do not name a part of a SequenceExample explicitly."""
     if not batch.num_rows:
         return []
     return [

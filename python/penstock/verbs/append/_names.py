@@ -66,16 +66,11 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     return Place(paths, None if shard == "last" else next_name(paths, path))
 
 
-def _endings() -> list[str]:
-    """What names of files end with: a number there, as in .h5, is none of a shard."""
-    return [end for fmt in formats.FORMATS for end in fmt.info.extensions]
-
-
 def next_name(paths: list[str], target: str) -> str:
-    """What the shard after these is called.
+    """The name of the shard after these.
 
     Raises:
-        ValueError: they have no running number, or their names say how many there are, or the new
+        ValueError: they have no running number, or their names contain the number of shards, or the new
             one would not be read as the last one.
     """
     last = paths[-1]
@@ -85,7 +80,9 @@ def next_name(paths: list[str], target: str) -> str:
             f"{name} says how many shards there are, so that a new one would rename them all under "
             "their readers; append to the end of the last one with shard='last', or write the set anew"
         )
-    ending = max((end for end in _endings() if name.lower().endswith(end)), key=len, default="")
+    # A number in a file extension, as in .h5, is not that of a shard.
+    known = [end for fmt in formats.FORMATS for end in fmt.info.extensions]
+    ending = max((end for end in known if name.lower().endswith(end)), key=len, default="")
     for found in reversed(list(_NUMBER.finditer(name, 0, len(name) - len(ending)))):
         stem, suffix = name[: found.start()], name[found.end() :]
         fellow = re.compile(rf"{re.escape(stem)}(\d+){re.escape(suffix)}")

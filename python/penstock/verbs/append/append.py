@@ -261,9 +261,7 @@ class _Work:
                     self.progress(num_records, incoming.num_records)
             writer.close()
         except BaseException:
-            stop = getattr(writer, "abort", None)
-            if stop is not None:
-                stop()
+            writer.abort()
             raise
         return _Made(writer, num_records, writer.num_bytes)
 

@@ -179,7 +179,7 @@ class _Work:
                 if first_error(findings) is None or lost_all:
                     self.findings.extend(findings)
                     self.num_records += num_records
-                    self._step(source.size)
+                    self.tell(0, source.size)
                     return
             if self.in_place and kind.info.is_folder:
                 message = "a folder is repaired into another, since it may hold more than its data"
@@ -260,10 +260,6 @@ class _Work:
         assert isinstance(self.storage, LocalStorage), "its files have such sinks"
         sink.finish()
         return ahead.save(made, sink.temporary, target, self.storage, self._index_folder)
-
-    def _step(self, num_bytes: int) -> None:
-        self.done_bytes += num_bytes
-        self.tell(0)
 
     def tell(self, num_records: int, num_bytes: int = 0) -> None:
         """Report progress: records of the file that is being worked on, and bytes just done."""

@@ -1,7 +1,7 @@
 """The text index that another library keeps beside a file: DALI's for TFRecord, MXNet's for RecordIO.
 
-It knows no checksums and nothing of its file, so penstock never reads through it. It writes one
-for the programs that want one, and checks one against the heads in the file itself.
+It has no checksums and does not identify its file, so penstock never reads through it. It writes one
+for the programs that need one, and checks one against the heads in the file itself.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
 
 
 def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
-    """Remove the text index of a file that none fits: to have none tells nobody a wrong place."""
+    """Remove the text index of a file that cannot have a valid one."""
     if isinstance(storage, LocalStorage):
         with suppress(FileNotFoundError):
             os.unlink(kind.path_for(data_path))
 
 
 def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
-    """Where a text index is kept beside a file that has changed, make it fit again, or remove it where none can.
+    """Update the text index beside a file that has changed, if there is one, or remove it if none can be valid.
 
     Args:
         kind: the format of the file.
         index: of the file as it is now.
         data_path: the file.
         storage: where both are.
-        old: how many of the records were there before; what is said of them stays.
+        old: the number of records before the change; their lines stay.
     """
     text = kept(kind, data_path, storage)
     if text is None:
@@ -97,7 +97,7 @@ def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.n
     """The offsets of a text index, and the sizes if it has them, uint64 arrays.
 
     Raises:
-        StaleIndexError: it is no text index.
+        StaleIndexError: it is not a text index.
     """
     with closing(storage.source(path)) as source:
         data = source.read(0, source.size).to_bytes()
@@ -108,7 +108,7 @@ def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.n
 
 
 def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Storage) -> None:
-    """Compare a text index with where the records of the file really lie.
+    """Compare a text index with the positions of the records in the file.
 
     Raises:
         StaleIndexError: they differ; names the first record and byte where they do.

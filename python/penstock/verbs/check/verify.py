@@ -126,9 +126,8 @@ def _tasks(
             if is_empty_file(source, kind):
                 yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
                 return
-            yield partial(
-                _just, Tally(0, tuple(overlay_findings(kind, source, options, storage)), 0)
-            )
+            for finding in overlay_findings(kind, source, options, storage):
+                yield partial(_just, Tally(0, (finding,), 0))
             yield from _block_tasks(source, options, storage)
             if isinstance(kind, FramedFormat) and kind.finds_next:
                 stale = stale_index(source, kind, options, storage)

@@ -238,7 +238,9 @@ def _unequal_payloads(
     sides: tuple[Side, Side], a: pa.RecordBatch, b: pa.RecordBatch
 ) -> np.ndarray | None:
     """The rows whose payloads differ; None where not both are payloads of one dialect."""
-    if not all(side.has_payloads for side in sides) or not _one_dialect(sides):
+    if not all(side.has_payloads for side in sides):
+        return None
+    if len({side.dataset.options.dialect for side in sides}) > 1:
         return None
     wrong = same_payloads(a.column(0), b.column(0))
     return np.zeros(0, np.int64) if wrong is None else np.flatnonzero(wrong)
@@ -273,10 +275,6 @@ def _compare_columns(
     seen.num_differ = int(any_differs.sum())
     if seen.num_differ:
         seen.first_differ = int(numbers[0][np.argmax(any_differs)])
-
-
-def _one_dialect(sides: tuple[Side, Side]) -> bool:
-    return sides[0].dataset.options.dialect == sides[1].dataset.options.dialect
 
 
 def _features(columns: dict[str, Column]) -> dict[str, Column]:

@@ -29,8 +29,8 @@ class FieldDiff:
     `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of
     these types are never equal) or "values". `num_records` differ in this field; of these,
     `num_only_in_a` are null or absent in b, `num_only_in_b` in a. `examples` are the first ones. A
-    field that only one side knows, and that is null in all its records, is told with
-    `num_records` 0: it makes no record differ.
+    field that only one side has, and that is null in all its records, is listed with
+    `num_records` 0: no record differs.
     """
 
     name: str

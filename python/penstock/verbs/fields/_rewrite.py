@@ -245,14 +245,14 @@ class _Work:
         batches = edited(old, part, job.edit)
         first = next(batches)
 
-        def told() -> Iterator[pa.RecordBatch]:
+        def counted() -> Iterator[pa.RecordBatch]:
             done = 0
             for batch in chain([first], batches):
                 yield batch
                 done += batch.num_rows
                 self._tell(done)
 
-        stream = pa.RecordBatchReader.from_batches(first.schema, told())
+        stream = pa.RecordBatchReader.from_batches(first.schema, counted())
         path = self._journal.part(part.shard)
         how: dict[str, Any] = {"threads": job.threads, "index": False, "overwrite": True}
         how["storage"] = self._storage(part.shard)
@@ -302,7 +302,6 @@ class _Work:
 
 
 def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
-    """Where the records of a new file lie."""
     with closing(LocalStorage().source(path)) as source:
         reader = open_shard(kind, source, Options(raw=True, index="never", limits=limits))
         assert isinstance(reader, FramedReader)

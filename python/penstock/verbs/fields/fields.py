@@ -1,7 +1,7 @@
 """Fields of existing records: added, dropped, renamed, replaced, and overlays baked in.
 
-What the user asks for is checked and named here; `rewrite` does it, `new_fields` has the values,
-and an overlay is written by `overlays`.
+The arguments are checked here; `rewrite` does the work, `new_fields` has the values, and `overlays` writes
+an overlay.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def drop_fields(
         into: as for `add_fields`.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
-        verify: before a new file gets its name, prove the other fields equal.
+        verify: before a new file gets its name, check that the other fields are unchanged.
         index: write an index with each file; a folder puts them there.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
@@ -205,7 +205,7 @@ def rename_fields(
         into: as for `add_fields`.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
-        verify: before a new file gets its name, prove the values equal.
+        verify: before a new file gets its name, check that the values are unchanged.
         index: write an index with each file; a folder puts them there.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
@@ -262,7 +262,7 @@ def replace_fields(
         missing: as for `add_fields`; with "null" such a record loses the field.
         reads: as for `add_fields`.
         overwrite: replace files that exist.
-        verify: before a new file gets its name, prove the other fields equal.
+        verify: before a new file gets its name, check that the other fields are unchanged.
         index: write an index with each file; a folder puts them there.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
@@ -318,7 +318,7 @@ def bake_fields(
         into: as for `add_fields`; the overlays stay where they are.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
-        verify: before a new file gets its name, prove the other fields equal.
+        verify: before a new file gets its name, check that the other fields are unchanged.
         index: write an index with each file; a folder puts them there.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
@@ -352,7 +352,7 @@ def bake_fields(
         journal.forget()  # all was done but for this
         return Summary(paths, len(bare), sum(map(os.path.getsize, paths)))
     names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
-    # What is baked already is not opened: there the fields may have other types than beside others.
+    # Shards that are baked already are not opened: their fields may have other types.
     shown = bare.reopened(source=[paths[shard] for shard in left], overlays=True)
     edit = Edit(new=Baked(shown, names, left), replace=True)
     how = How(overwrite, verify, index, threads, progress)
@@ -361,7 +361,7 @@ def bake_fields(
 
 
 def _bare(source: Any) -> Dataset:
-    """The files without what is kept beside them."""
+    """The files without their overlays."""
     if isinstance(source, Dataset):
         return source.reopened(columns=None, overlays=False)
     return open_dataset(source, overlays=False)
@@ -393,7 +393,7 @@ def _remove_baked(path: str) -> None:
 
 
 def _unchanged(dataset: Dataset) -> Dataset | None:
-    """The files that an unfinished job in place has not changed yet, where it has changed some."""
+    """The files that an unfinished job in place has not changed yet, if it has changed others."""
     written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
     left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
     return dataset.reopened(source=left, columns=None) if written and left else None
@@ -407,7 +407,7 @@ def _opened(source: Any, checksums: str = "all") -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What all rewriting verbs are told."""
+    """The options of all rewriting verbs."""
 
     overwrite: bool
     verify: bool
@@ -434,8 +434,8 @@ def _rewrite(
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
     index, threads = index_option(how.index), checked_threads(how.threads)
-    told = (how.overwrite, how.verify, index, threads, how.progress)
-    job = Job(dataset, targets, edit, in_place, *told)
+    options = (how.overwrite, how.verify, index, threads, how.progress)
+    job = Job(dataset, targets, edit, in_place, *options)
     return rewrite(job if published is None else dataclasses.replace(job, published=published))
 
 

@@ -18,8 +18,8 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """What one side has that was not matched, and the first few keys of it as text. Records
-    without a key are among those that only this side has."""
+    """The records of one side that were not matched, and their first few keys as text. Records without a
+    key count as those that only this side has."""
 
     num_records: int
     num_only: int
@@ -43,7 +43,7 @@ def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
 
     Raises:
         SchemaError: a dataset has no such field, or one that is no integer, string or bytes.
-        UnsupportedError: a dataset passes over damage, so its records have no settled numbers.
+        UnsupportedError: a dataset skips damage, so its records have no fixed numbers.
     """
     columns = [_keys(dataset, key, threads) for dataset in (a, b)]
     kinds = [str(column.type) for column in columns]
@@ -69,7 +69,7 @@ def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
 def _keys(dataset: Dataset, key: str, threads: int | None) -> pa.ChunkedArray:
     if dataset.options.damage != "error":
         raise UnsupportedError(
-            "records of a dataset that passes over damage cannot be matched by a key",
+            "records of a dataset that skips damage cannot be matched by a key",
             file=dataset.paths[0],
             hint="penstock repair SOURCE --into NEW, then compare what it wrote",
         )

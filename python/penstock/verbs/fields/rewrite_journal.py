@@ -1,7 +1,7 @@
-"""Which shards of a change of fields are written, so that a killed one goes on with the others.
+"""Which shards of a change of fields are written, so that a killed one continues with the others.
 
 Every file has to be in a state that the journal knows: as it was when the job began, or as the job has left it.
-Whatever else it may be, the job does not touch it again.
+Otherwise the job does not touch it again.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Journal(journal.Journal):
         self.before = [journal.state_of(source) for source in sources]
 
     def part(self, shard: int) -> str:
-        """Where a file that another verb writes lies until it gets its name."""
+        """The temporary name of a file that another verb writes."""
         folder, name = os.path.split(self._targets[shard])
         return os.path.join(folder, f".{name}.{journal.token_of(self._path)}{TEMPORARY_SUFFIX}")
 
     def load(self) -> None:
-        """Find out what an earlier run of this job has written, and drop what it left half done.
+        """Read what an earlier run of this job has written, and remove its unfinished files.
 
         Raises:
             UnsupportedError: another job on these files has not been finished.
@@ -98,24 +98,24 @@ class Journal(journal.Journal):
         self._tidy()
 
     def _own(self) -> Entries | None:
-        """What the journal of these files says; None where there is none, or it is about others."""
+        """The journal of these files; None if there is none, or it is about others."""
         stored = _stored(self._path)
         return stored if stored is not None and stored.files == self._files else None
 
     def is_of_this_job(self) -> bool:
-        """Whether it is this very job that is unfinished."""
+        """Whether the unfinished job is this one."""
         stored = self._own()
         return stored is not None and stored.job == self._job
 
     def stop(self) -> None:
-        """The job failed: nothing is to be remembered where nothing was done."""
+        """The job failed: forget it if it has done nothing."""
         if not self.done and self._begun is None:
-            with suppress(OSError):  # what stopped the job is told
+            with suppress(OSError):  # the error of the job is raised
                 self._tidy()
                 self.forget()
 
     def _is_written(self, shard: int, made: Made, source: State | None) -> bool:
-        """Whether a shard's file is the one that this job has made of the source as it is."""
+        """Whether this job has made a shard's file from the present source."""
         if not self._in_place and source != self.before[shard]:
             return False
         return _is_made(self._targets[shard], made)
@@ -144,7 +144,7 @@ class Journal(journal.Journal):
         )
 
     def _tidy(self) -> None:
-        """Remove temporary files of this job's: nobody else writes them while it lasts."""
+        """Remove temporary files of this job."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine: set[str] = set()
             for target in (*self._targets, *map(self.part, range(len(self._targets)))):
@@ -174,13 +174,13 @@ class Journal(journal.Journal):
         self._save()
 
     def finish(self, shard: int) -> None:
-        """Note that a shard has its name. It is written down with the next one's beginning."""
+        """Note that a shard has its name; saved when the next one begins."""
         assert self._begun is not None
         self.done[shard] = self._begun[1]
 
 
 def _stored(path: str) -> Entries | None:
-    """What a journal of shards says; None where there is none, or none that makes sense."""
+    """A journal of shards; None if there is none, or it is not consistent."""
     stored = journal.load(path)
     if stored is None or len(stored.before) != len(stored.files):
         return None
@@ -188,7 +188,7 @@ def _stored(path: str) -> Entries | None:
 
 
 def contents_of(index: Index) -> str:
-    """A name for the records of a file, from what its frames say of them."""
+    """A name for the records of a file, from the positions and checksums of its frames."""
     places, checksums = (
         _core.Buffer.from_values(as_arrow(part)).crc32c()
         for part in (index.starts, index.checksums)

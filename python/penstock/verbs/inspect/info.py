@@ -1,4 +1,4 @@
-"""`info`: what a data set is made of, as far as counting its records tells."""
+"""`info`: the files, sizes and fields of a dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ format."""
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """One file. `compression` is "" for none and None where the format does not tell;
+    """One file. `compression` is "" for none and None if the format does not store it;
     `plain_bytes` is its size after inflating, `record_bytes` the sizes of its records without
     their frames (None for formats that do not store records one by one)."""
 
@@ -40,7 +40,7 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """A data set: its files, their totals, and the fields of a record."""
+    """A dataset: its files, their totals, and the fields of a record."""
 
     shards: tuple[ShardInfo, ...]
     schema: pa.Schema
@@ -55,7 +55,7 @@ class Info:
 
 
 def info(source: Any) -> Info:
-    """What files a data set has, and what they hold.
+    """List the files of a dataset, and what they hold.
 
     Counts the records, which for framed formats means reading their heads once, and keeping what
     was found as an index (see `index=` of `penstock.open`).
@@ -67,7 +67,7 @@ def info(source: Any) -> Info:
         Info.
 
     Raises:
-        PenstockError: a file is damaged where counting comes by.
+        PenstockError: a file is damaged where counting reads it.
 
     Example:
         >>> import penstock as ps
@@ -78,7 +78,7 @@ def info(source: Any) -> Info:
     """
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     total = Range()
-    # Which indexes were there has to be asked before counting makes them.
+    # Before counting makes indexes.
     had_index = [
         reader.has_index if isinstance(reader, FramedReader) else None
         for reader in ds.files.own_readers()
@@ -121,7 +121,7 @@ def _shard(
 
 
 def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
-    """Where the sidecar of a file is kept now, if it is."""
+    """The path of the sidecar of a file, if there is one."""
     index = ds.options.index
     if index == "never":
         return None

@@ -28,7 +28,7 @@ class FieldStats:
 
     `num_null` of `num_entries` values are null (for a child: of its parents' entries). Of lists,
     `lengths` are the values in each, nulls left out; everything else is about the innermost values.
-    `values` is the range of numbers, without NaN and infinities, which are counted apart; `sizes`
+    `values` is the range of numbers, without NaN and infinities, which have own counts; `sizes`
     are bytes. `most_common` is empty and `num_distinct` None where values are not counted (floats,
     long bytes); `has_more_distinct` says that counting was given up at `num_distinct`.
     """

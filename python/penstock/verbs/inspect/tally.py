@@ -37,7 +37,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many numbers lie in each of up to 32 bins of one width: bin i holds those from
+    """How many numbers are in each of up to 32 bins of one width: bin i holds those from
     `start + i * bin_width` up to the next bin's start. `of` is "values", "sizes" or "lengths"."""
 
     of: str

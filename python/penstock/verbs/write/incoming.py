@@ -228,7 +228,13 @@ def _in_numpy(name: str, values: Any) -> Any:
     """Another library's array, such as a torch tensor, as a NumPy array; anything else unchanged."""
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
-    return values if is_known or not hasattr(values, "__array__") else _as_array(name, values)
+    if is_known or not hasattr(values, "__array__"):
+        return values
+    try:
+        return np.asarray(values)
+    except (TypeError, RuntimeError) as error:
+        message = f"{type_name(values)} gives no NumPy array: {error}"
+        raise SchemaError(message, field=name) from None
 
 
 def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
@@ -252,15 +258,6 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise SchemaError(str(error), field=name) from None
     raise _scalar(name, values)
-
-
-def _as_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert another library's array, such as a torch tensor, to NumPy."""
-    try:
-        return np.asarray(values)
-    except (TypeError, RuntimeError) as error:
-        message = f"{type_name(values)} gives no NumPy array: {error}"
-        raise SchemaError(message, field=name) from None
 
 
 def _scalar(name: str, value: object) -> TypeError:
