@@ -21,8 +21,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The files that are there, and where more records go: to the end of the last file where
-    `new` is None."""
+    """The existing files, and where more records go: to the end of the last file if `new` is None."""
 
     paths: list[str]
     new: str | None
@@ -38,7 +37,7 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
 
     Raises:
         FileNotFoundError: there is nothing to append to.
-        ValueError: the names do not say what the next shard is called.
+        ValueError: the names do not determine the name of the next shard.
     """
     if not isinstance(target, (str, os.PathLike)):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Check that new records have the fields and types of those that are there."""
+"""Check that new records have the fields and types of the existing ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.verbs.write.incoming import Incoming
 
 
 def in_types_of(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """The records in the types of the files that keep types. Those of others are checked once they
-    are encoded; whether a list is a feature list is what the files say."""
+    """The records in the types of the files, if these keep types. For other files they are checked once
+    they are encoded; the files decide whether a list is a feature list."""
     if not kind.info.lossless:
         if has_no_records(schema):
             return incoming
@@ -41,17 +41,14 @@ def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 
 def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """A column that goes to the part of a SequenceExample in which the files have its name. Lists that are all
-    empty are of the type of those."""
+    """A column in the part of a SequenceExample in which the files have its name. Lists that are all empty get the
+    type of the files."""
     at = schema.get_field_index(field.name)
     if at < 0:
         return field
-    if (
-        is_list(field.type)
-        and innermost(field.type) == pa.null()
-        and is_list(schema.field(at).type)
-    ):
-        field = field.with_type(schema.field(at).type)
+    there = schema.field(at).type
+    if is_list(field.type) and innermost(field.type) == pa.null() and is_list(there):
+        field = field.with_type(there)
     parts = (IN_LISTS_KEY, WIRE_KEY)
     metadata = {k: v for k, v in (field.metadata or {}).items() if k not in parts}
     metadata |= {k: v for k, v in (schema.field(at).metadata or {}).items() if k in parts}
@@ -70,8 +67,8 @@ def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
 
 
 def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
-    """The same for encoded records, by key and part of the message: a key may be in both parts of a
-    SequenceExample, and is then named otherwise than where it is in one."""
+    """The same for encoded records, by key and part of the message: a key that is in both parts of a
+    SequenceExample has other names."""
     known = {_place(field): field.name for field in schema}
     for field in written:
         in_lists, key = _place(field)

@@ -165,9 +165,8 @@ class _Work:
         streams = [partial(plan.tasks, part) for part in parts]
         output: Output | None = None
         try:
-            for part, framed in in_order(
-                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES
-            ):
+            results = in_order(streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES)
+            for part, framed in results:
                 if output is None:
                     output = self._output(part.shard)
                 if framed is not None:
@@ -219,7 +218,7 @@ class _Work:
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
         kind = formats.by_name(_format_name(old, part))
-        textindex.follow(kind, index, self._job.targets[shard], LocalStorage())
+        textindex.follow(kind, index, target, LocalStorage())
         self._journal.finish(shard)
         self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
@@ -227,11 +226,8 @@ class _Work:
     @contextmanager
     def _kept_from_others(self, shard: int) -> Generator[None]:
         """While a file is replaced no other process appends to it, and none has changed it before."""
-        if not self._job.in_place:
-            self._journal.check(shard)
-            yield
-            return
-        with Tail(self._job.targets[shard], Calls()):
+        in_place = self._job.in_place
+        with Tail(self._job.targets[shard], Calls()) if in_place else nullcontext():
             self._journal.check(shard)
             yield
 
@@ -269,13 +265,14 @@ class _Work:
             "contents": bytes_of(path),
         }
         kept = _kept_after(old, part, job.edit)
+        target = job.targets[part.shard]
         with self._types_of(old, part, path, kept), self._kept_from_others(part.shard):
             self._journal.begin(part.shard, path, facts)
-            close_as(path, job.targets[part.shard])
-            os.replace(path, job.targets[part.shard])
-            # Before the overlays go that have values of it.
-            sync_path(Calls(), os.path.dirname(job.targets[part.shard]))
-            _move_text_index(_format_name(old, part), path, job.targets[part.shard])
+            close_as(path, target)
+            os.replace(path, target)
+            # Before the overlays with its values are removed.
+            sync_path(Calls(), os.path.dirname(target))
+            _move_text_index(_format_name(old, part), path, target)
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)

@@ -129,8 +129,8 @@ class Side:
 
     def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
         """The records that `order` numbers, in that order."""
-        size = sum(self._read.files.num_bytes(shard) for shard in range(len(self._read.paths)))
         columns = None if self.has_payloads else self._chosen
+        size = self._read.files.total_bytes
         yield from shuffled_between(self._read, order, columns, threads, size)
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
