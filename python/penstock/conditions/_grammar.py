@@ -138,7 +138,7 @@ class _Parser:
         self._text = text
         self._at = 0
         self._depth = 0
-        self._skip_blanks()
+        self._move_to(0)
 
     def condition(self) -> Node:
         return self._joined("or", lambda: self._joined("and", self._one))
@@ -214,9 +214,7 @@ class _Parser:
             return Literal(self._literal())
         if name[0] in _WORDS:
             raise self.error(f"a value; a field of the name {name[0]} is `{name[0]}`")
-        after = _BLANKS.match(self._text, name.end())
-        assert after is not None, "no blanks match as well"
-        if self._text.startswith("(", after.end()):
+        if self._text.startswith("(", self._after_blanks(name.end())):
             return self._call(name[0])
         self._move_to(name.end())
         return Field(name[0])
@@ -274,13 +272,13 @@ class _Parser:
         self._depth -= 1
         return found
 
-    def _skip_blanks(self) -> None:
-        self._move_to(self._at)
-
     def _move_to(self, at: int) -> None:
+        self._at = self._after_blanks(at)
+
+    def _after_blanks(self, at: int) -> int:
         blanks = _BLANKS.match(self._text, at)
-        assert blanks is not None, "no blanks match as well"
-        self._at = blanks.end()
+        assert blanks is not None, "the pattern matches the empty text too"
+        return blanks.end()
 
     def _take(self, sign: str) -> bool:
         found = self._text.startswith(sign, self._at)

@@ -68,15 +68,19 @@ def _value(node: Node, batch: pa.RecordBatch) -> Any:
         return node
     if isinstance(node, Field):
         return _plain(field_of(node.name, batch))
-    fields = fields_of(node)
-    field = fields[0] if len(fields) == 1 else None
     try:
         return _computed(node, batch)
     except _ARROW_ERRORS as error:
-        raise SchemaError(f"the condition cannot be computed: {error}", field=field) from None
+        message = f"the condition cannot be computed: {error}"
+        raise SchemaError(message, field=_only_field(node)) from None
     except SchemaError as error:
-        error.at(field=field)
+        error.at(field=_only_field(node))
         raise
+
+
+def _only_field(node: Node) -> str | None:
+    fields = fields_of(node)
+    return fields[0] if len(fields) == 1 else None
 
 
 def _computed(node: Node, batch: pa.RecordBatch) -> Any:
@@ -116,11 +120,8 @@ def _truth(node: Node, batch: pa.RecordBatch) -> Any:
     if pa.types.is_null(found.type):
         return Literal(None)
     if not pa.types.is_boolean(found.type):
-        fields = fields_of(node)
-        raise SchemaError(
-            f"values of type {found.type} are not truth values; compare them, such as > 0",
-            field=fields[0] if len(fields) == 1 else None,
-        )
+        message = f"values of type {found.type} are not truth values; compare them, such as > 0"
+        raise SchemaError(message, field=_only_field(node))
     return found
 
 

@@ -235,7 +235,7 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
 
 
 def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
-    """The layout of a wire, and the number of values where it is "fixed"."""
+    """The layout of a wire, and the size of a list of fixed size."""
     layouts = {1: "frame_scalars", 2: "frame_lists"} if in_lists else {0: "scalar", 1: "list"}
     if depth not in layouts:
         message = f"a feature list is a list in each record, not {field.type}"
@@ -243,9 +243,9 @@ def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
             message = f"no Example can hold {field.type}: it nests too deeply"
         raise SchemaError(message, field=field.name)
     storage: Any = storage_of(field.type)
-    if layouts[depth] == "list" and _is_fixed(storage):
-        return "fixed", storage.list_size
-    return layouts[depth], 0
+    if depth != 1 or not _is_fixed(storage):
+        return layouts[depth], 0
+    return layouts[depth] if in_lists else "fixed", storage.list_size
 
 
 def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
