@@ -65,6 +65,11 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     return Place(paths, None if shard == "last" else next_name(paths, path))
 
 
+def _extension_of(name: str) -> str:
+    known = [end for fmt in formats.FORMATS for end in fmt.info.extensions]
+    return max((end for end in known if name.lower().endswith(end)), key=len, default="")
+
+
 def next_name(paths: list[str], target: str) -> str:
     """The name of the shard after these.
 
@@ -80,9 +85,8 @@ def next_name(paths: list[str], target: str) -> str:
             "their readers; append to the end of the last one with shard='last', or write the set anew"
         )
     # A number in a file extension, as in .h5, is not that of a shard.
-    known = [end for fmt in formats.FORMATS for end in fmt.info.extensions]
-    ending = max((end for end in known if name.lower().endswith(end)), key=len, default="")
-    for found in reversed(list(_NUMBER.finditer(name, 0, len(name) - len(ending)))):
+    end = len(name) - len(_extension_of(name))
+    for found in reversed(list(_NUMBER.finditer(name, 0, end))):
         stem, suffix = name[: found.start()], name[found.end() :]
         fellow = re.compile(rf"{re.escape(stem)}(\d+){re.escape(suffix)}")
         numbers = [fellow.fullmatch(os.path.basename(path)) for path in paths]
