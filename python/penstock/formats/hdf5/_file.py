@@ -1,14 +1,13 @@
-"""The datasets of an HDF5 file: found without following what leaves it, and each looked at before
-anything of it is read.
+"""The datasets of an HDF5 file: found without leaving the file, and each checked before any value
+of it is read.
 
-Reached are only hard links. An external link, a dataset whose values lie in other files (external
-storage, virtual datasets) and one that wants a filter which would have to be loaded are errors; a
-soft link is passed over, for what it names in this file has a name of its own.
+Only hard links are followed. An external link, a dataset whose values are in other files (external
+storage, virtual datasets) and one that needs a filter from a plug-in are errors; a soft link is
+skipped, since its target in this file has a name of its own.
 
-libhdf5 gets the file's bytes through `_Guarded`, which looks at each heap of texts and lists before
-libhdf5 walks it: some broken ones it would walk for ever. Names are asked for in the order that they
-are stored in: for any other libhdf5 makes a table, and one that a broken file ends early is let go
-with what was never put in.
+libhdf5 gets the file's bytes through `_Guarded`, which checks each heap of texts and lists before
+libhdf5 reads it: on some broken ones it would loop forever. Names are listed in stored order: for any
+other, libhdf5 builds a table, and frees uninitialized entries of it where a broken file ends early.
 """
 
 from __future__ import annotations
@@ -39,36 +38,29 @@ from penstock.storage.local import LocalSource
 from penstock.storage.pyarrow_files import PositionedFile
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-FILTERS = {
-    1: "gzip",
-    2: "shuffle",
-    3: "fletcher32",
-    4: "szip",
-    5: "nbit",
-    6: "scaleoffset",
-    32000: "lzf",
-}
+_BUILT_IN = ("gzip", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset")
+FILTERS = {**dict(enumerate(_BUILT_IN, 1)), 32000: "lzf"}
 """Those that libhdf5 and h5py have built in. Any other would be loaded from a library."""
 MOST_DATASETS = 1 << 16
 MOST_PIECES = 1 << 16
-"""Chunks beside each other that a record may lie in, where the file has not more bytes: those that
-were never written take none."""
+"""Chunks that may hold parts of one record, unless the file has more bytes: chunks that were never
+written take none."""
 MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
 _IN_WRITING = 0x05
-"""Flags of a superblock: a writer has the file open, or one that others may read beside."""
+"""Flags of a superblock: a writer has the file open, or a writer that allows readers."""
 _HEAP = b"GCOL\1"
-"""How a heap of texts and lists begins."""
+"""The first bytes of a heap of texts and lists."""
 _OBJECT_HEAD = 16
 _OBJECTS = {n: struct.Struct(f"<H6x{kind}") for n, kind in ((2, "H"), (4, "I"), (8, "Q"))}
 """Of an object in a heap: its number and length, by the bytes of a length."""
 _EXPANSION = 1100
-"""No more bytes than this come of one byte of the file: deflate's best, with a little room."""
+"""The most values that one byte of the file can hold, in bytes: deflate's best, with a margin."""
 
 
 def h5py_or_error() -> Any:
-    """The module h5py. Raises UnsupportedError where it is not installed."""
+    """The module h5py. Raises UnsupportedError if it is not installed."""
     try:
         import h5py
     except ImportError as error:
@@ -100,7 +92,7 @@ def translated(path: str) -> Generator[None, None, None]:
 
 
 class _Guarded(PositionedFile):
-    """A source as the file that libhdf5 reads, without what it would never come back from."""
+    """A source as the file that libhdf5 reads, with an error where it would loop forever."""
 
     lengths = 8
     """Bytes of a length in this file."""
@@ -114,8 +106,8 @@ class _Guarded(PositionedFile):
         return len(data)
 
     def _is_broken(self, at: int, data: bytes) -> bool:
-        """Whether a heap of texts and lists has objects that do not lie one behind another. One with
-        the number 0 is free space, whose size counts its head in."""
+        """Whether the objects of a heap are not contiguous. Number 0 is free space, whose size
+        includes its head."""
         size = int.from_bytes(data[8 : 8 + self.lengths], "little")
         if len(data) < size <= self._source.size - at:
             data = self._source.read(at, size).to_bytes()
@@ -133,12 +125,12 @@ class _Guarded(PositionedFile):
 
 
 def open_file(source: Source) -> Any:
-    """The file as h5py sees it, which must be closed before Python ends: libhdf5 would ask for its
-    bytes afterwards."""
+    """The file opened by h5py. It must be closed before Python exits: libhdf5 would read its bytes
+    afterwards."""
     h5py = h5py_or_error()
     with translated(source.path):
         if isinstance(source, LocalSource):
-            _check_nobody_writes(source.path)
+            _check_no_writer(source.path)
         guarded = _Guarded(source)
         file = h5py.File(guarded, "r", rdcc_nbytes=_CACHE_BYTES)
         try:
@@ -153,14 +145,9 @@ def open_file(source: Source) -> Any:
 def _check_superblock(source: Source, file: Any, lengths: int) -> None:
     if lengths not in _OBJECTS:
         raise UnsupportedError(f"lengths of {lengths} bytes")
-    says = file.id.get_filesize()
-    if says > source.size:
-        raise TruncatedError(
-            "the file is cut",
-            byte=source.size,
-            expected=f"{says} bytes",
-            found=f"{source.size} bytes",
-        )
+    expected, found = f"{file.id.get_filesize()} bytes", f"{source.size} bytes"
+    if file.id.get_filesize() > source.size:
+        raise TruncatedError("the file is cut", byte=source.size, expected=expected, found=found)
     block = source.read(file.userblock_size, 12).to_bytes()
     if block[8] >= 3 and block[11] & _IN_WRITING:
         raise FormatError(
@@ -169,9 +156,9 @@ def _check_superblock(source: Source, file: Any, lengths: int) -> None:
         )
 
 
-def _check_nobody_writes(path: str) -> None:
-    """libhdf5 locks a file that it writes. The lock that shows there is none is given back, for
-    others, penstock among them, to replace or grow the file."""
+def _check_no_writer(path: str) -> None:
+    """libhdf5 locks a file that it writes. The lock taken here to see that is released at once, so that
+    others, penstock among them, can replace or grow the file."""
     if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
         return
     with open(path, "rb") as file:
@@ -194,37 +181,33 @@ class Found:
     chunk: tuple[int, ...] | None
     filters: tuple[str, ...]
     user_block: bool
-    """Whether places in the file count from behind a user block."""
+    """Whether places in the file count from the end of a user block."""
 
     @property
     def record_bytes(self) -> int:
-        """What one record takes, but for texts and lists of any length."""
+        """Bytes of one record, without texts and lists of any length."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
 def datasets(
     file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
-) -> tuple[list[Found], list[Any]]:
-    """The datasets of a file with at least one axis, and the handles of those with none."""
+) -> tuple[list[Found], list[Found]]:
+    """The datasets of a file with at least one axis, and those with none."""
     tables: list[Found] = []
-    single: list[Any] = []
-    for count, (name, handle) in enumerate(_walk(file.id, "", chosen, limits.nesting, set())):
+    single: list[Found] = []
+    for count, (name, handle) in enumerate(_named(file.id, "", chosen, limits.nesting, set())):
         if count >= MOST_DATASETS:
             raise LimitError(f"more than {MOST_DATASETS} datasets")
         try:
-            found = _look(name, handle, limits, size, file.userblock_size > 0)
+            found = _checked(name, handle, limits, size, file.userblock_size > 0)
         except PenstockError as error:
             raise error.at(field=name) from None
-        if found is None:
-            continue
-        if found.shape:
-            tables.append(found)
-        else:
-            single.append(found)
+        if found is not None:
+            (tables if found.shape else single).append(found)
     return tables, single
 
 
-def _walk(
+def _named(
     group: Any, prefix: str, chosen: tuple[str, ...] | None, levels: int, seen: set[Any]
 ) -> Iterator[tuple[str, Any]]:
     """(name, handle) of the datasets under a group, names joined by "/", sorted in each group."""
@@ -257,23 +240,21 @@ def _walk(
             )
         handle = h5py.h5o.open(group, raw)
         if isinstance(handle, h5py.h5g.GroupID):
-            yield from _walk(handle, name, chosen, levels - 1, seen)
+            yield from _named(handle, name, chosen, levels - 1, seen)
         elif isinstance(handle, h5py.h5d.DatasetID):
             yield name, handle
 
 
 def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
     """Whether a name was chosen, is in a chosen group, or leads to one."""
-    if chosen is None:
-        return True
-    return any(
-        name == one or name.startswith(f"{one}/") or one.startswith(f"{name}/") for one in chosen
+    return chosen is None or any(
+        f"{name}/".startswith(f"{one}/") or one.startswith(f"{name}/") for one in chosen
     )
 
 
-def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
-    """What a dataset's header says, and whether that may be read. The order matters: nothing that
-    could touch another file is asked before it is known that there is none."""
+def _checked(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
+    """A dataset that may be read, or None if it has no shape. The order matters: nothing that could
+    touch another file is asked for before it is known that there is none."""
     h5py = h5py_or_error()
     plan = handle.get_create_plist()
     layout = plan.get_layout()
@@ -283,6 +264,19 @@ def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -
             f"{what}: its values lie in other files, which penstock does not open",
             hint="datasets=, the names or groups to read; or copy the values into this file",
         )
+    filters = _filters(plan)
+    if handle.shape is None:
+        return None
+    shape = tuple(int(length) for length in handle.shape)
+    chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
+    found = Found(name, handle, _dtype(handle), shape, chunk, filters, user_block)
+    if found.record_bytes <= limits.record_bytes:  # a larger one is refused when it is read
+        _check_claims(found, limits, size)
+    return found
+
+
+def _filters(plan: Any) -> tuple[str, ...]:
+    """The filters of a dataset. Raises UnsupportedError where one is not built in."""
     codes = [plan.get_filter(n)[0] for n in range(plan.get_nfilters())]
     unknown = [code for code in codes if code not in FILTERS]
     if unknown:
@@ -290,36 +284,30 @@ def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -
             f"it is packed by the filter {unknown[0]}, which would be loaded as a plug-in",
             hint="h5repack it with gzip; or datasets=, the names or groups to read",
         )
-    shape = handle.shape
-    if shape is None:
-        return None
-    shape = tuple(int(length) for length in shape)
+    return tuple(FILTERS[code] for code in codes)
+
+
+def _dtype(handle: Any) -> np.dtype[Any]:
+    """The dtype of a dataset. Raises UnsupportedError for one that cannot be read."""
     try:
         dtype: np.dtype[Any] = handle.dtype
     except TypeError as error:
         raise UnsupportedError(f"a type that NumPy has not: {error}") from error
     if dtype.hasobject and dtype.kind != "O":
-        # libhdf5 1.14 keeps how it converts such types beyond the file that they belong to; reading
-        # one again after another handle of the file was let go ends the process.
+        # libhdf5 1.14 keeps its conversions of such types after their file is closed; to read one
+        # again after another handle of the file was closed crashes the process.
         raise UnsupportedError(
             "text or lists of any length inside of a structure, which libhdf5 does not read safely",
             hint="datasets=, the names or groups to read; or store them as datasets of their own",
         )
-    chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
-    filters = tuple(FILTERS[code] for code in codes)
-    found = Found(name, handle, dtype, shape, chunk, filters, user_block)
-    if found.record_bytes <= limits.record_bytes:  # a larger one is refused when it is read
-        _check_claims(found, limits, size)
-    return found
+    return dtype
 
 
 def _check_claims(found: Found, limits: Limits, size: int) -> None:
-    """Hold a dataset's size against that of the file: values that were never written take no
-    bytes, and could be any number."""
+    """Compare a dataset's size with that of the file: values that were never written take no bytes,
+    and could be any number."""
     shape, chunk, dtype = found.shape, found.chunk, found.dtype
-    total = dtype.itemsize
-    for length in shape:
-        total *= length
+    total = math.prod(shape) * dtype.itemsize
     most = max(limits.member_bytes, _EXPANSION * size)
     if total > most:
         raise LimitError(
@@ -329,13 +317,9 @@ def _check_claims(found: Found, limits: Limits, size: int) -> None:
     if shape and not found.record_bytes and shape[0] > 1 << 24:
         raise LimitError(f"{shape[0]} records of no bytes")
     if chunk is not None:
-        packed = dtype.itemsize
-        for length in chunk:
-            packed *= length
-        limits.check("member_bytes", packed)
-        pieces = 1
-        for length, part in zip(shape[1:], chunk[1:], strict=True):
-            pieces *= -(-length // max(part, 1))
+        limits.check("member_bytes", math.prod(chunk) * dtype.itemsize)
+        axes = zip(shape[1:], chunk[1:], strict=True)
+        pieces = math.prod(-(-length // max(part, 1)) for length, part in axes)
         if pieces > max(size, MOST_PIECES):
             raise LimitError(
                 f"a record in {pieces} chunks, in a file of {size} bytes",
@@ -344,7 +328,8 @@ def _check_claims(found: Found, limits: Limits, size: int) -> None:
 
 
 def check_chunks(found: Found) -> None:
-    """Look at what libhdf5 would take off each chunk, a sum of 4 bytes, without a look at its size."""
+    """Raise FormatError for a chunk shorter than the 4 bytes of its checksum, which libhdf5 takes
+    off without checking its size."""
     if "fletcher32" not in found.filters:
         return
     bit = 1 << found.filters.index("fletcher32")
@@ -366,7 +351,7 @@ def check_chunks(found: Found) -> None:
 
 def attributes(handle: Any) -> dict[bytes, bytes]:
     """The attributes of a dataset or group as text: strings as they are, all else as JSON. Those
-    that are no numbers or text, or large, are passed over."""
+    that are not numbers or text, or large, are skipped."""
     h5py = h5py_or_error()
     found: dict[bytes, bytes] = {}
     names: list[bytes] = []
@@ -411,4 +396,4 @@ def _item(value: Any) -> Any:
 
 
 SCHEMA_ATTRIBUTE = b"penstock.schema"
-"""Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""
+"""Of the file: Arrow's schema in Base64, if it differs from what the datasets alone give."""

@@ -8,7 +8,7 @@ Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read
 
 A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
 datasets must be equally long, or `datasets=` chooses some. Values without axes and attributes go to
-the metadata of the schema and of the fields. Nothing outside the file is opened (`hdf5_file.py`).
+the metadata of the schema and of the fields. Nothing outside the file is opened (`_file.py`).
 
 A chunk of penstock is a run of whole chunks of HDF5, so that none is inflated twice; a take reads
 each chunk that it needs once. libhdf5 works for one thread at a time.
@@ -50,8 +50,8 @@ from penstock.formats.hdf5._file import (
     text_of,
     translated,
 )
-from penstock.formats.numpy.arrays import Cut, StoredArray
-from penstock.formats.numpy.dtypes import column, field_of
+from penstock.formats.numpy.arrays import Cut, StoredArray, one_length
+from penstock.formats.numpy.dtypes import column, field_of, without_sub_array
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.tuned import CHUNK_BYTES
@@ -94,8 +94,8 @@ class Hdf5Format(Format):
         return Hdf5Options
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file that starts with `head` is HDF5: its superblock says where it stands, so
-        one inside another file is not taken for the file."""
+        """Whether a file that starts with `head` is HDF5. The superblock holds its own offset, so an
+        HDF5 file inside another file is not detected."""
         for place in (0, 512, 1024, 2048):
             block = head[place : place + 32]
             if block[:8] == SIGNATURE and len(block) > 13:
@@ -109,9 +109,9 @@ class Hdf5Format(Format):
         """Open the file and look at its datasets.
 
         Raises:
-            FormatError, TruncatedError, LimitError: the bytes are no HDF5, or ask for too much.
-            UnsupportedError: part of it lies in other files or wants a plug-in, a type is not one
-                of Arrow's, h5py is not installed, or raw=True.
+            FormatError, TruncatedError, LimitError: the bytes are not HDF5, or ask for too much.
+            UnsupportedError: part of it is in other files or needs a plug-in, Arrow lacks a type,
+                h5py is not installed, or raw=True.
             SchemaError: the datasets are not equally long, or a field of schema= is not there.
         """
         chosen = self.own_options(options).datasets
@@ -136,9 +136,8 @@ class _Field:
         self._lock = lock
         self._is_checked = False
         self._direct = None if self.is_refused else direct(found, source, lock)
-        kept = attributes(found.id)
         field: Any = field_of(found.name, found.dtype, found.shape[1:])
-        metadata = {**kept, **(field.metadata or {})}
+        metadata = {**attributes(found.id), **(field.metadata or {})}
         self.field: Any = field.with_metadata(metadata or None)
         self.record_bytes = found.record_bytes
         if found.dtype.hasobject:
@@ -147,12 +146,12 @@ class _Field:
 
     @property
     def is_refused(self) -> bool:
-        """Whether one record is more than a record may be: others of the file can be read all the same."""
+        """Whether a record is above the limit: then only this field of the file cannot be read."""
         return self.found.record_bytes > self._limits.record_bytes
 
     def read(self, cut: Cut, *, alone: bool) -> Any:
-        """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
-        caller has no other threads at work."""
+        """Some records as a column. The runs of a cut ascend and do not touch. `alone` if the caller
+        has no other threads at work."""
         if self.is_refused:
             self._limits.check("record_bytes", self.found.record_bytes)
         values: np.ndarray | None = None
@@ -172,12 +171,9 @@ class _Field:
         if not self._is_checked:
             check_chunks(found)
             self._is_checked = True
-        kind, inner = found.dtype, found.shape[1:]
-        while kind.subdtype is not None:
-            kind, sub = kind.subdtype
-            inner = (*inner, *sub)
-        values = np.zeros((cut.total, *inner), kind)
         rest = found.shape[1:]
+        kind, inner = without_sub_array(found.dtype, rest)
+        values = np.zeros((cut.total, *inner), kind)
         type_ = h5py.h5t.py_create(found.dtype)
         at = 0
         for first, last, places in self._slabs(cut):
@@ -192,8 +188,8 @@ class _Field:
         return values
 
     def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
-        """(first, last, which of them or None for all): runs of records to be read at once, so
-        that no chunk of HDF5 is met by two of them."""
+        """(first, last, which of them or None for all): runs of records to be read at once, so that
+        no chunk of HDF5 is read twice."""
         starts, counts = cut.runs
         if len(starts) <= 1 or self.found.chunk is None:
             for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
@@ -214,7 +210,6 @@ class Hdf5Reader(Reader):
         self._source = source
         self._path = source.path
         self._lock = Lock()
-        self._asked = options.schema
         self._file = open_file(source)
         weakref.finalize(self, self._file.close)  # also where Python ends
         try:
@@ -229,33 +224,34 @@ class Hdf5Reader(Reader):
     def _look(self, options: Options, chosen: tuple[str, ...] | None) -> None:
         tables, single = datasets(self._file, chosen, options.limits, self._source.size)
         for name in chosen or ():
-            if not any(f.name == name or f.name.startswith(f"{name}/") for f in [*tables, *single]):
-                raise SchemaError(
-                    "no such dataset or group in the file, or it holds nothing", field=name
-                )
-        lengths: dict[int, list[str]] = {}
-        for found in tables:
-            lengths.setdefault(found.shape[0], []).append(found.name)
-        if len(lengths) > 1:
-            raise _unequal(lengths)
-        self._num_records = next(iter(lengths), 0)
-        fields: list[_Field] = []
-        for found in tables:
-            try:
-                fields.append(_Field(found, self._source, self._lock, options.limits))
-            except PenstockError as error:
-                raise error.at(field=found.name) from None
-        self._fields = {field.field.name: field for field in fields}
+            if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
+                message = "no such dataset or group in the file, or it holds nothing"
+                raise SchemaError(message, field=name)
+        sizes = ((found.name, found.shape[0]) for found in tables)
+        self._num_records = one_length("datasets", sizes, ", or names of groups")
+        self._fields = {found.name: self._field(found, options.limits) for found in tables}
+        self._step = _step([field for field in self._fields.values() if not field.is_refused])
         metadata = attributes(self._file.id)
         kept = metadata.pop(SCHEMA_ATTRIBUTE, None)
-        metadata |= {f.name.encode(): _single_text(f) for f in single if _is_small(f)}
-        stored: Any = pa.schema([field.field for field in fields], metadata or None)
-        self._stored = stored
-        if self._asked is not None:
-            check_columns(self._asked, stored, self._path, options.settled)
-        own = stored if kept is None else restored(stored, kept, is_empty=not self.num_records)
-        self.schema: pa.Schema = self._asked if self._asked is not None else own
-        self._step = _step([field for field in fields if not field.is_refused])
+        metadata |= _texts_of(single)
+        fields = [field.field for field in self._fields.values()]
+        self._stored: Any = pa.schema(fields, metadata or None)
+        self.schema = self._schema(options, kept)
+
+    def _field(self, found: Found, limits: Limits) -> _Field:
+        try:
+            return _Field(found, self._source, self._lock, limits)
+        except PenstockError as error:
+            raise error.at(field=found.name) from None
+
+    def _schema(self, options: Options, kept: bytes | None) -> Any:
+        """The schema that was asked for, else the one that was written, else that of the datasets."""
+        if options.schema is not None:
+            check_columns(options.schema, self._stored, self._path, options.settled)
+            return options.schema
+        if kept is None:
+            return self._stored
+        return restored(self._stored, kept, is_empty=not self._num_records)
 
     @property
     def num_records(self) -> int:
@@ -314,43 +310,33 @@ class Hdf5Reader(Reader):
         return batch if back is None else gather(batch, back)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._file.close()
         self._source.close()
 
 
 def _step(fields: list[_Field]) -> int:
-    """Records of a chunk: whole chunks of HDF5 of the dataset with the longest ones, but not of one
-    that is small beside the others."""
+    """Records of a chunk: whole chunks of the dataset with the longest chunks of HDF5, unless its
+    records are small compared with the others'."""
     size = max(sum(field.record_bytes for field in fields), 1)
     wanted = max(1, min(CHUNK_BYTES // size, CHUNK_RECORDS))
-    # A long chunk of a small field may be read in parts from libhdf5's cache; a large one not.
+    # libhdf5's cache holds a long chunk of a small field, not of a large one.
     steps = [field.step for field in fields if field.step * size <= MOST_STEP_BYTES]
     large = max(fields, key=lambda field: field.record_bytes * field.step, default=None)
     step = max(steps, default=large.step if large else 1)
     step = -(-wanted // step) * step
-    # A chunk that was never written takes no bytes of the file, whatever its size. So a batch takes at most what one
-    # such chunk does, which is within limits, or what is little enough anyway.
+    # A chunk that was never written takes no bytes of the file, whatever its size. So a batch takes
+    # at most as much as one chunk, which is within the limits, or MOST_BATCH_BYTES.
     most = max(MOST_BATCH_BYTES, large.record_bytes * large.step if large else 0)
     return max(1, min(step, most // size))
-
-
-def _unequal(lengths: dict[int, list[str]]) -> SchemaError:
-    told = "; ".join(f"{n}: {', '.join(names[:8])}" for n, names in sorted(lengths.items()))
-    most = max(lengths.values(), key=len)
-    return SchemaError(
-        "the datasets are not equally long, so they are no table",
-        found=told[:2000],
-        hint=f"open(..., datasets={most[:8]!r}), or names of groups",
-    )
 
 
 def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
     """Read the records from `first` on into an array of them.
 
-    h5py refuses an empty list of fixed strings, so a run that has one is read in two halves, and the
-    list that is left over at last stays as it is: nothing.
+    h5py refuses an empty list of fixed strings, so a run that has one is read in halves, until the
+    empty list is left: its value is already there.
     """
     import h5py
 
@@ -368,55 +354,55 @@ def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
             _read_run(found, first + half, into[half:], type_)
 
 
-def _is_small(found: Found) -> bool:
-    marks: Any = found.dtype.metadata or {}
-    is_text = marks.get("vlen") in (str, bytes)
-    return (
-        found.dtype.kind in "biufcSU" and "enum" not in marks and found.dtype.itemsize < 4096
-    ) or is_text
-
-
-def _single_text(found: Found) -> bytes:
-    """A value without axes as text, for metadata."""
+def _texts_of(single: list[Found]) -> dict[bytes, bytes]:
+    """The small ones of values without axes as texts, for metadata."""
     import h5py
 
-    value = np.zeros((), found.dtype)
-    found.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value)
-    return text_of(value)
+    texts: dict[bytes, bytes] = {}
+    for found in single:
+        dtype = found.dtype
+        marks: Any = dtype.metadata or {}
+        is_small = dtype.kind in "biufcSU" and "enum" not in marks and dtype.itemsize < 4096
+        if is_small or marks.get("vlen") in (str, bytes):
+            value = np.zeros((), dtype)
+            found.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value)
+            texts[found.name.encode()] = text_of(value)
+    return texts
 
 
 def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
-    """The schema that was written, where it is kept and the datasets fit it; those that are empty fit any, and
-    labels without names are whole numbers there."""
+    """The schema that was written, as far as the datasets fit it. Empty ones fit any: there, labels
+    without names are whole numbers."""
     try:
         schema: Any = schema_of(base64.b64decode(text, validate=True))
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored  # somebody else's attribute
+        return stored  # another program's attribute
     names: list[str] = schema.names
     kept = {field.name: field for field in schema}
-    restore = _of_type if is_empty else _restored
-    fields = [restore(field, kept.get(field.name, field)) for field in stored]
+    fields = [
+        field.with_type(kept[field.name].type)
+        if field.name in kept and (is_empty or _fits(field.type, kept[field.name].type))
+        else field
+        for field in stored
+    ]
     if sorted(names) == sorted(stored.names):
         fields.sort(key=lambda field: names.index(field.name))
     return pa.schema(fields, stored.metadata)
 
 
-def _restored(stored: Any, wanted: Any) -> Any:
-    """A field of the type that was written, if its values can be made of what is stored."""
-    if wanted.type != stored.type and (stored.type, wanted.type) != (pa.binary(), LISTS_OF_BYTES):
-        try:
-            pa.nulls(0, stored.type).cast(wanted.type)
-        except (pa.ArrowException, TypeError):
-            return stored
-    return _of_type(stored, wanted)
-
-
-def _of_type(stored: Any, wanted: Any) -> Any:
-    return stored.with_type(wanted.type)
+def _fits(stored: Any, wanted: Any) -> bool:
+    """Whether values of the type that was written can be made of those that are stored."""
+    if wanted == stored or (stored, wanted) == (pa.binary(), LISTS_OF_BYTES):
+        return True
+    try:
+        pa.nulls(0, stored).cast(wanted)
+    except (pa.ArrowException, TypeError):
+        return False
+    return True
 
 
 def _as_lists(array: Any, type_: Any) -> Any:
-    """Lists of uint8, which HDF5 holds as it does bytes."""
+    """Lists of uint8, which HDF5 stores like bytes."""
     if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
         return array
     _, offsets, data = array.buffers()

@@ -1,16 +1,17 @@
 """Writing HDF5: a dataset per field, chunked, with a first axis that can grow.
 
-h5py writes into a temporary file, for it goes back and forth in what it writes; the sink gets the
-bytes at the end. Each dataset gets whole chunks, always in the same order, so the bytes depend on
-the records alone.
+h5py writes into a temporary file, since it seeks while it writes; the sink gets the bytes at the
+end. Each dataset gets whole chunks, always in the same order, so the bytes depend only on the records.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.refusals import refuse_ragged
 from penstock.columns.regroup import Regroup, record_bytes
-from penstock.columns.types import is_bytes, is_text
+from penstock.columns.types import is_bytes, is_fixed_tensor, is_text, storage_of
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.formats.hdf5._file import MOST_ATTRIBUTE_BYTES, SCHEMA_ATTRIBUTE, h5py_or_error
@@ -31,7 +32,7 @@ from penstock.storage.local_sink import LocalSink, private_beside
 
 CHUNK_BYTES = 1 << 18
 VALUES_PER_CHUNK = 256
-"""Records of a chunk where their size is not known beforehand."""
+"""Records of a chunk of texts or lists of any length."""
 COPY_BYTES = 1 << 20
 COMPRESSIONS = ("none", "gzip", "lzf")
 
@@ -50,13 +51,13 @@ class Hdf5Options:
     level: int = 4
     """Of gzip: 1 is fast, 9 small."""
     shuffle: bool | None = None
-    """Put bytes of the same place in a number together, which packs better; None where compressed."""
+    """Group the bytes of numbers by significance, which packs better; None does so if compressed."""
     chunk_records: int | None = None
     """Records of a chunk; None takes a power of two for each field, of about 256 KiB."""
 
 
 def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
-    """HDF5 has no times. A column of them is kept as opaque values, which a struct cannot hold."""
+    """HDF5 has no times. A column of them is stored as opaque values, which a struct cannot hold."""
     fields = dtype.base.fields or {}
     for inside, *_ in fields.values():
         if inside.base.kind in "mM":
@@ -69,7 +70,7 @@ def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
 
 
 def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A structure as it is read again: its members have no attributes that say what their values are bits of."""
+    """A structure as it will be read: its members have no attributes that name what their bits are."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((_as_read(base), shape))
@@ -78,61 +79,61 @@ def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype([(name, _as_read(dtype[name])) for name in dtype.names])
 
 
+def _stored_as(field: Any) -> tuple[str, np.dtype[Any]]:
+    """The kind of a field's values, and the dtype that they are stored with."""
+    import h5py
+
+    type_: Any = field.type if is_fixed_tensor(field.type) else storage_of(field.type)
+    types = pa.types
+    if is_text(type_):
+        return "text", h5py.string_dtype()
+    if is_bytes(type_):
+        return "bytes", h5py.vlen_dtype(np.dtype("u1"))
+    if types.is_list(type_) or types.is_large_list(type_):
+        inner = dtype_of(pa.field(field.name, type_.value_type))
+        if inner.kind not in "iufb" or inner.subdtype is not None:
+            raise SchemaError(
+                f"HDF5 holds lists of numbers, not of {type_.value_type}",
+                field=field.name,
+                hint="cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz",
+            )
+        return "lists", h5py.vlen_dtype(inner)
+    if types.is_dictionary(type_) and types.is_string(type_.value_type):
+        return "labels", dtype_of(pa.field(field.name, type_.index_type))
+    dtype = dtype_of(pa.field(field.name, type_, metadata=field.metadata))
+    _refuse_times_inside(dtype, field)
+    if 0 in dtype.shape or not dtype.base.itemsize:
+        raise SchemaError(
+            f"HDF5 holds no values without bytes, such as those of {type_}",
+            field=field.name,
+            hint="leave it out (columns=), or write Arrow or npz",
+        )
+    return "values", dtype
+
+
 class _Dataset:
-    """One field on its way into the file."""
+    """Writes one field."""
 
     def __init__(self, field: Any, options: Hdf5Options) -> None:
-        import h5py
-
         self.name: str = field.name
         self._metadata: dict[bytes, bytes] = field.metadata or {}
         self._options = options
-        self._type = field.type
-        self.shape: tuple[int, ...] = ()
-        self._kind = "values"
         self._names: list[str] | None = None
-        type_: Any = field.type
-        if isinstance(type_, pa.BaseExtensionType) and not hasattr(type_, "shape"):
-            type_ = type_.storage_type
-        types = pa.types
-        if is_text(type_):
-            self._kind, self.dtype = "text", h5py.string_dtype()
-        elif is_bytes(type_):
-            self._kind, self.dtype = "bytes", h5py.vlen_dtype(np.dtype("u1"))
-        elif types.is_list(type_) or types.is_large_list(type_):
-            inner = dtype_of(pa.field(field.name, type_.value_type))
-            if inner.kind not in "iufb" or inner.subdtype is not None:
-                raise SchemaError(
-                    f"HDF5 holds lists of numbers, not of {type_.value_type}",
-                    field=field.name,
-                    hint="cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz",
-                )
-            self._kind, self.dtype = "lists", h5py.vlen_dtype(inner)
-        elif types.is_dictionary(type_) and types.is_string(type_.value_type):
-            self._kind, self.dtype = "labels", dtype_of(pa.field(field.name, type_.index_type))
-        else:
-            flat = pa.field(field.name, type_, metadata=field.metadata)
-            whole = dtype_of(flat)
-            _refuse_times_inside(whole, field)
-            self.dtype, self.shape = whole.base, whole.shape
-            if 0 in self.shape or not self.dtype.itemsize:
-                raise SchemaError(
-                    f"HDF5 holds no values without bytes, such as those of {type_}",
-                    field=field.name,
-                    hint="leave it out (columns=), or write Arrow or npz",
-                )
-        self.native = self._native(type_)
+        self._kind, whole = _stored_as(field)
+        self.dtype, self.shape = whole.base, whole.shape
+        self.native = self._native()
         self.chunk_records = options.chunk_records or self._chunk_records()
         self._waiting: list[np.ndarray] = []
         self._num_waiting = 0
         self.waiting_bytes = 0
-        """Bytes of the values that wait for their chunk to be whole."""
+        """Bytes of the values that do not fill a chunk yet."""
         self._written = 0
         self._dataset: Any = None
 
-    def _native(self, type_: Any) -> Any:
+    def _native(self) -> Any:
+        """The field that is read from the file; None where that depends on the values."""
         if self._kind == "labels":
-            return None  # the type of the numbers depends on how many names there are
+            return None  # the type of the numbers depends on the number of names
         dtype = self.dtype if self.dtype.names is None else _as_read(self.dtype)
         kept = field_of(self.name, dtype, self.shape)
         metadata = {**self._metadata, **(kept.metadata or {})}
@@ -141,12 +142,12 @@ class _Dataset:
     def _chunk_records(self) -> int:
         if self.dtype.kind == "O":
             return VALUES_PER_CHUNK
-        size = max(self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64)), 1)
+        size = max(self.dtype.itemsize * math.prod(self.shape), 1)
         return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
 
     def _create(self, file: Any, chunk_records: int) -> None:
-        """Make the dataset, when its first records come: then it is known what names labels have,
-        and whether there is a whole chunk."""
+        """Make the dataset with its first records: they have the names of labels, and fill a chunk or
+        do not."""
         import h5py
 
         dtype: Any = self.dtype
@@ -174,7 +175,7 @@ class _Dataset:
 
     def add(self, array: Any, file: Any) -> None:
         """Take the values of a column; whole chunks are written."""
-        if isinstance(array.type, pa.BaseExtensionType) and not hasattr(array.type, "shape"):
+        if isinstance(array, pa.ExtensionArray) and not is_fixed_tensor(array.type):
             array = array.storage
         values = self._values(array)
         self._waiting.append(values)
@@ -207,7 +208,7 @@ class _Dataset:
         self._written += count
 
     def _put(self, values: np.ndarray) -> None:
-        """Write behind the last record, without h5py's guesses about what the values mean."""
+        """Append values, without h5py's guesses about what they mean."""
         import h5py
 
         handle = self._dataset.id
@@ -232,30 +233,34 @@ class _Dataset:
             return self._codes(array)
         found = np.empty(len(array), self.dtype)
         if self._kind == "text":
-            found[:] = array.to_pylist()
-            for record, text in enumerate(found):
-                if "\0" in text:
-                    message = "text with a NUL in it, where HDF5's text ends"
-                    hint = "cast the field to binary, which is kept as bytes"
-                    raise SchemaError(message, record=record, field=self.name, hint=hint)
-        elif self._kind == "bytes":
-            for record, data in enumerate(array):
-                found[record] = np.frombuffer(data.as_buffer() or b"", np.uint8)
+            found[:] = self._texts(array)
         else:
-            flat = array.flatten()
-            values = values_of(flat, dtype_of(pa.field(self.name, flat.type)), self.name)
-            ends = np.cumsum([len(one) for one in array])
-            for record, part in enumerate(np.split(values, ends[:-1]) if len(ends) else []):
+            for record, part in enumerate(self._parts(array)):
                 found[record] = part
         return found
+
+    def _texts(self, array: Any) -> list[str]:
+        texts: list[str] = array.to_pylist()
+        for record, text in enumerate(texts):
+            if "\0" in text:
+                message = "text with a NUL in it, where HDF5's text ends"
+                hint = "cast the field to binary, which is kept as bytes"
+                raise SchemaError(message, record=record, field=self.name, hint=hint)
+        return texts
+
+    def _parts(self, array: Any) -> Iterable[np.ndarray]:
+        """The bytes or numbers of each record."""
+        if self._kind == "bytes":
+            return (np.frombuffer(data.as_buffer() or b"", np.uint8) for data in array)
+        flat = array.flatten()
+        values = values_of(flat, dtype_of(pa.field(self.name, flat.type)), self.name)
+        ends = np.cumsum([len(one) for one in array])
+        return np.split(values, ends[:-1]) if len(ends) else []
 
     def _codes(self, array: Any) -> np.ndarray:
         names: list[Any] = array.dictionary.to_pylist()
         if self._names is None:
-            if len(set(names)) < len(names) or not all(names) or any("\0" in n for n in names):
-                message = "two labels have one name, or one has none or a NUL"
-                raise SchemaError(message, field=self.name)
-            self._names = names
+            self._names = self._checked_names(names)
         codes = array.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)
         if names != self._names:
             places = {name: n for n, name in enumerate(self._names)}
@@ -269,9 +274,15 @@ class _Dataset:
             codes = np.array([places[name] for name in names] or [0])[codes]
         return codes.astype(self.dtype)
 
+    def _checked_names(self, names: list[Any]) -> list[str]:
+        if len(set(names)) < len(names) or not all(names) or any("\0" in name for name in names):
+            message = "two labels have one name, or one has none or a NUL"
+            raise SchemaError(message, field=self.name)
+        return names
+
 
 def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
-    """Metadata as an attribute: text where it is text, else bytes."""
+    """Add metadata as an attribute of text."""
     if not key or len(value) > MOST_ATTRIBUTE_BYTES - 1024:
         raise SchemaError(
             f"metadata of {len(value)} bytes called {key[:40]!r}; an attribute holds 63 KiB",
@@ -290,13 +301,7 @@ class Hdf5Writer(Writer):
     """Writes one HDF5 file."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: Hdf5Options) -> None:
-        codec = options.compression or "none"
-        if codec not in COMPRESSIONS:
-            raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {codec!r}")
-        if not 0 <= options.level <= 9:
-            raise ValueError(f"level is 0 to 9, not {options.level}")
-        if options.chunk_records is not None and options.chunk_records < 1:
-            raise ValueError(f"chunk_records is at least 1, not {options.chunk_records}")
+        _check_options(options)
         h5py = h5py_or_error()
         self._sink = sink
         self._schema: Any = schema
@@ -304,7 +309,6 @@ class Hdf5Writer(Writer):
         self._path: str | None = None
         self._file: Any = None
         self._copied = 0
-        """Bytes of the values that wait for a step to be whole."""
         try:
             _check_names(self._schema.names)
             refuse_ragged(self._schema, "HDF5")
@@ -312,7 +316,7 @@ class Hdf5Writer(Writer):
             kept = self._kept_schema()
         except PenstockError as error:
             raise error.at(file=sink.path) from None
-        # Datasets get their records in steps of one length, which is a part of each one's chunk.
+        # Datasets get their records in steps of one length, the shortest of their chunks.
         step = min(dataset.chunk_records for dataset in self._datasets)
         self._regroup = Regroup(self._schema, group_records=step, group_bytes=1 << 62)
         if isinstance(sink, LocalSink):
@@ -334,14 +338,13 @@ class Hdf5Writer(Writer):
             raise UnsupportedError(f"h5py cannot write this: {error}", file=sink.path) from error
 
     def _kept_schema(self) -> bytes:
-        """Arrow's schema, where what is read without it would be another."""
-        fields = sorted((f for f in self._schema), key=lambda field: field.name.split("/"))
-        natives = {dataset.name: dataset.native for dataset in self._datasets}
-        if all(
-            natives[field.name] is not None
-            and natives[field.name].equals(field.with_nullable(True), check_metadata=True)
-            for field in fields
-        ) and [field.name for field in fields] == list(self._schema.names):
+        """Arrow's schema, or nothing if the datasets alone give the same."""
+        names: list[str] = self._schema.names
+        if names == sorted(names, key=lambda name: name.split("/")) and all(
+            dataset.native is not None
+            and dataset.native.equals(field.with_nullable(True), check_metadata=True)
+            for dataset, field in zip(self._datasets, self._schema, strict=True)
+        ):
             return b""
         text = base64.b64encode(self._schema.remove_metadata().serialize().to_pybytes())
         if len(text) > MOST_ATTRIBUTE_BYTES - 1024:
@@ -354,7 +357,7 @@ class Hdf5Writer(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file so far, with the values that wait for their chunk to be whole, not compressed."""
+        """Bytes of the file so far, and of the values that do not fill a chunk yet, not compressed."""
         if self._file is None:
             return self._copied
         self._file.flush()
@@ -403,13 +406,23 @@ class Hdf5Writer(Writer):
             self.abort()
 
     def abort(self) -> None:
-        """Let go of the temporary file."""
+        """Delete the temporary file."""
         if self._file is not None:
             self._file.close()
             self._file = None
         if self._path is not None:
             os.unlink(self._path)
             self._path = None
+
+
+def _check_options(options: Hdf5Options) -> None:
+    codec = options.compression or "none"
+    if codec not in COMPRESSIONS:
+        raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {codec!r}")
+    if not 0 <= options.level <= 9:
+        raise ValueError(f"level is 0 to 9, not {options.level}")
+    if options.chunk_records is not None and options.chunk_records < 1:
+        raise ValueError(f"chunk_records is at least 1, not {options.chunk_records}")
 
 
 def _check_names(names: list[str]) -> None:
@@ -426,7 +439,6 @@ def _check_names(names: list[str]) -> None:
     whole = set(names)
     for name in names:
         parts = name.split("/")
-        for count in range(1, len(parts)):
-            if "/".join(parts[:count]) in whole:
-                message = "a field and a group of fields have one name"
-                raise SchemaError(message, field=name, hint="rename it")
+        if any("/".join(parts[:count]) in whole for count in range(1, len(parts))):
+            message = "a field and a group of fields have one name"
+            raise SchemaError(message, field=name, hint="rename it")

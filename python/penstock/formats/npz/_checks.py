@@ -2,8 +2,8 @@
 
 It covers a whole member, so it can be compared only when all of the member has been read. `verify`
 reads each member from front to end. A scan reads it in chunks, on several threads and in any order:
-the checksums of the parts are joined as neighbours meet, and compared with the last part. What reads
-only some records cannot be verified so.
+the checksums of adjacent parts are joined, and compared with the stored one after the last part.
+Reads of some records cannot be verified.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
 _MOST_PARTS = 1 << 12
-"""Parts that have not met are remembered up to this many; then only `verify` tells."""
+"""Parts that are not adjacent are remembered up to this many; above, only `verify` compares."""
 
 
 class MemberCheck(Check):
-    """The checksum of one stored member, whose array lies behind a header of `header_bytes`."""
+    """The checksum of one stored member, whose array follows a header of `header_bytes`."""
 
     def __init__(
         self, source: Source, member: Member, header_bytes: int = 0, array_bytes: int = 0
@@ -54,9 +54,8 @@ class MemberCheck(Check):
             crc = _core.Buffer.from_values(as_arrow(values)).crc32()
             with self._lock:
                 is_all = self._join(start, end, crc)
-            if not is_all:
-                return
-            self._compare()
+            if is_all:
+                self._compare()
         elif end == self._array_bytes:
             self._raise_damaged()  # as in every scan before
 

@@ -1,4 +1,4 @@
-"""Columns that take several arrays of an npz file, and how their names tell.
+"""Columns of several arrays of an npz file, which their names declare.
 
 | arrays | column |
 |---|---|
@@ -8,8 +8,7 @@
 | `x#codes` (integers), and a column `x#names` of text | dictionary: class labels with names |
 | `x#valid` (bool) beside any of these | nulls where it is False |
 
-NumPy alone can read all of it, and anybody can write it. Names that only look so stay what they
-are: an array each.
+NumPy alone can read and write all of it. Arrays whose names only look alike are a column each.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, SchemaError
-from penstock.formats.numpy.arrays import ArrayColumn, Column, Cut, StoredArray
+from penstock.errors import FormatError
+from penstock.formats.numpy.arrays import ArrayColumn, Column, Cut, StoredArray, one_length
 from penstock.formats.numpy.dtypes import bitmap
 from penstock.limits import Limits
 
@@ -42,37 +41,22 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Colum
         if name in done:
             continue
         root = _root(name)
-        # In order, the names that begin with "root#" stand between that and "root$", "$" following "#".
+        # Sorted, the names that begin with "root#" are those from "root#" to "root$", as "$" follows "#".
         first, behind = (bisect_left(names, root + mark) for mark in "#$")
         family = {root} & arrays.keys() | set(names[first:behind])
         used: set[str] = set()
-        made = (
-            _Builder(arrays, used, limits).column(root, 0)
-            if root != name or len(family) > 1
-            else None
-        )
+        made = None if family == {name} else _Builder(arrays, used, limits).column(root, 0)
         if made is not None and used == family:
             columns.append(made)
             done |= family
         else:
             columns.append(ArrayColumn(name, array))
-            done.add(name)
-    lengths: dict[int, list[str]] = {}
-    for column in columns:
-        lengths.setdefault(column.num_records, []).append(column.field.name)
-    if len(lengths) > 1:
-        told = "; ".join(f"{n}: {', '.join(names[:8])}" for n, names in sorted(lengths.items()))
-        most = max(lengths.values(), key=len)
-        raise SchemaError(
-            "the arrays are not equally long, so they are no table",
-            found=told[:2000],
-            hint=f"open(..., arrays={most[:8]!r})",
-        )
-    return columns, next(iter(lengths), 0)
+    sizes = ((column.field.name, column.num_records) for column in columns)
+    return columns, one_length("arrays", sizes)
 
 
 def _root(name: str) -> str:
-    """What a name is without the endings that mean something."""
+    """A name without the endings of parts of columns."""
     while (cut := name.rfind("#")) > 0 and name[cut:] in ENDINGS:
         name = name[:cut]
     return name
@@ -87,7 +71,7 @@ class _Builder:
         self._limits = limits
 
     def column(self, name: str, level: int) -> Column | None:
-        """The column called `name`, or None where its arrays do not make one."""
+        """The column called `name`, or None if its arrays do not make one."""
         if level > self._limits.nesting:
             return None
         found = self._without_nulls(name, level)
@@ -126,7 +110,7 @@ class _Builder:
 
 
 class _Ranges(Column):
-    """What lists and bytes have in common: offsets, held against what they point into."""
+    """Lists or bytes: offsets, checked against the number of values."""
 
     def __init__(self, name: str, offsets: StoredArray, inner: int, size: float) -> None:
         self._offsets = offsets
@@ -150,9 +134,8 @@ class _Ranges(Column):
         lengths = np.diff(around, append=0)[keep]
         if (lengths < 0).any() or (low < 0).any() or (high > self._inner).any():
             wrong = int(np.flatnonzero(lengths < 0)[0]) if (lengths < 0).any() else 0
-            raise FormatError(
-                "the offsets fall, or point beyond the values", record=wrong, field=self._name
-            )
+            message = "the offsets fall, or point beyond the values"
+            raise FormatError(message, record=wrong, field=self._name)
         offsets = np.zeros(cut.total + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         some = high > low
@@ -172,12 +155,8 @@ class _Bytes(_Ranges):
     def read(self, cut: Cut) -> Any:
         inner, offsets = self.ranges(cut)
         self._limits.check_batch(inner.total)
-        data = inner.values(self._data)
-        buffers = [
-            None,
-            pa.py_buffer(offsets.astype(np.int32)),
-            pa.py_buffer(np.ascontiguousarray(data)),
-        ]
+        data = np.ascontiguousarray(inner.values(self._data))
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
         array = pa.Array.from_buffers(self.field.type, cut.total, buffers)
         if self.field.type == pa.string():
             try:
@@ -220,9 +199,8 @@ class _Labels(Column):
 
     def read(self, cut: Cut) -> Any:
         if self._read_names is None:
-            count = self._names.num_records
             try:
-                self._read_names = self._names.read(Cut.of_run(0, count))
+                self._read_names = self._names.read(Cut.of_run(0, self._names.num_records))
             except FormatError as error:
                 error.record = None
                 raise

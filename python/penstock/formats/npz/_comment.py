@@ -8,8 +8,8 @@ import zlib
 import pyarrow as pa
 
 SCHEMA_COMMENT = b"penstock.schema "
-"""The archive's comment begins so where it keeps Arrow's schema, in Base64, then a space and the CRC-32 of
-that in eight hexadecimal digits."""
+"""Before Arrow's schema in the archive's comment. The schema is in Base64; a space and the CRC-32 of that
+in eight hexadecimal digits follow."""
 
 
 def schema_comment(schema: pa.Schema) -> bytes:

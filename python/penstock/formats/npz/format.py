@@ -8,8 +8,8 @@ Specification: numpy.savez; `zip_directory.py` for the archive.
 
 The table has all arrays with a first axis, which must be of one length; `arrays=` chooses some if they are
 not. Values without axes become metadata of the schema, and members that are not ".npy" are skipped. A
-column that no single array can hold is in several, told apart by the endings of their names
-(`#offsets` and so on, see `_columns.py`).
+column that no single array can hold is in several, whose names have different endings (`#offsets` and
+so on, see `_columns.py`).
 
 Stored arrays are read in place, or mapped; deflated ones are inflated once (`members.py`).
 """
@@ -99,9 +99,7 @@ class NpzFormat(Format):
 def _open(
     source: Source, options: Options, directory: Directory, chosen: Sequence[str] | None
 ) -> ArraysReader:
-    members = {m.name[:-4]: m for m in directory.members if m.name.endswith(".npy")}
-    if chosen is not None:
-        members = _chosen(members, chosen)
+    members = _chosen(directory, chosen)
     in_memory = _in_memory(members)
     checks: list[MemberCheck] = []
     arrays: dict[str, StoredArray] = {}
@@ -115,10 +113,8 @@ def _open(
                 check = checks[-1] if options.verifies else None
             if header.shape:
                 arrays[name] = StoredArray(header, place, source.path, check)
-            elif header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM":
-                if check is not None:
-                    check.verify()
-                metadata[name.encode("utf-8", "replace")] = _value(header, place)
+            elif (value := _text_of(header, place, check)) is not None:
+                metadata[name.encode("utf-8", "replace")] = value
         except PenstockError as error:
             raise error.at(field=name) from None
     columns, num_records = table_of(arrays, options.limits)
@@ -137,8 +133,11 @@ def _open(
     )
 
 
-def _chosen(members: dict[str, Member], chosen: Sequence[str]) -> dict[str, Member]:
-    """The members of these names, and those that hold parts of such columns."""
+def _chosen(directory: Directory, chosen: Sequence[str] | None) -> dict[str, Member]:
+    """The arrays of these names, and those that hold parts of such columns; None chooses all."""
+    members = {m.name[:-4]: m for m in directory.members if m.name.endswith(".npy")}
+    if chosen is None:
+        return members
     if isinstance(chosen, str):
         raise TypeError("arrays is a list of names")
     found: dict[str, Member] = {}
@@ -162,9 +161,13 @@ def _in_memory(members: dict[str, Member]) -> set[str]:
     return found
 
 
-def _value(header: Header, place: Place) -> bytes:
-    """An array without axes, as text."""
+def _text_of(header: Header, place: Place, check: MemberCheck | None) -> bytes | None:
+    """An array without axes, as text; None if it is large or not text, a number or a time."""
     size = header.dtype.itemsize
+    if size > MOST_SCALAR or header.dtype.kind not in "biufcSUmM":
+        return None
+    if check is not None:
+        check.verify()
     value = place.read(0, size).view(header.dtype)[0] if size else b""
     return bytes(value) if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
@@ -215,9 +218,9 @@ def _checked_comment(
     if is_right or not comment.startswith(SCHEMA_COMMENT):
         return data if is_right else b"", ()
     start = source.size - len(comment)
-    message = "the types that the archive's comment keeps are damaged"
     if options.schema is not None and not options.settled:
         return b"", ()  # the caller gives the types
+    message = "the types that the archive's comment keeps are damaged"
     if options.damage == "error":
         raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
     return b"", (SkippedRegion(source.path, start, source.size, 0, message),)

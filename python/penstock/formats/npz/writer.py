@@ -1,5 +1,5 @@
-"""Writing npz: the values of all arrays wait in one temporary file, for an archive holds an array in
-one piece and a table comes in batches. Memory holds a batch and a small buffer for each array.
+"""Writing npz: an archive holds each array in one piece, and a table comes in batches, so the values
+wait in a temporary file. Memory holds a batch and a small buffer for each array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import conform, same_columns
 from penstock.columns.refusals import refuse_ragged
-from penstock.columns.types import is_bytes, is_text
+from penstock.columns.types import is_bytes, is_fixed_tensor, is_text, storage_of
 from penstock.contract.format import Writer
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.npy.writer import check_text_length, descr_of
@@ -47,14 +47,14 @@ class NpzOptions:
     """Of deflate: 1 is fast, 9 small."""
     text_length: int | None = None
     """The most characters or bytes of a value, to write text as one array of NumPy's own text; None
-    writes values and offsets, of any length."""
+    writes offsets and values of any length."""
 
 
 class _Spool:
-    """One temporary file that keeps the bytes of many arrays apart."""
+    """One temporary file for blocks of many arrays."""
 
     def __init__(self, path: str) -> None:
-        # It has no name, so nothing is left of it; beside the target there is room for as much.
+        # Without a name, so it is always deleted; beside the target, where there is room for it.
         folder = os.path.dirname(path) or "."
         self._file = tempfile.TemporaryFile(  # noqa: SIM115
             prefix="penstock-", buffering=0, dir=folder if os.path.isdir(folder) else None
@@ -81,7 +81,7 @@ class _Spool:
 
 
 class _Array:
-    """One array on its way into the archive."""
+    """One array of the archive."""
 
     def __init__(self, name: str, dtype: np.dtype[Any], spool: _Spool) -> None:
         self.name = name
@@ -108,12 +108,9 @@ class _Array:
             self._blocks.append(self._spool.append(self._waiting))
             self._waiting = bytearray()
 
-    def header(self) -> bytes:
-        return header_bytes(descr_of(self.dtype.base), (self.count, *self.dtype.shape))
-
     def parts(self) -> Iterator[bytes]:
         """All bytes of the npy file."""
-        yield self.header()
+        yield header_bytes(descr_of(self.dtype.base), (self.count, *self.dtype.shape))
         for start, length in self._blocks:
             yield from self._spool.read(start, length)
         if self._waiting:
@@ -121,61 +118,50 @@ class _Array:
 
 
 class _Part:
-    """Writes one column; `native` is the type that it is read back with."""
+    """Writes one column; `native` is the field that is read from the arrays alone."""
 
     def __init__(self, field: Any, name: str, spool: _Spool, text_length: int | None) -> None:
         self._name = name
-        self._spool = spool
-        self._type = field.type
-        type_: Any = field.type
-        if isinstance(type_, pa.BaseExtensionType) and not hasattr(type_, "shape"):
-            type_ = type_.storage_type
+        type_: Any = field.type if is_fixed_tensor(field.type) else storage_of(field.type)
         self._values: _Array | None = None
         self._offsets: _Array | None = None
         self._inner: _Part | None = None
         self._names: dict[str, int] | None = None
         self._valid = _Array(f"{name}#valid", np.dtype("?"), spool)
         self._count = 0
+        self._end = 0
         self.native: Any = None
         types = pa.types
         if (is_text(type_) or is_bytes(type_)) and text_length is None:
-            kind = "utf8" if is_text(type_) else "bytes"
-            self._offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
+            kind, plain = ("utf8", pa.string()) if is_text(type_) else ("bytes", pa.binary())
+            self._offsets = _new_offsets(name, spool)
             self._values = _Array(f"{name}#{kind}", np.dtype("u1"), spool)
-            self.native = pa.field(name, pa.string() if is_text(type_) else pa.binary())
+            self.native = pa.field(name, plain)
         elif types.is_list(type_) or types.is_large_list(type_):
-            self._offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
+            self._offsets = _new_offsets(name, spool)
             self._inner = _Part(type_.value_field, f"{name}#values", spool, text_length)
             native = self._inner.native
             item = pa.field("item", native.type, metadata=native.metadata)
             self.native = pa.field(name, pa.list_(item))
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
             self._names = {}
-            self._values = _Array(
-                f"{name}#codes", dtype_of(pa.field(name, type_.index_type)), spool
-            )
+            dtype = dtype_of(pa.field(name, type_.index_type))
+            self._values = _Array(f"{name}#codes", dtype, spool)
             self._inner = _Part(pa.field(name, pa.string()), f"{name}#names", spool, None)
             self.native = pa.field(name, pa.dictionary(type_.index_type, pa.string()))
         else:
-            flat = (
-                field
-                if type_ is field.type
-                else pa.field(field.name, type_, metadata=field.metadata)
-            )
+            flat = pa.field(field.name, type_, metadata=field.metadata)
             dtype = dtype_of(flat, text_length or 0)
             self._values = _Array(name, dtype, spool)
             self.native = field_of(name, dtype.base, dtype.shape)
-        if self._offsets is not None:
-            self._offsets.add(np.zeros(1, np.int64))
-        self._end = 0
 
     def add(self, array: Any) -> None:
         """Append the values of a column."""
-        if isinstance(array.type, pa.BaseExtensionType) and not hasattr(array.type, "shape"):
+        if isinstance(array, pa.ExtensionArray) and not is_fixed_tensor(array.type):
             array = array.storage
         keeps_nulls = self._values is not None and self._values.dtype.kind in "mM"
-        if array.null_count and not keeps_nulls:
-            valid = ~missing_of(array)
+        valid = ~missing_of(array) if array.null_count and not keeps_nulls else None
+        if valid is not None:
             self._valid.add(np.ones(self._count - self._valid.count, bool))
             self._valid.add(valid)
         self._count += len(array)
@@ -186,28 +172,25 @@ class _Part:
         else:
             assert self._values is not None
             dtype = self._values.dtype
-            if array.null_count and not keeps_nulls:
-                valid = ~missing_of(array)
+            if valid is None:
+                values = values_of(array, dtype, self._name)
+            else:
                 values = np.zeros((len(array), *dtype.shape), dtype.base)
                 values[valid] = values_of(array.filter(pa.array(valid)), dtype, self._name)
-            else:
-                values = values_of(array, dtype, self._name)
             self._values.add(values)
 
     def _add_ranges(self, array: Any) -> None:
         assert self._offsets is not None
         if self._inner is not None:
-            inner = array.flatten()
-            self._inner.add(inner)
-            lengths = np.diff(np.frombuffer(*_offsets_of(array)))
+            self._inner.add(array.flatten())
+            lengths = np.diff(_offsets_of(array))
         else:
             assert self._values is not None
             as_text = pa.types.is_string(self.native.type)
             whole = array.cast(pa.large_string() if as_text else pa.large_binary())
-            offsets = np.frombuffer(*_offsets_of(whole))
-            lengths = np.diff(offsets)
+            lengths = np.diff(_offsets_of(whole))
             kept = whole.drop_null() if whole.null_count else whole
-            places = np.frombuffer(*_offsets_of(kept))
+            places = _offsets_of(kept)
             data = kept.buffers()[2]
             if data is not None and len(places):
                 self._values.add(np.frombuffer(data, np.uint8)[places[0] : places[-1]])
@@ -251,19 +234,21 @@ class _Part:
             yield self._valid
 
 
-def _offsets_of(array: Any) -> tuple[Any, Any, int, int]:
-    """Arguments of numpy.frombuffer for the offsets of a list or of bytes."""
-    types = pa.types
-    is_large = (
-        types.is_large_list(array.type)
-        or types.is_large_string(array.type)
-        or (types.is_large_binary(array.type))
-    )
-    dtype = np.dtype(np.int64 if is_large else np.int32)
+def _new_offsets(name: str, spool: _Spool) -> _Array:
+    offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
+    offsets.add(np.zeros(1, np.int64))
+    return offsets
+
+
+def _offsets_of(array: Any) -> np.ndarray:
+    """The offsets of a list or of bytes."""
+    types, type_ = pa.types, array.type
+    tests = (types.is_large_list, types.is_large_string, types.is_large_binary)
+    dtype = np.dtype(np.int64 if any(test(type_) for test in tests) else np.int32)
     buffer = array.buffers()[1]
     if buffer is None or not buffer.size:
-        return bytes(dtype.itemsize), dtype, 1, 0
-    return buffer, dtype, len(array) + 1, array.offset * dtype.itemsize
+        return np.zeros(1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
 
 
 class NpzWriter(Writer):
@@ -305,7 +290,7 @@ class NpzWriter(Writer):
         return [_Part(f, f.name, self._spool, options.text_length) for f in self._schema]
 
     def _kept_schema(self) -> bytes:
-        """The archive's comment: Arrow's schema, where the arrays alone do not tell it."""
+        """The archive's comment: Arrow's schema, or nothing if the arrays alone give the same."""
         native = pa.schema([part.native for part in self._parts])
         plain = pa.schema(
             [field.with_nullable(True) for field in self._schema], self._schema.metadata
@@ -349,5 +334,5 @@ class NpzWriter(Writer):
             self._spool.close()
 
     def abort(self) -> None:
-        """Forget what waits."""
+        """Delete the temporary file."""
         self._spool.close()

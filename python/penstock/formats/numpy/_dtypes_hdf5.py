@@ -1,5 +1,5 @@
-"""Dtypes whose meaning stands in their metadata, as h5py marks them: text and lists of any length,
-names for numbers. Known here without h5py, so that `dtypes.py` needs none.
+"""Dtypes that h5py marks by metadata: text and lists of any length, names for numbers. Known here
+without h5py, so that `dtypes.py` does not need it.
 
 | mark | Arrow type |
 |---|---|
@@ -22,24 +22,14 @@ from penstock.errors import FormatError, UnsupportedError, batch_limit
 
 
 def marked_type(dtype: np.dtype[Any]) -> Any:
-    """The Arrow type of a marked dtype, or None where it has no mark.
+    """The Arrow type of a marked dtype, or None if it has no mark.
 
     Raises:
-        UnsupportedError: the mark is one that penstock has nothing for, such as a reference.
+        UnsupportedError: penstock has nothing for the mark, such as a reference.
     """
     marks: Any = dtype.metadata or {}
     if "vlen" in marks:
-        base = marks["vlen"]
-        if base in (str, bytes):
-            return pa.string()
-        base = np.dtype(base)
-        if base.kind == "S":
-            return pa.list_(marked_type(base) or pa.binary())
-        if base.kind not in "biuf" or base.itemsize > 8 or base.metadata:
-            raise UnsupportedError(f"lists of {base}")
-        if base == np.uint8:
-            return pa.binary()
-        return pa.list_(pa.from_numpy_dtype(base.newbyteorder("=")))
+        return pa.string() if marks["vlen"] in (str, bytes) else _list_type(np.dtype(marks["vlen"]))
     if "enum" in marks:
         fits = len(marks["enum"]) - 1 <= np.iinfo(dtype).max
         index = pa.from_numpy_dtype(dtype.newbyteorder("=")) if fits else pa.int32()
@@ -49,20 +39,30 @@ def marked_type(dtype: np.dtype[Any]) -> Any:
     return None
 
 
+def _list_type(base: np.dtype[Any]) -> Any:
+    if base.kind == "S":
+        return pa.list_(marked_type(base) or pa.binary())
+    if base.kind not in "biuf" or base.itemsize > 8 or base.metadata:
+        raise UnsupportedError(f"lists of {base}")
+    if base == np.uint8:
+        return pa.binary()
+    return pa.list_(pa.from_numpy_dtype(base.newbyteorder("=")))
+
+
 def marked_column(values: np.ndarray, type_: Any) -> Any:
-    """Values [records] of a marked dtype as a column; of fixed text not, which is bytes first."""
+    """Values [records] of a dtype with the mark vlen or enum as a column."""
     marks: Any = values.dtype.metadata or {}
     if "enum" in marks:
         return _named(values, marks["enum"], type_)
     if marks["vlen"] in (str, bytes):
         return text_column(_joined([_as_bytes(value) for value in values]))
     base = np.dtype(marks["vlen"])
-    base = base if base.kind == "S" else base.newbyteorder("=")
+    return _list_column(values, type_, base if base.kind == "S" else base.newbyteorder("="))
+
+
+def _list_column(values: np.ndarray, type_: Any, base: np.dtype[Any]) -> Any:
     parts = [np.zeros(0, base) if _is_nothing(part) else np.asarray(part) for part in values]
-    offsets = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    if offsets[-1] > 0x7FFFFFFF:
-        raise batch_limit("more than 2 GiB of lists in one batch")
+    offsets = offsets_of([len(part) for part in parts], "lists")
     data = np.concatenate(parts) if parts else np.zeros(0, base)
     places = pa.py_buffer(offsets.astype(np.int32))
     if base.kind == "S":
@@ -78,7 +78,7 @@ def marked_column(values: np.ndarray, type_: Any) -> Any:
 
 
 def _texts(data: np.ndarray, offsets: np.ndarray, type_: Any) -> Any:
-    """Strings of fixed length, which lists of them end at these offsets, as a column."""
+    """Strings of fixed length as a column; their lists end at these offsets."""
     strings = _joined(data.tolist())
     if type_ == strings.type:
         return strings
@@ -93,7 +93,7 @@ def text_column(array: Any) -> Any:
     """Bytes as text.
 
     Raises:
-        FormatError: a value is no UTF-8.
+        FormatError: a value is not UTF-8.
     """
     try:
         return array.cast(pa.string())
@@ -107,12 +107,18 @@ def text_column(array: Any) -> Any:
     raise FormatError("text that is no UTF-8")
 
 
+def offsets_of(lengths: Any, what: str = "text") -> np.ndarray:
+    """Offsets of values in one column, int64. Raises LimitError above what 32 bits hold."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > 0x7FFFFFFF:
+        raise batch_limit(f"more than 2 GiB of {what} in one batch")
+    return offsets
+
+
 def _joined(values: list[bytes]) -> Any:
     """Byte strings as a column; `pa.array` would import pandas for it."""
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    if offsets[-1] > 0x7FFFFFFF:
-        raise batch_limit("more than 2 GiB of text in one batch")
+    offsets = offsets_of([len(value) for value in values])
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 

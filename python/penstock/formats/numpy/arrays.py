@@ -1,8 +1,8 @@
-"""Arrays in a file as the columns of a table: what npy and npz have in common.
+"""Arrays in a file as the columns of a table, for npy and npz.
 
 The first axis counts records. An array whose order is C is read range by range of its bytes; one in
 Fortran's order has its first axis innermost, so that a run of records is one range for each cell of
-a record. What a chunk or a take needs of an array is read once, whatever columns it gives.
+a record. A chunk or a take reads an array once, even if several columns are parts of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from penstock.columns.batches import (
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Options, Reader, SkippedRegion, Stretch
-from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.errors import (
+    ChangedError,
+    FormatError,
+    LimitError,
+    SchemaError,
+    TruncatedError,
+    UnsupportedError,
+)
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.formats.numpy.npy_header import Header
 from penstock.storage.base import Source
@@ -34,12 +41,12 @@ from penstock.tuned import CHUNK_BYTES
 
 CHUNK_RECORDS = 1 << 20
 RUN_BYTES = 4096
-"""Of an array in Fortran's order, what a chunk reads of each cell at once, if that is not too much."""
+"""Of an array in Fortran's order, what a chunk reads of each cell, up to FORTRAN_BYTES of all."""
 FORTRAN_BYTES = 32 << 20
 MOST_RANGES = 1 << 18
-"""Ranges of a file that are asked for at once."""
+"""Ranges of a file in one request."""
 MOST_EMPTY = 1 << 24
-"""Records of no bytes: nothing but the header says how many there are."""
+"""Records of no bytes: the file's size does not bound their number."""
 
 
 class Place(ABC):
@@ -47,7 +54,7 @@ class Place(ABC):
 
     @abstractmethod
     def mapped(self) -> np.ndarray | None:
-        """All bytes as uint8, where they are in memory or mapped; else None."""
+        """All bytes as uint8 if they are in memory or mapped; else None."""
         ...
 
     @abstractmethod
@@ -63,57 +70,43 @@ class Place(ABC):
 
 @dataclass(slots=True)
 class FilePlace(Place):
-    """An array that lies in a file as it is."""
+    """An array that is stored plainly in a file."""
 
     source: Source
     start: int
     size: int
-    _seen: tuple[Any, np.ndarray] | None = None
-    """The source's map, and the array's bytes of it, which take microseconds to find."""
 
     def mapped(self) -> np.ndarray | None:
         buffer: Any = getattr(self.source, "mapped", None)
-        if buffer is None:
-            self._seen = None
-            return None
-        if self._seen is None or self._seen[0] is not buffer:
-            self._seen = buffer, as_bytes(buffer.slice(self.start, self.size))
-        return self._seen[1]
+        return None if buffer is None else in_bytes(buffer.slice(self.start, self.size))
 
     def read(self, start: int, length: int) -> np.ndarray:
-        found = as_bytes(self.source.read(self.start + start, length))
+        return in_bytes(self._whole(self.source.read(self.start + start, length), length))
+
+    def read_all(self, starts: np.ndarray, lengths: np.ndarray) -> Any:
+        """One buffer of several ranges."""
+        total = int(lengths.sum())
+        if (starts[:-1] + lengths[:-1] == starts[1:]).all():
+            return self._whole(self.source.read(self.start + int(starts[0]), total), total)
+        places = as_arrow((starts + self.start).astype(np.uint64))
+        return self._whole(self.source.gather(places, as_arrow(lengths.astype(np.uint64))), total)
+
+    def _whole(self, found: Any, length: int) -> Any:
         if len(found) < length:
             raise ChangedError("the file was cut while it was open", file=self.source.path)
         return found
 
-    def read_all(self, starts: np.ndarray, lengths: np.ndarray) -> Any:
-        """A buffer of several ranges, one behind another."""
-        total = int(lengths.sum())
-        if (starts[:-1] + lengths[:-1] == starts[1:]).all():
-            found = self.source.read(self.start + int(starts[0]), total)
-        else:
-            places = as_arrow((starts + self.start).astype(np.uint64))
-            found = self.source.gather(places, as_arrow(lengths.astype(np.uint64)))
-        if len(found) < total:
-            raise ChangedError("the file was cut while it was open", file=self.source.path)
-        return found
-
     def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        return as_bytes(self.read_all(starts, lengths))
-
-
-def as_bytes(buffer: Any) -> np.ndarray:
-    """A buffer of Rust's as an array of uint8, without copying."""
-    return in_bytes(buffer)
+        return in_bytes(self.read_all(starts, lengths))
 
 
 class Check(ABC):
-    """Compares an array with a checksum of all of it, once all its bytes have been read."""
+    """Compares an array with its checksum, once all its bytes have been read."""
 
     @abstractmethod
     def saw(self, start: int, values: np.ndarray) -> None:
-        """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError where they were the
-        last that were missing, and the checksum does not match."""
+        """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError if they were the last
+        missing ones, and the checksum does not match."""
         ...
 
     @abstractmethod
@@ -138,7 +131,7 @@ class StoredArray:
 
     @property
     def chunk_records(self) -> int:
-        """How many records are read at once."""
+        """Records that are read at once."""
         size = max(self.record_bytes, 1)
         most = CHUNK_BYTES // size
         if self._fortran:
@@ -176,29 +169,26 @@ class StoredArray:
             lines = whole.reshape(*self.inner[::-1], self.num_records)
             if cut.is_run:
                 start = int(cut.runs[0][0])
-                found = lines[..., start : start + cut.total]
-            else:
-                found = lines[..., cut.records]
-        else:
-            runs, counts = cut.runs
-            flat = np.empty((num_cells, cut.total), self.dtype)
-            block = max(1, MOST_RANGES // len(runs))
-            for first in range(0, num_cells, block):
-                some = flat[first : first + block]
-                cells = np.arange(first, first + len(some), dtype=np.int64)[:, None]
-                starts = (cells * self.num_records + runs) * size
-                lengths = np.broadcast_to(counts * size, starts.shape)
-                data = self._place.gather(starts.reshape(-1), lengths.reshape(-1))
-                some[...] = data.view(self.dtype).reshape(some.shape)
-            found = flat.reshape(*self.inner[::-1], cut.total)
-        return found.transpose()
+                return lines[..., start : start + cut.total].transpose()
+            return lines[..., cut.records].transpose()
+        runs, counts = cut.runs
+        flat = np.empty((num_cells, cut.total), self.dtype)
+        block = max(1, MOST_RANGES // len(runs))
+        for first in range(0, num_cells, block):
+            some = flat[first : first + block]
+            cells = np.arange(first, first + len(some), dtype=np.int64)[:, None]
+            starts = (cells * self.num_records + runs) * size
+            lengths = np.broadcast_to(counts * size, starts.shape)
+            data = self._place.gather(starts.reshape(-1), lengths.reshape(-1))
+            some[...] = data.view(self.dtype).reshape(some.shape)
+        return flat.reshape(*self.inner[::-1], cut.total).transpose()
 
 
 class Cut:
-    """Some records, in any order, and what was read of them already.
+    """Some records, in any order, and the arrays of them that were read.
 
-    `is_chunk`: they are what a scan reads, which comes to all records in the end. `shared`: how many of the
-    last ones the next chunk begins with.
+    `is_chunk`: a scan reads them, and all others at some time. `shared`: the number of the last ones
+    that the next chunk begins with.
     """
 
     def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
@@ -211,14 +201,14 @@ class Cut:
 
     @staticmethod
     def of_runs(starts: np.ndarray, counts: np.ndarray, *, is_chunk: bool = False) -> Cut:
-        """So many records from each start on."""
+        """Runs of records, from each start on."""
         cut = Cut(np.zeros(0, np.int64), is_chunk=is_chunk)
         cut.total, cut._records, cut._runs = int(counts.sum()), None, (starts, counts)
         return cut
 
     @staticmethod
     def of_run(first: int, count: int, *, is_chunk: bool = False) -> Cut:
-        """So many records from the first on."""
+        """One run of records."""
         return Cut.of_runs(np.array([first]), np.array([count]), is_chunk=is_chunk)
 
     @property
@@ -242,7 +232,7 @@ class Cut:
 
     @property
     def is_run(self) -> bool:
-        """Whether each is behind the one before; looked at only where the ends say so."""
+        """Whether they are consecutive; all are compared only if the first and last allow it."""
         records = self._records
         if records is not None and self.total > 1 and records[-1] - records[0] != self.total - 1:
             return False
@@ -280,9 +270,7 @@ class ArrayColumn(Column):
         self.num_records = array.num_records
         self.record_bytes: float = array.record_bytes
         self.chunk_records = array.chunk_records
-        dtype = array.dtype
-        if part is not None:
-            dtype = dtype[part]
+        dtype = array.dtype if part is None else array.dtype[part]
         self.field: Any = field_of(name, dtype, array.inner)
 
     def read(self, cut: Cut) -> Any:
@@ -299,8 +287,8 @@ def columns_of(array: StoredArray) -> list[Column]:
 
 
 def check_size(header: Header, room: int, start: int, limits: Any) -> int:
-    """Hold a header's claims against the bytes that there are from `start` on: `room`, of which
-    the header is the first part. Returns the bytes of the array.
+    """Compare a header's claims with the `room` bytes from `start` on, which begin with the header.
+    Returns the bytes of the array.
 
     Raises:
         TruncatedError: there are fewer.
@@ -322,8 +310,24 @@ def check_size(header: Header, room: int, start: int, limits: Any) -> int:
     return size
 
 
+def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "") -> int:
+    """Records of each of several `what`, given as (name, records). Raises SchemaError if they differ."""
+    names: dict[int, list[str]] = {}
+    for name, length in lengths:
+        names.setdefault(length, []).append(name)
+    if len(names) > 1:
+        listed = "; ".join(f"{n}: {', '.join(some[:8])}" for n, some in sorted(names.items()))
+        most = max(names.values(), key=len)
+        raise SchemaError(
+            f"the {what} are not equally long, so they are no table",
+            found=listed[:2000],
+            hint=f"open(..., {what}={most[:8]!r}){or_else}",
+        )
+    return next(iter(names), 0)
+
+
 def refuse_no_axis() -> UnsupportedError:
-    """What is said of an array without axes."""
+    """The error for an array without axes."""
     return UnsupportedError(
         "a single value without axes is no table: it has no records",
         expected="an array with a first axis",
@@ -398,7 +402,7 @@ class ArraysReader(Reader):
             yield check.verify
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
-        """All records in one pair: they are read from where they lie, and looked at there."""
+        """All records in one pair."""
         if len(records):
             yield self._chunk(0, self.num_records), records
 
@@ -432,5 +436,5 @@ class ArraysReader(Reader):
         return conform(pa.RecordBatch.from_arrays(arrays, schema=fields), schema, self._path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._source.close()

@@ -21,15 +21,24 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.types import DTYPE_KEY, is_bytes, is_fixed_tensor, is_text, storage_of
-from penstock.errors import FormatError, SchemaError, UnsupportedError, batch_limit
-from penstock.formats.numpy._dtypes_hdf5 import marked_column, marked_type, text_column
+from penstock.errors import FormatError, SchemaError, UnsupportedError
+from penstock.formats.numpy._dtypes_hdf5 import (
+    marked_column,
+    marked_type,
+    offsets_of,
+    text_column,
+)
 
 NOT_A_TIME = np.iinfo(np.int64).min
+_SAME_IN_NUMPY = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_duration,
+)
 _DAYS = {"D": 1, "W": 7}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86400, "W": 7 * 86400}
 _ARROW_UNITS = ("s", "ms", "us", "ns")
-
-
 BFLOAT16 = "bfloat16"
 """As ml_dtypes, torch and JAX call the upper half of a float32."""
 
@@ -41,12 +50,12 @@ def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 def name_of_bits(dtype: np.dtype[Any]) -> str | None:
-    """What the values are bits of, or None where they are what they are."""
+    """What the values are bits of, or None for plain values."""
     return (dtype.metadata or {}).get("penstock")
 
 
 def lacks_type(dtype: np.dtype[Any]) -> bool:
-    """Whether Arrow has no type for these numbers, but their bits or parts stand for them."""
+    """Whether Arrow has no type for these numbers, and holds their bits or parts."""
     return dtype.kind == "c" or dtype.name == BFLOAT16
 
 
@@ -114,18 +123,13 @@ def _value_type(name: str, dtype: np.dtype[Any]) -> Any:
 
 def _time_type(name: str, dtype: np.dtype[Any]) -> Any:
     unit, multiple = np.datetime_data(dtype)
-    if multiple == 1 and dtype.kind == "M":
-        if unit in _ARROW_UNITS:
-            return pa.timestamp(unit)
-        if unit in ("D", "W", "M", "Y"):
-            return pa.date32()
-        if unit in ("h", "m"):
-            return pa.timestamp("s")
-    elif multiple == 1:
-        if unit in _ARROW_UNITS:
-            return pa.duration(unit)
-        if unit in _SECONDS:
-            return pa.duration("s")
+    of_unit = pa.timestamp if dtype.kind == "M" else pa.duration
+    if multiple == 1 and unit in _ARROW_UNITS:
+        return of_unit(unit)
+    if multiple == 1 and dtype.kind == "M" and unit in ("D", "W", "M", "Y"):
+        return pa.date32()
+    if multiple == 1 and unit in _SECONDS:
+        return of_unit("s")
     raise UnsupportedError(f"Arrow has no type for {dtype}", field=name)
 
 
@@ -134,16 +138,11 @@ def _shaped(type_: Any, shape: tuple[int, ...]) -> Any:
         return type_
     if max(shape) > 0x7FFFFFFF or math.prod(shape) > 0x7FFFFFFF:
         raise UnsupportedError(f"a record of shape {shape} is more than a list in Arrow can hold")
-    if has_tensors(type_):
+    if pa.types.is_primitive(type_):
         return pa.fixed_shape_tensor(type_, shape)
     for size in reversed(shape):
         type_ = pa.list_(type_, size)
     return type_
-
-
-def has_tensors(type_: Any) -> bool:
-    """Whether values of this type can be those of a tensor."""
-    return pa.types.is_primitive(type_)
 
 
 # -- values to columns ----------------------------------------------------------------------------
@@ -156,37 +155,37 @@ def column(values: np.ndarray, type_: Any) -> Any:
     Raises:
         FormatError: a value is no text, or no time that Arrow has.
     """
-    dtype, kind = values.dtype, values.dtype.kind
+    dtype, kind, num_records = values.dtype, values.dtype.kind, len(values)
     if values.ndim > 1 or kind == "c":
         return _shaped_column(values, type_)
     if dtype.names is not None:
-        children = [column(values[name], type_.field(n).type) for n, name in enumerate(dtype.names)]
-        fields = [type_.field(n) for n in range(type_.num_fields)]
-        if not fields:
-            return pa.array([{}] * len(values), type_)
-        return pa.StructArray.from_arrays(children, fields=fields)
+        return _structs(values, type_)
     if kind == "b":
         set_ = np.ascontiguousarray(values).view(np.uint8) != 0
-        return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap(set_)])
-    marks = dtype.metadata or {}
-    if "vlen" in marks or "enum" in marks:
+        return pa.Array.from_buffers(type_, num_records, [None, bitmap(set_)])
+    if {"vlen", "enum"} & set(dtype.metadata or ()):
         return marked_column(values, type_)
     if kind == "S":
-        found = _bytes(values)
-        return found if type_ == found.type else text_column(found)
+        return _bytes(values, type_)
     if kind == "U":
         return _text(values)
     if kind in "mM":
         return _times(values, type_)
     if kind == "V":
-        flat = np.ascontiguousarray(values).view(np.uint8)
-        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(flat)])
-    if not dtype.isnative:
+        values = np.ascontiguousarray(values).view(np.uint8)
+    elif not dtype.isnative:
         values = values.astype(dtype.newbyteorder("="))
-    values = np.ascontiguousarray(values)
-    if not values.flags.aligned:
-        values = values.copy()
-    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+    values = np.require(values, requirements=["C", "A"])
+    return pa.Array.from_buffers(type_, num_records, [None, pa.py_buffer(values)])
+
+
+def _structs(values: np.ndarray, type_: Any) -> Any:
+    fields = list(type_)
+    if not fields:
+        return pa.array([{}] * len(values), type_)
+    names = values.dtype.names or ()
+    children = [column(values[name], field.type) for name, field in zip(names, fields, strict=True)]
+    return pa.StructArray.from_arrays(children, fields=fields)
 
 
 def _shaped_column(values: np.ndarray, type_: Any) -> Any:
@@ -220,7 +219,7 @@ def _lists(values: Any, size: int, count: int) -> Any:
 
 
 def _filled_lengths(matrix: np.ndarray) -> np.ndarray:
-    """How many cells of each line there are up to the last that is not zero."""
+    """Cells of each line up to the last that is not zero."""
     width = matrix.shape[1]
     if not width:
         return np.zeros(len(matrix), np.int64)
@@ -228,38 +227,30 @@ def _filled_lengths(matrix: np.ndarray) -> np.ndarray:
     return np.where(backwards.any(axis=1), width - backwards.argmax(axis=1), 0)
 
 
-def _offsets(lengths: np.ndarray) -> np.ndarray:
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] > 0x7FFFFFFF:
-        raise batch_limit("more than 2 GiB of text in one batch")
-    return offsets
+def _cells(values: np.ndarray, unit: str) -> np.ndarray:
+    """The characters of fixed text, [records, width]."""
+    width = values.dtype.itemsize // np.dtype(unit).itemsize
+    if not width:
+        return np.zeros((len(values), 0), unit)
+    return np.ascontiguousarray(values).view(unit).reshape(len(values), width)
 
 
-def _bytes(values: np.ndarray) -> Any:
-    width = values.dtype.itemsize
-    matrix = (
-        np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
-        if width
-        else (np.zeros((len(values), 0), np.uint8))
-    )
+def _bytes(values: np.ndarray, type_: Any) -> Any:
+    matrix = _cells(values, "u1")
     lengths = _filled_lengths(matrix)
-    data = matrix[np.arange(width) < lengths[:, None]]
-    offsets = _offsets(lengths).astype(np.int32)
+    data = matrix[np.arange(matrix.shape[1]) < lengths[:, None]]
+    offsets = offsets_of(lengths).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+    found = pa.Array.from_buffers(pa.binary(), len(values), buffers)
+    return found if type_ == found.type else text_column(found)
 
 
 def _text(values: np.ndarray) -> Any:
     """UTF-8 of UCS-4, for all values at once."""
-    width = values.dtype.itemsize // 4
-    matrix = np.zeros((len(values), 0), np.uint32)
-    if width:
-        order = values.dtype.byteorder.replace("|", "=")
-        matrix = np.ascontiguousarray(values).view(f"{order}u4").reshape(len(values), width)
-        matrix = matrix.astype("<u4", copy=False)
+    order = values.dtype.byteorder.replace("|", "=")
+    matrix = _cells(values, f"{order}u4").astype("<u4", copy=False)
     lengths = _filled_lengths(matrix)
-    codes = matrix[np.arange(width) < lengths[:, None]]
+    codes = matrix[np.arange(matrix.shape[1]) < lengths[:, None]]
     try:
         data = codes.tobytes().decode("utf-32-le").encode()
     except UnicodeDecodeError as error:
@@ -267,14 +258,13 @@ def _text(values: np.ndarray) -> Any:
         record = int(np.searchsorted(ends, error.start // 4, side="right"))
         raise FormatError("a code that is no character", record=record) from None
     sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
-    ends = _offsets(sizes)[_offsets(lengths)]
-    offsets = ends.astype(np.int32)
+    offsets = offsets_of(sizes)[offsets_of(lengths)].astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
 def _times(values: np.ndarray, type_: Any) -> Any:
-    """Times, where NaT is null. What another unit makes too large is an error, never another time."""
+    """Times, with NaT as null. One that is too large in Arrow's unit is an error."""
     unit, _ = np.datetime_data(values.dtype)
     numbers = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}i8".replace("|", "="))
     numbers = numbers.astype(np.int64, copy=False)
@@ -288,18 +278,16 @@ def _times(values: np.ndarray, type_: Any) -> Any:
         factor = 1 if unit in _ARROW_UNITS else (_DAYS if type_ == pa.date32() else _SECONDS)[unit]
     if type_ == pa.date32():
         _within(numbers, missing, 0x7FFFFFFF // factor)
-        stored = np.where(missing, 0, numbers * factor).astype(np.int32)
-    else:
-        if factor > 1:
-            _within(numbers, missing, (1 << 63) // factor - 1)
-            numbers = np.where(missing, 0, numbers) * factor
-        stored = numbers
+        numbers = np.where(missing, 0, numbers * factor).astype(np.int32)
+    elif factor > 1:
+        _within(numbers, missing, (1 << 63) // factor - 1)
+        numbers = np.where(missing, 0, numbers) * factor
     valid = bitmap(~missing) if missing.any() else None
-    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(stored)])
+    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(numbers)])
 
 
 def bitmap(set_: np.ndarray) -> Any:
-    """Booleans as Arrow keeps them: a bit each."""
+    """Booleans as Arrow stores them: a bit each."""
     return pa.py_buffer(np.packbits(set_, bitorder="little"))
 
 
@@ -318,8 +306,8 @@ def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
 
     Args:
         field: a pyarrow.Field.
-        text_length: the most characters or bytes of a text, which an array has a place for; 0 where
-            nobody said it, None where the format has no such option.
+        text_length: characters or bytes that an array has for each text; 0 if the caller gave none,
+            None if the format has no such option.
 
     Raises:
         SchemaError: no dtype does; the message says what to do.
@@ -338,42 +326,42 @@ def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
 
 
 def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
-    types = pa.types
     if is_fixed_tensor(type_):
-        if type_.permutation is not None and list(type_.permutation) != sorted(type_.permutation):
+        axes = type_.permutation or ()
+        if list(axes) != sorted(axes):
             raise SchemaError("a tensor whose axes are permuted", field=name, found=type_)
         shape = tuple(int(size) for size in type_.shape)
         return np.dtype((_dtype_of(type_.value_type, name, text_length), shape))
     if isinstance(type_, pa.BaseExtensionType):
         return _dtype_of(storage_of(type_), name, text_length)
-    if types.is_struct(type_):
-        fields = [type_.field(n) for n in range(type_.num_fields)]
-        inside = [dtype_of(f.with_name(f"{name}.{f.name}"), text_length) for f in fields]
-        parts = [(field.name, dtype) for field, dtype in zip(fields, inside, strict=True)]
-        if len({field.name for field in fields}) < len(fields) or not all(f.name for f in fields):
+    if pa.types.is_struct(type_):
+        parts = [(f.name, dtype_of(f.with_name(f"{name}.{f.name}"), text_length)) for f in type_]
+        if len(dict(parts)) < len(parts) or "" in dict(parts):
             raise SchemaError("two fields of a struct have one name, or one has none", field=name)
         return np.dtype(parts)
-    if types.is_fixed_size_list(type_):
+    if pa.types.is_fixed_size_list(type_):
         inner = _dtype_of(type_.value_type, name, text_length)
         return np.dtype((inner.base, (type_.list_size, *inner.shape)))
-    if types.is_boolean(type_):
-        return np.dtype("?")
-    if types.is_integer(type_) or types.is_floating(type_):
+    dtype = _plain_dtype(type_, text_length)
+    if dtype is None:
+        hint = f"{_advice(type_, has_length=text_length is not None)}, or write Parquet or Arrow"
+        raise SchemaError(f"an array cannot hold {type_}", field=name, hint=hint)
+    return dtype
+
+
+def _plain_dtype(type_: Any, text_length: int | None) -> np.dtype[Any] | None:
+    """The dtype of values without others inside; None if there is none."""
+    types = pa.types
+    has_length = text_length and (is_text(type_) or is_bytes(type_))
+    if any(test(type_) for test in _SAME_IN_NUMPY) or (types.is_timestamp(type_) and not type_.tz):
         return np.dtype(type_.to_pandas_dtype()).newbyteorder("<")
-    if types.is_timestamp(type_) and type_.tz is None:
-        return np.dtype(f"<M8[{type_.unit}]")
     if types.is_date32(type_):
         return np.dtype("<M8[D]")
-    if types.is_duration(type_):
-        return np.dtype(f"<m8[{type_.unit}]")
     if types.is_fixed_size_binary(type_):
         return np.dtype(f"V{type_.byte_width}")
-    if text_length and is_text(type_):
-        return np.dtype(f"<U{text_length}")
-    if text_length and is_bytes(type_):
-        return np.dtype(f"S{text_length}")
-    hint = f"{_advice(type_, has_length=text_length is not None)}, or write Parquet or Arrow"
-    raise SchemaError(f"an array cannot hold {type_}", field=name, hint=hint)
+    if has_length:
+        return np.dtype(f"<U{text_length}" if is_text(type_) else f"S{text_length}")
+    return None
 
 
 def _advice(type_: Any, *, has_length: bool) -> str:

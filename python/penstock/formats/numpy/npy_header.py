@@ -54,12 +54,13 @@ _BESIDE_STRINGS = "{}[](),:0123456789L \t\r\n"
 _PYTHON_2_LONG = re.compile(r"(?<=[0-9])L(?=\s*[,)])")
 _DTYPE = re.compile(r"[<>|=]?[biufcSUVmMO?][0-9]*(?:\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
 """The dtypes that headers name: NumPy takes much more for a dtype, and `<M8[s/0]` ends the process."""
+_OF_PARSER = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError)
 _LONG_DOUBLE = re.compile(r"[<>|=]?(?:(f)(12|16)|(c)(24|32))")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an npy header says. `start` is where the array begins, from the header's first byte."""
+    """The facts of an npy header. `start` is where the array begins, from the header's first byte."""
 
     dtype: np.dtype[Any]
     fortran_order: bool
@@ -100,20 +101,13 @@ def parse_header(read: Callable[[int, int], bytes]) -> Header:
         return _header(found, prefix + length)
     except PenstockError as error:
         raise error.at(byte=prefix) from None
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        OverflowError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+    except _OF_PARSER as error:
         message = f"the header does not describe an array: {str(error)[:200]}"
         raise FormatError(message, byte=prefix) from None
 
 
 def _literal(text: str) -> dict[str, Any]:
-    """The dictionary that a header's text is. Whatever is not part of one never gets to Python's parser."""
+    """The dictionary of a header's text. Python's parser gets nothing but parts of one."""
     text = text.strip(" \n\t\r\0")
     rest = _STRING.sub("", text)
     if rest.replace("True", "").replace("False", "").strip(_BESIDE_STRINGS):
@@ -158,6 +152,10 @@ def _dtype(descr: Any, level: int = 0) -> np.dtype[Any]:
         base, shape = descr
         sizes = _shape((shape,) if isinstance(shape, int) else shape)
         return np.dtype((_dtype(base, level + 1), sizes))
+    return _structure(descr, level)
+
+
+def _structure(descr: Any, level: int) -> np.dtype[Any]:
     names: list[str] = []
     formats: list[np.dtype[Any]] = []
     offsets: list[int] = []
@@ -201,7 +199,7 @@ def header_bytes(descr: Any, shape: tuple[int, ...], length: int | None = None) 
     Args:
         descr: the dtype as a string or a list of fields.
         shape: the array's shape.
-        length: bytes that the header must have, where room was kept for it; None for the fewest.
+        length: bytes of the header if room was left for it; None for the fewest.
     """
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     try:
