@@ -61,15 +61,8 @@ def column_of(field: Any, images: Encode, losses: Losses) -> Column:
     Raises:
         SchemaError: a .beton cannot hold such a field.
     """
-    name, type_ = field.name, field.type
-    if not name or len(name) > NAME_BYTES or not name.isascii() or "\0" in name:
-        raise SchemaError(
-            "a .beton has room for 16 ASCII characters of a field's name",
-            field=name,
-            found=f"{len(name.encode())} bytes",
-            hint=f"give it a shorter one: convert(..., rename={{{name!r}: ...}})",
-        )
-    types = pa.types
+    name, type_, types = field.name, field.type, pa.types
+    _check_name(name)
     if is_image(type_):
         return Column(field_of(name, IMAGE), images)
     if is_json(type_):
@@ -90,6 +83,16 @@ def column_of(field: Any, images: Encode, losses: Losses) -> Column:
         field=name,
         hint="cast it to a number, text or a tensor, write it as JSON, or leave it out (columns=)",
     )
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > NAME_BYTES or not name.isascii() or "\0" in name:
+        raise SchemaError(
+            "a .beton has room for 16 ASCII characters of a field's name",
+            field=name,
+            found=f"{len(name.encode())} bytes",
+            hint=f"give it a shorter one: convert(..., rename={{{name!r}: ...}})",
+        )
 
 
 def _integers(name: str) -> Encode:
@@ -150,7 +153,7 @@ def _json_of(name: str) -> Encode:
 
 
 def _json_texts(texts: Any, name: str, first: int) -> Any:
-    """JSON in ASCII with a NUL behind each, as ffcv wants it: other characters as escapes."""
+    """JSON in ASCII with a NUL after each, as ffcv needs it: other characters as escapes."""
     texts = texts.cast(pa.string())
     if (bytes_of(texts) > 0x7F).any():
         escaped = [_NOT_ASCII.sub(lambda s: json.dumps(s[0])[1:-1], t) for t in texts.to_pylist()]
@@ -223,7 +226,7 @@ def picked(arrays: list[Any], index: np.ndarray) -> Any:
 
 
 def binary_from(lengths: np.ndarray, data: np.ndarray) -> Any:
-    """A binary array of values of these lengths, which stand one after another in `data`."""
+    """A binary array of values of these lengths, which are contiguous in `data`."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -1,7 +1,7 @@
-"""Where everything of a .beton lies: header, field descriptors, and the rows they describe.
+"""The layout of a .beton: header, field descriptors, and the rows they describe.
 
-Nothing here reads values. All that a header or a descriptor claims is compared with the file's size
-and with the other claims before anything is reserved for it.
+Nothing here reads values. All claims of a header or a descriptor are compared with the file's size and
+with each other before memory is allocated for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DESCRIPTOR_BYTES = 1041
 NAME_BYTES = 16
 MIN_PAGE_BYTES = 1 << 21
 MAX_PAGE_BYTES = 1 << 31
-"""The largest power of two that the header can tell."""
+"""The largest power of two that fits the header."""
 ENTRY = np.dtype([("record", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 """One of the allocation table: a stored value."""
 MAX_DIMENSIONS = 32
@@ -54,7 +54,7 @@ _SHAPE = struct.Struct(f"<{MAX_DIMENSIONS}QQ")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field, as its descriptor tells it."""
+    """One field, from its descriptor."""
 
     name: str
     kind: int
@@ -69,7 +69,7 @@ class Field:
 
     @property
     def is_stored(self) -> bool:
-        """Whether its values lie in pages, each with an entry in the allocation table."""
+        """Whether its values are in pages, each with an entry in the allocation table."""
         return self.kind not in (FLOAT, INT, CUSTOM)
 
     @property
@@ -79,7 +79,7 @@ class Field:
 
     @property
     def type(self) -> Any:
-        """The Arrow type that it is read as, or None where there is none."""
+        """The Arrow type that it is read as, or None if there is none."""
         if self.kind in (NDARRAY, TENSOR):
             if self.dtype is None:
                 return None
@@ -98,7 +98,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What lies where in one file."""
+    """The parts of one file."""
 
     fields: tuple[Field, ...]
     row: np.dtype
@@ -251,17 +251,16 @@ def _check_sizes(layout: Layout, size: int) -> None:
 
 
 def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Field, ...]:
-    fields: list[Field] = []
+    fields: dict[str, Field] = {}
     for number in range(len(data) // DESCRIPTOR_BYTES):
         start = number * DESCRIPTOR_BYTES
         byte = HEADER.size + start
         field = _field(data[start : start + DESCRIPTOR_BYTES], byte, custom)
-        if any(field.name == other.name for other in fields):
+        if field.name in fields:
             raise FormatError("two fields have this name", field=field.name, byte=byte)
-        # Zeros in a shape must not hide that its other numbers are beyond anything.
-        if math.prod(size or 1 for size in field.shape) > page_bytes or (
-            field.value_bytes > page_bytes
-        ):
+        # A zero in a shape must not hide that its other sizes are too large.
+        num_values = math.prod(size or 1 for size in field.shape)
+        if max(num_values, field.value_bytes) > page_bytes:
             raise FormatError(
                 "one tensor is larger than a page",
                 field=field.name,
@@ -269,14 +268,12 @@ def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Fi
                 expected=f"at most {page_bytes} bytes",
                 found=field.value_bytes,
             )
-        fields.append(field)
-    unknown = [name for name in custom if all(f.name != name for f in fields)]
+        fields[field.name] = field
+    unknown = [name for name in custom if name not in fields]
     if unknown:
-        known = ", ".join(field.name for field in fields)
-        raise UnsupportedError(
-            f"custom_fields names a field that is not there: {known}", field=unknown[0]
-        )
-    return tuple(fields)
+        message = f"custom_fields names a field that is not there: {', '.join(fields)}"
+        raise UnsupportedError(message, field=unknown[0])
+    return tuple(fields.values())
 
 
 def _field(data: bytes, byte: int, custom: Mapping[str, str]) -> Field:

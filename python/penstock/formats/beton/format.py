@@ -1,4 +1,4 @@
-r"""FFCV's .beton, version 2: rows of fixed size that say where in large pages their values lie.
+r"""FFCV's .beton, version 2: rows of fixed size with the places of their values in large pages.
 
 Source: files and behaviour of ffcv 1.0.2 (https://ffcv.io); there is no written specification. All
 numbers are little-endian; there are no checksums.
@@ -41,6 +41,7 @@ from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
 from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
+from penstock.formats.beton._columns import bytes_of, edges_of
 from penstock.formats.beton._layout import (
     BYTES,
     CUSTOM,
@@ -80,7 +81,7 @@ class BetonReadOptions:
     """
 
     custom_fields: dict[str, str] = field(default_factory=dict[str, str])
-    """The NumPy dtype of the metadata of each user-defined field, which no file tells. The column
+    """The NumPy dtype of the metadata of each user-defined field, which files do not hold. The column
     is these bytes of each record."""
 
 
@@ -122,8 +123,8 @@ class BetonFormat(Format):
         """Read the header and the descriptors of the fields.
 
         Raises:
-            UnsupportedError: raw=True, or a user-defined field that custom_fields= does not tell.
-            TruncatedError, FormatError: the bytes are no .beton.
+            UnsupportedError: raw=True, or a user-defined field that custom_fields= lacks.
+            TruncatedError, FormatError: the bytes are not a .beton.
             SchemaError: a field of schema= is not in the file.
         """
         return BetonReader(source, options, self.own_options(options))
@@ -143,7 +144,7 @@ class BetonFormat(Format):
 
 
 def _is_descriptor(data: bytes) -> bool:
-    """Whether a type that there is and a name stand here."""
+    """Whether the data are a known type and a name."""
     name, _, rest = data[1:].partition(b"\0")
     return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
         not rest.strip(b"\0")
@@ -160,42 +161,31 @@ class BetonReader(Reader):
         self._layout: Layout = read_layout(source, own.custom_fields)
         self._fields = {field.name: field for field in self._layout.fields}
         self._values = Values(source, self._layout, options.limits)
-        # What cannot be read stands here as bytes, so that the other fields can be.
-        self._stored = pa.schema(
-            [
-                pa.field(f.name, pa.binary() if f.type is None else f.type, nullable=False)
-                for f in self._layout.fields
-            ]
-        )
+        # A field that cannot be read is bytes here, so that the others can be read.
+        types = {f.name: pa.binary() if f.type is None else f.type for f in self._layout.fields}
+        stored = pa.schema([pa.field(name, types[name], nullable=False) for name in types])
         if asked is not None:
-            check_columns(asked, self._stored, self._path, options.settled)
-        self.schema: pa.Schema = self._stored if asked is None else asked
+            check_columns(asked, stored, self._path, options.settled)
         # A later shard is opened with the schema of the first, which mostly is its own as well.
-        stored = {field.name: field.type for field in self._stored}
-        asked_types = {field.name: field.type for field in self.schema}
-        self._codecs = {
-            name: type_.codec for name, type_ in asked_types.items() if isinstance(type_, ImageType)
-        }
-        # Those whose values need no cast; that images are said to be of some codec changes none.
-        self._lendable = {
-            name
-            for name, type_ in asked_types.items()
-            if type_ == stored[name]
-            or (
-                isinstance(stored[name], ImageType)
-                and type_ == ImageType(self._codecs.get(name, ""))
-            )
-        }
+        self.schema: pa.Schema = stored if asked is None else asked
+        self._codecs = {f.name: f.type.codec for f in self.schema if isinstance(f.type, ImageType)}
+        self._lendable = {f.name for f in self.schema if self._is_lendable(f, types[f.name])}
+
+    def _is_lendable(self, field: Any, stored: Any) -> bool:
+        """Whether values need no cast. An image type's codec changes no values."""
+        is_image = isinstance(stored, ImageType)
+        return field.type == stored or (
+            is_image and field.type == ImageType(self._codecs.get(field.name, ""))
+        )
 
     @property
     def num_records(self) -> int:
-        """How many records the header counts."""
         return self._layout.num_records
 
     # -- chunks ------------------------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
-        """Runs of records with about 2 MiB of values each, cut by what the rows say."""
+        """Runs of records with about 8 MiB of values each, by the lengths in the rows."""
         step = max(1, BETON_CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
             rows = self._rows(first, min(step, self.num_records - first))
@@ -220,8 +210,8 @@ class BetonReader(Reader):
             start = end
 
     def _sizes(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes of each record's values, about: what its row says, and for JPEGs, whose length the
-        row does not say, the way to the next record's value."""
+        """Approximate bytes of each record's values: the length in its row, and for JPEGs, whose rows
+        hold none, the distance to the next record's value."""
         most = self._layout.page_bytes
         sizes = np.zeros(len(rows), np.int64)
         for each in self._layout.stored:
@@ -369,7 +359,7 @@ class BetonReader(Reader):
         return _tensors(each, array)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._source.close()
 
 
@@ -383,15 +373,8 @@ def _row_column(each: Field, row: np.ndarray) -> Any:
     return pa.Array.from_buffers(each.type, len(row), [None, data])
 
 
-def _bytes_of(array: Any) -> np.ndarray:
-    """All bytes of a binary array's values, one after another."""
-    _, offsets, data = array.buffers()
-    edges = np.frombuffer(offsets, np.int32, len(array) + 1)
-    return in_bytes(data)[edges[0] : edges[-1]]
-
-
 def _ppm_heads(row: np.ndarray) -> pa.Array:
-    """What stands before the pixels of a PPM file of each image; nothing before a JPEG."""
+    """The header of a PPM file before the pixels of each image; nothing before a JPEG."""
     pixels, width, height = row["mode"] == RAW_MODE, row["width"], row["height"]
     sizes = np.where(pixels, width.astype(np.uint32) << 16 | height, 0).tolist()
     heads = {size: b"P6\n%d %d\n255\n" % (size >> 16, size & 0xFFFF) for size in set(sizes)}
@@ -401,9 +384,7 @@ def _ppm_heads(row: np.ndarray) -> pa.Array:
 
 def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
     """JSON texts, each up to its first NUL, as strings."""
-    data = _bytes_of(array)
-    _, offsets, _ = array.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(array) + 1)
+    data, ends = bytes_of(array), edges_of(array)
     last = ends[1:] - ends[0] - 1
     is_plain = bool((np.diff(ends) > 0).all() and not data[last].any())
     if is_plain and np.count_nonzero(data == 0) == len(array):
@@ -428,12 +409,9 @@ def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
 
 def _tensors(each: Field, array: Any) -> Any:
     assert each.dtype is not None
-    values = np.frombuffer(_bytes_of(array).data, np.uint8)
+    values = bytes_of(array)
     if each.dtype.kind == "b":
         flat = values != 0
     else:
         flat = np.require(values.view(each.dtype), each.dtype.newbyteorder("="), "A")
-    shaped = flat.reshape(len(array), *each.shape)
-    if shaped.ndim > 1:
-        return fixed_tensors(shaped)
-    return fixed_tensors(shaped)
+    return fixed_tensors(flat.reshape(len(array), *each.shape))

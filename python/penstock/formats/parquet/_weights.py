@@ -167,6 +167,7 @@ def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
 # -- rows -------------------------------------------------------------------------------------------
 
 
+# Complexity: each step decides whether the next, dearer one is needed.
 def rows_of(
     found: Sequence[Weight],
     rows: int,

@@ -55,18 +55,16 @@ def _known(front: bytes) -> Header | None:
 def type_of(headers: Sequence[Header | None]) -> Any:
     """The type of a column whose first records have these headers: a number or a fixed tensor if they agree, a
     variable tensor if only their shapes differ, else bytes."""
-    first = headers[0] if headers else None
-    if first is None or any(header is None for header in headers):
+    known = [header for header in headers if header is not None]
+    kinds = {(header.dtype.kind, len(header.shape)) for header in known}
+    if len(kinds) != 1 or len(known) < len(headers):
         return pa.binary()
-    dtypes = {header.dtype.newbyteorder("=") for header in headers if header is not None}
-    shapes = {header.shape for header in headers if header is not None}
-    kinds = {dtype.kind for dtype in dtypes}
-    if len(kinds) > 1 or len({len(shape) for shape in shapes}) > 1:
-        return pa.binary()
+    dtypes = {header.dtype.newbyteorder("=") for header in known}
     value = pa.from_numpy_dtype(np.result_type(*dtypes))
-    if len(shapes) > 1:
-        return VariableShapeTensorType(value, len(first.shape))
-    return pa.fixed_shape_tensor(value, first.shape) if first.shape else value
+    shape, *others = {header.shape for header in known}
+    if others:
+        return VariableShapeTensorType(value, len(shape))
+    return pa.fixed_shape_tensor(value, shape) if shape else value
 
 
 def column(values: Any, type_: Any, exact: bool = False) -> Any:
@@ -125,28 +123,30 @@ def _stacked(values: Any, type_: Any, exact: bool) -> Any:
         return None
     rows = data[offsets[0] : offsets[-1]].reshape(len(values), size)
     header = header_of(rows[0].tobytes())
-    if header is None or not _fits(header, size, type_):
+    if header is None or header.shape != _shape_of(type_) or not header.num_values:
+        return None
+    if size != header.start + header.num_values * header.dtype.itemsize:
         return None
     if exact and rounds(pa.from_numpy_dtype(header.dtype.newbyteorder("=")), _number_type(type_)):
         return None
     if (rows[:, : header.start] != rows[0, : header.start]).any():
         return None
     body = np.ascontiguousarray(rows[:, header.start :]).view(header.dtype)
-    order = "F" if header.fortran_order else "C"
-    arrays = body.reshape(len(values), *(header.shape[::-1] if order == "F" else header.shape))
-    if order == "F":
+    if header.fortran_order:
+        arrays = body.reshape(len(values), *header.shape[::-1])
         arrays = arrays.transpose(0, *range(arrays.ndim - 1, 0, -1))
+    else:
+        arrays = body.reshape(len(values), *header.shape)
     return _shaped(np.ascontiguousarray(arrays, header.dtype.newbyteorder("=")), type_)
 
 
-def _fits(header: Header, size: int, type_: Any) -> bool:
-    if size != header.start + header.num_values * header.dtype.itemsize or not header.num_values:
-        return False
+def _shape_of(type_: Any) -> tuple[int, ...] | None:
+    """The shape of each value's array; None if shapes may differ."""
     if is_fixed_tensor(type_):
-        return tuple(type_.shape) == header.shape
+        return tuple(type_.shape)
     if pa.types.is_fixed_size_list(type_):
-        return header.shape == (type_.list_size,)
-    return not header.shape and not pa.types.is_nested(type_) and not is_variable_tensor(type_)
+        return (type_.list_size,)
+    return None if pa.types.is_nested(type_) or is_variable_tensor(type_) else ()
 
 
 def _shaped(arrays: np.ndarray, type_: Any) -> Any:
@@ -179,20 +179,8 @@ def _array(data: bytes, row: int) -> np.ndarray:
 
 def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
     """Arrays that may differ in shape, as values of a type."""
-    kind = pa.types
-    if is_fixed_tensor(type_):
-        wanted: tuple[int, ...] | None = tuple(type_.shape)
-    elif kind.is_fixed_size_list(type_):
-        wanted = (type_.list_size,)
-    elif kind.is_nested(type_) or is_variable_tensor(type_):
-        wanted = None
-    else:
-        wanted = ()
-    levels = type_.num_dimensions if is_variable_tensor(type_) else 1
-    for array, row in zip(arrays, rows, strict=True):
-        if array.shape != wanted if wanted is not None else array.ndim != levels:
-            message = f"an array of shape {array.shape} where the schema wants {type_}"
-            raise SchemaError(message, record=int(row))
+    kind, wanted = pa.types, _shape_of(type_)
+    _check_shapes(arrays, rows, type_, wanted)
     value = type_.value_type if wanted != () else type_
     parts = [fitted(pa.array(array.ravel()), value) for array in arrays]
     flat = pa.concat_arrays(parts) if parts else pa.array([], value)
@@ -209,6 +197,16 @@ def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
         width = np.int64 if kind.is_large_list(type_) else np.int32
         return make.from_arrays(pa.array(ends.astype(width)), flat, type=type_)
     return _variable(arrays, flat, ends, type_)
+
+
+def _check_shapes(
+    arrays: list[np.ndarray], rows: np.ndarray, type_: Any, wanted: tuple[int, ...] | None
+) -> None:
+    levels = type_.num_dimensions if is_variable_tensor(type_) else 1
+    for array, row in zip(arrays, rows, strict=True):
+        if array.shape != wanted if wanted is not None else array.ndim != levels:
+            message = f"an array of shape {array.shape} where the schema wants {type_}"
+            raise SchemaError(message, record=int(row))
 
 
 def _fixed_list(flat: Any, type_: Any, count: int) -> Any:

@@ -19,6 +19,7 @@ No name in an archive is ever used as a file name, and no member's contents are 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,6 +71,7 @@ URL = "__url__"
 URL_TYPE = pa.dictionary(pa.int32(), pa.string())
 MOST_FIELDS = 10_000
 _BLOCK = 512
+_OTHER_CODECS = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +158,7 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
     compression = mine.compression
     if compression is None:
         compression = "gzip" if head[:2] == b"\x1f\x8b" else ""
-        for magic, name in (
-            (b"BZh", "bzip2"),
-            (b"\xfd7zXZ\0", "xz"),
-            (b"\x28\xb5\x2f\xfd", "zstd"),
-        ):
+        for magic, name in _OTHER_CODECS.items():
             if head.startswith(magic):
                 raise UnsupportedError(
                     f"an archive compressed with {name}",
@@ -198,10 +196,8 @@ class RecordDecoder(Decoder):
         """See penstock.contract.decoder.Lender."""
         schema = lent_schema(self.schema)
         plans = [
-            plan_field(
-                schema.field(plan.column.name), plan.field, self._limits, plan.is_asked, plan.exact
-            )
-            for plan in self._plans.values()
+            plan_field(schema.field(name), plan.field, self._limits, plan.is_asked, plan.exact)
+            for name, plan in self._plans.items()
         ]
         return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
 
@@ -217,7 +213,7 @@ class RecordDecoder(Decoder):
         try:
             found = pa.record_batch(kernel.decode(frames))
         except _core.KernelError as error:
-            raise self._told(error) from None
+            raise self._translated(error) from None
         arrays: list[Any] = []
         for name in names:
             if name == URL and URL not in self._plans:
@@ -226,13 +222,13 @@ class RecordDecoder(Decoder):
                 arrays.append(as_type(found.column(KEY), schema.field(KEY).type))
             else:
                 plan = self._plans[name]
-                arrays.append(plan.make(found.column(_place(plan)), self._limits))
+                arrays.append(plan.make(found.column(plan.field), self._limits))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _told(self, error: _core.KernelError) -> _core.KernelError | FormatError:
+    def _translated(self, error: _core.KernelError) -> _core.KernelError | FormatError:
         """A kernel's error, as a FormatError if the contents break the rules of their field."""
         fault = error.args[0]
-        plan = next((p for p in self._plans.values() if _place(p) == fault.field), None)
+        plan = next((p for p in self._plans.values() if p.field == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
             return error
         return undecodable(fault.message, record=fault.record, field=plan.column.name)
@@ -242,7 +238,7 @@ class RecordDecoder(Decoder):
         made = self._kernels.get(names)
         if made is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
-            fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
+            fields = {plan.field: "bytes" if plan.inflates else plan.contents for plan in wanted}
             keys = KEY in names and KEY not in self._plans
             complete = self._complete and set(names) >= self._plans.keys()
             schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
@@ -259,42 +255,39 @@ class RecordDecoder(Decoder):
         return urls.slice(0, count)
 
 
-def _place(plan: Plan) -> str:
-    return plan.field
-
-
 def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     options = shard.options
     stored = _stored(shard)
     if stored is not None:
         _check_end(shard)
-    schema = options.schema
-    if schema is not None and not isinstance(schema, pa.Schema):
-        if not isinstance(schema, dict):
-            raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
-        schema = _with_types(_schema(shard, mine, stored), schema)
+    schema: Any = options.schema
     if schema is None:
         schema = _schema(shard, mine, stored)
+    elif isinstance(schema, dict):
+        schema = _with_types(_schema(shard, mine, stored), schema)
+    elif not isinstance(schema, pa.Schema):
+        raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
     # Without decoding, columns are the fields themselves, whatever columns they were written from.
-    places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
-    own = [field for field in schema if field.name not in (KEY, URL)]
-    plans: list[Plan] = []
-    for field in own:
-        name = str(field.name)
-        place = places.get(name, name)
-        # A column's own type is the one in the archive's comment, or else the one from its name
-        # and contents.
-        is_own = (
-            stored is not None and place != name and stored.schema.field(name).type == field.type
-        )
-        is_asked = options.schema is not None and not is_own and type_by_name(place) != field.type
-        exact = options.schema is None or options.settled
-        plans.append(plan_field(field, place, options.limits, is_asked, exact))
+    named = stored if mine.decode else None
+    plans = [_plan(field, named, options) for field in schema if field.name not in (KEY, URL)]
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
     path, limits = shard.source.path, options.limits
     return RecordDecoder(plans, schema, path, limits, complete=options.complete)
+
+
+def _plan(column: Any, stored: Stored | None, options: Options) -> Plan:
+    """How a column is read, from the field that the archive's comment names, or from its own."""
+    name, is_own = column.name, False
+    if stored is not None and stored.fields.get(name, name) != name:
+        # A column's own type is the one in the archive's comment, or else the one from its name
+        # and contents.
+        is_own = stored.schema.field(name).type == column.type
+        name = stored.fields[name]
+    is_asked = options.schema is not None and not is_own and type_by_name(name) != column.type
+    exact = options.schema is None or options.settled
+    return plan_field(column, name, options.limits, is_asked, exact)
 
 
 def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
@@ -334,9 +327,9 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
     """The columns of a shard: from its comment, or inferred from its first records."""
     if stored is not None and mine.decode:
         return stored.schema
-    counts, headers, seen = _sample(shard, mine)
+    names, headers, seen = _sample(shard, mine)
     fields: list[Any] = []
-    for name in sorted(counts):
+    for name in sorted(names):
         type_ = type_by_name(name) if mine.decode else pa.binary()
         if type_ is None:
             type_ = headers.get(name, pa.binary())
@@ -345,47 +338,51 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
     return pa.schema([key, *fields, url], seen.metadata)
 
 
-def _sample(
-    shard: Shard, mine: WebDatasetOptions
-) -> tuple[dict[str, int], dict[str, Any], InferredFrom]:
+def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[set[str], dict[str, Any], InferredFrom]:
     """Facts from the first records of a shard (or from all): their fields, the types of those fields whose contents
     determine them, and which records were read.
 
     Damage is skipped here, because it is reported when the records are read.
     """
-    left = None if mine.infer_records == "all" else int(mine.infer_records)
+    has_all = mine.infer_records == "all"
+    left = sys.maxsize if has_all else int(mine.infer_records)
+    most_bytes = sys.maxsize if has_all else SAMPLE_BYTES
     quiet = replace(shard.options, damage="skip" if shard.skips_damage else "stop")
     shard = replace(shard, options=quiet)
     frames_of = ChunkFrames(shard)
-    counts: dict[str, int] = {}
+    names: set[str] = set()
     samples: dict[str, list[Any]] = {}
     num_records = seen_bytes = 0
     is_all = True
     for chunk in sample_chunks(shard):
-        if left is not None and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
-            is_all = False
+        is_all = left > 0 and seen_bytes < most_bytes
+        if not is_all:
             break
         frames = frames_of.read(chunk, None).frames
-        if left is not None:
-            is_all = is_all and len(frames) <= left
-            frames = frames[:left]
+        is_all = len(frames) <= left
+        frames = frames[:left]
         for part in _sound(shard, frames):
-            for name, count in _core.tar_fields(part, MOST_FIELDS).items():
-                counts[name] = counts.get(name, 0) + count
-            telling = [n for n in counts if mine.decode and _tells_its_type(n)]
-            if telling:
-                plan = _core.TarPlan([(name, "bytes") for name in telling], False)
-                found = pa.record_batch(plan.decode(part))
-                for name in telling:
-                    samples.setdefault(name, []).append(found.column(name).drop_null())
+            names.update(_core.tar_fields(part, MOST_FIELDS))
+            if mine.decode:
+                _add_samples(samples, names, part)
         num_records += len(frames)
         seen_bytes += chunk.end_byte - chunk.start_byte
-        if left is not None:
-            left -= len(frames)
-            if not is_all:
-                break
+        left -= len(frames)
+        if not is_all:
+            break
     types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
-    return counts, types, InferredFrom(num_records, is_all, file_name(shard.source.path))
+    return names, types, InferredFrom(num_records, is_all, file_name(shard.source.path))
+
+
+def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Frames) -> None:
+    """Add the contents of the fields whose type they determine."""
+    typed = [name for name in names if _has_typed_contents(name)]
+    if not typed:
+        return
+    plan = _core.TarPlan([(name, "bytes") for name in typed], False)
+    found = pa.record_batch(plan.decode(part))
+    for name in typed:
+        samples.setdefault(name, []).append(found.column(name).drop_null())
 
 
 def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
@@ -410,7 +407,7 @@ def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
             raise found
 
 
-def _tells_its_type(field: str) -> bool:
+def _has_typed_contents(field: str) -> bool:
     last, is_compressed = ending(field)
     return last in BY_CONTENTS and not is_compressed
 

@@ -56,7 +56,8 @@ from penstock.formats.webdataset._fields import (
     TEXTS,
     as_json,
     holds_bytes,
-    is_array,
+    is_label,
+    is_npy,
     is_number,
     is_time,
     keys,
@@ -203,10 +204,8 @@ class WebDatasetWriter(FramedWriter):
         first = self._num_records
         names = self._plan.keys(batch, first)
         before = pa.concat_arrays([pa.array([self._last_key], names.type), names[:-1]])
-        same = pc.index(
-            pc.fill_null(pc.equal(before, names), fill_value=False), pa.scalar(value=True)
-        )
-        if (row := same.as_py()) >= 0:
+        same = pc.fill_null(pc.equal(before, names), fill_value=False)
+        if (row := pc.index(same, pa.scalar(value=True)).as_py()) >= 0:
             raise SchemaError(
                 f"the record has the same key as the one before it, {names[row].as_py()!r}; the two "
                 "would be read as one",
@@ -231,9 +230,8 @@ class RecordPlan:
         columns = [field for field in schema if field.name not in (KEY, URL)]
         self._fields: dict[str, str] = {}
         for column in columns:
-            self._fields[column.name] = _free(
-                field_for(column.name, column.type), set(self._fields.values())
-            )
+            field = field_for(column.name, column.type)
+            self._fields[column.name] = _free(field, set(self._fields.values()))
         self._columns = sorted(columns, key=lambda column: self._fields[column.name])
         self.stored = Stored(schema, self._fields)
 
@@ -266,22 +264,21 @@ def field_for(name: str, type_: Any) -> str:
     return f"{stem}.{endings[0]}" if stem else endings[0]
 
 
+# Complexity: one branch for each row of the table of types at the top.
 def _endings(name: str, type_: Any) -> tuple[str, ...]:
     """The endings that a field with values of this type may have; the first is added if its name has none of them."""
-    kind = pa.types
     storage = storage_of(type_)
     if is_image(type_):
-        own = tuple(ending for ending, codec in IMAGES.items() if codec == type_.codec)
-        return own or ("img", *IMAGES)
+        return tuple(e for e, codec in IMAGES.items() if codec == type_.codec) or ("img", *IMAGES)
     if is_json(type_):
         return JSONS
-    if holds_bytes(storage) or kind.is_null(type_):
+    if holds_bytes(storage) or pa.types.is_null(type_):
         return _BYTES
-    if is_text(storage) or (kind.is_dictionary(type_) and is_text(type_.value_type)):
+    if is_text(storage) or is_label(type_):
         return TEXTS
     if is_number(type_) or is_time(type_):
         return NUMBERS
-    if is_array(type_) or kind.is_floating(type_):
+    if is_npy(type_):
         return (NPY,)
     if isinstance(type_, pa.BaseExtensionType) or not _nests(type_):
         raise SchemaError(
@@ -302,8 +299,9 @@ def _nests(type_: Any) -> bool:
         return _nests(type_.key_type) and _nests(type_.item_type)
     if kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_):
         return _nests(type_.value_type)
-    plain = holds_bytes(type_) or is_text(type_) or is_number(type_) or kind.is_null(type_)
-    return bool(plain or kind.is_float32(type_) or kind.is_float64(type_))
+    floats_and_null = (kind.is_float32, kind.is_float64, kind.is_null)
+    plain = (holds_bytes, is_text, is_number, *floats_and_null)
+    return any(test(type_) for test in plain)
 
 
 def _free(field: str, taken: set[str]) -> str:
@@ -319,28 +317,18 @@ def _free(field: str, taken: set[str]) -> str:
 
 def _contents(values: Any, column: pa.Field) -> Any:
     """The contents of the members of one column: byte strings, with nulls where there is no member."""
-    type_, kind = column.type, pa.types
-    try:
-        if is_image(type_) or is_json(type_):
-            return values.storage
-        storage = storage_of(type_)
-        if holds_bytes(storage) or is_text(storage):
-            return values
-        if kind.is_null(type_):
-            return pa.nulls(len(values), pa.binary())
-        if kind.is_dictionary(type_) and is_text(type_.value_type):
-            return values.cast(type_.value_type)
-        if is_number(type_):
-            whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
-            return whole.cast(pa.string())
-        if is_time(type_):
-            return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(
-                pa.string()
-            )
-        if is_array(type_) or kind.is_floating(type_):
-            return _files(values, type_)
-    except SchemaError as error:
-        raise error.at(field=column.name) from None
+    type_ = column.type
+    storage = storage_of(type_)
+    if holds_bytes(storage) or is_text(storage):
+        return values.storage if is_image(type_) or is_json(type_) else values
+    if pa.types.is_null(type_):
+        return pa.nulls(len(values), pa.binary())
+    if is_label(type_):
+        return values.cast(type_.value_type)
+    if is_number(type_) or is_time(type_):
+        return _integers(values).cast(pa.string())
+    if is_npy(type_):
+        return _files(values, column)
     try:
         texts = [as_json(value, type_) for value in values.to_pylist()]
     except ValueError as error:
@@ -349,38 +337,50 @@ def _contents(values: Any, column: pa.Field) -> Any:
     return pa.array(texts, pa.string())
 
 
-def _files(values: Any, type_: Any) -> Any:
+def _integers(values: Any) -> Any:
+    """Integers, booleans or times as integers."""
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int8())
+    if is_time(values.type):
+        return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return values
+
+
+def _files(values: Any, column: pa.Field) -> Any:
     """Numbers and arrays of numbers as npy files."""
+    type_: Any = column.type
     full = values.drop_null() if values.null_count else values
     if pa.types.is_floating(type_):
         found = stacked_files(full.to_numpy(zero_copy_only=False))
     elif is_fixed_tensor(type_):
-        storage = full.storage
-        arrays = _flat(storage, values).reshape(len(full), *type_.shape)
+        arrays = _flat(full.storage, values, column.name).reshape(len(full), *type_.shape)
         found = stacked_files(arrays)
     elif is_variable_tensor(type_):
         data, shapes = full.storage.field("data"), full.storage.field("shape")
-        found = files(_flat(data, values), _ends(data), [tuple(s) for s in shapes.to_pylist()])
+        flat = _flat(data, values, column.name)
+        found = files(flat, _ends(data), [tuple(shape) for shape in shapes.to_pylist()])
     elif pa.types.is_fixed_size_list(type_):
-        found = stacked_files(_flat(full, values).reshape(len(full), type_.list_size))
+        flat = _flat(full, values, column.name)
+        found = stacked_files(flat.reshape(len(full), type_.list_size))
     else:
         ends = _ends(full)
-        found = files(_flat(full, values), ends, [(int(n),) for n in np.diff(ends)])
+        flat = _flat(full, values, column.name)
+        found = files(flat, ends, [(int(n),) for n in np.diff(ends)])
     if not values.null_count:
         return found
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-def _flat(lists: Any, values: Any) -> np.ndarray:
+def _flat(lists: Any, values: Any, name: str) -> np.ndarray:
     """The values of all lists, concatenated."""
     flat = lists.flatten()
     if flat.null_count:
         rows = [any(item is None for item in row or ()) for row in lists.to_pylist()]
-        row = int(
-            np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[rows.index(True)]
-        )
-        raise SchemaError("a list has a null, which an npy file has no value for", record=row)
+        valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        row = int(valid[rows.index(True)])
+        message = "a list has a null, which an npy file has no value for"
+        raise SchemaError(message, record=row, field=name)
     return flat.to_numpy(zero_copy_only=False)
 
 
