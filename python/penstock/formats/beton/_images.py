@@ -98,7 +98,7 @@ class Images:
                 images = self._reencoded(images, chosen, places, first, "raw", None)
             pixels = decode_images(images, threads=self._threads)
         except PenstockError as error:
-            raise self._told(error, chosen, first) from None
+            raise self._of_record(error, chosen, first) from None
         self._note_what_pixels_lack(images, chosen, first)
         row = np.zeros(len(chosen), _ROW)
         row["mode"] = RAW_MODE
@@ -150,12 +150,12 @@ class Images:
                 threads=self._threads,
             ).storage
         except PenstockError as error:
-            told = self._told(error, chosen[places], first)
+            found = self._of_record(error, chosen[places], first)
             if error.record is not None and _is_too_wide(images[int(places[error.record])]):
-                raise told.at(hint="max_side=, to shrink it") from None
-            raise told from None
+                raise found.at(hint="max_side=, to shrink it") from None
+            raise found from None
 
-    def _told(self, error: PenstockError, chosen: np.ndarray, first: int) -> SchemaError:
+    def _of_record(self, error: PenstockError, chosen: np.ndarray, first: int) -> SchemaError:
         """An error about one of some images, as one about a record."""
         if isinstance(error, SchemaError) and error.field is not None:
             return error
@@ -210,12 +210,12 @@ def _jpeg_size(image: memoryview) -> tuple[int, int]:
 
 
 def pixel_bytes(array: Any) -> np.ndarray:
-    """Bytes that each image takes as pixels, by its head; 0 for what is no image."""
+    """Bytes that each image takes as pixels, by its head; 0 if it is not an image."""
     from penstock.payloads.images import image_sizes
 
     try:
         sizes = image_sizes(array)
     except PenstockError:
-        return np.zeros(len(array), np.int64)  # told where it is written
+        return np.zeros(len(array), np.int64)  # the error is raised when it is written
     width, height = (np.asarray(sizes.field(name)).astype(np.int64) for name in ("width", "height"))
     return width * height * 3

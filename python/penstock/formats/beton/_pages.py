@@ -1,9 +1,9 @@
-"""The bytes of a .beton in the making: values into pages, then rows and table around them.
+"""The bytes of a .beton: values into pages, then rows and table around them.
 
-How many records come is known at the end, but the rows stand before the pages. So one page is left
-free for the header and the rows; where the rows outgrow it, the pages that are in their way are
-repeated behind the last one. These are few: a row has a few bytes, its values have thousands. Until
-then rows and table wait in memory, and in unnamed temporary files where they are many.
+The rows are before the pages, but their number is known at the end. So one page is left free for the
+header and the rows; if the rows outgrow it, the pages in their place are copied to the end. These are
+few: a row has a few bytes, its values have thousands. Until then rows and table are in memory, or in
+unnamed temporary files if they are many.
 """
 
 from __future__ import annotations
@@ -114,13 +114,12 @@ class Pages:
         self.drop()
 
     def drop(self) -> None:
-        """Let go of what waits."""
+        """Delete the rows and the table."""
         self._rows.close()
         self._table.close()
 
     def _make_room(self, rows_end: int) -> tuple[int, int, int]:
-        """Repeat the pages that stand in the way of the rows; where these were, and how far they
-        went."""
+        """Copy the pages in the place of the rows to the end; where these were, and how far they moved."""
         low, high = self._first_page, self._up(rows_end)
         if high <= low:
             return low, low, 0

@@ -1,9 +1,9 @@
-"""The values of a .beton: where those of some records lie, and their bytes as Arrow arrays.
+"""The values of a .beton: the places of those of some records, and their bytes as Arrow arrays.
 
-Rows say where a value is. How long a JPEG is, only the allocation table says: one entry for each
-stored value, in any order. In a file that one writer made, the entries stand in the order of records
-and fields, so a record's are looked for there first; only where they are elsewhere is the table read
-whole and sorted by place, once.
+Rows hold the place of a value. The length of a JPEG is only in the allocation table: one entry for each
+stored value, in any order. In a file of one writer, the entries are in the order of records and fields,
+so a record's are first looked for there; if they are elsewhere, the whole table is read and sorted by
+place, once.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_OFFSET = (1 << 31) - 1
 
 
 class Spans(NamedTuple):
-    """Where the values of one field lie: uint64 starts and int64 lengths, all proved to be inside
-    one page each."""
+    """Places of the values of one field: uint64 starts and int64 lengths, each verified to be inside
+    one page."""
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -52,11 +52,10 @@ class Values:
         self._sorted: np.ndarray | None = None
         self._lock = Lock()
 
-    # -- where values lie --------------------------------------------------------------------------
+    # -- places of values --------------------------------------------------------------------------
 
     def spans(self, field: Field, starts: np.ndarray, lengths: Any, records: np.ndarray) -> Spans:
-        """Prove that the values of some records lie inside pages; those of no bytes may lie
-        anywhere."""
+        """Verify that the values of some records are inside pages; empty ones may be anywhere."""
         lengths = np.broadcast_to(np.asarray(lengths, np.uint64), starts.shape)
         layout = self._layout
         shift = layout.page_bytes.bit_length() - 1
@@ -147,7 +146,7 @@ class Values:
         return found["size"]
 
     def _expected_entries(self, field: Field, records: np.ndarray) -> np.ndarray:
-        """The entries that stand where those of a field do if the table is in order."""
+        """The entries of a field, if the table is in order."""
         step = len(self._places)
         place = self._places[field.name]
         first, last = int(records[0]), int(records[-1])
@@ -217,7 +216,7 @@ class Values:
     def views(self, spans: Spans, window: Window | None) -> pa.Array:
         """The values as views: into a window, into the file if it is mapped, or into what is read now."""
         lengths = spans.lengths.astype(np.uint64)
-        # Values of no bytes may lie anywhere.
+        # Empty values may be anywhere.
         is_some = spans.lengths > 0
         starts = np.where(is_some, spans.starts, np.uint64(0))
         mapped = getattr(self._source, "mapped", None)
@@ -232,13 +231,13 @@ class Values:
         return pa.array(data.views(as_arrow(starts), as_arrow(lengths)))
 
     def binary(self, spans: Spans, window: Window | None) -> Any:
-        """The values as a binary array; not copied where they follow one another in a window."""
+        """The values as a binary array; not copied if they are contiguous in a window."""
         if window is not None:
-            found = _side_by_side(spans, window)
+            found = _contiguous(spans, window)
             return self.views(spans, window).cast(pa.binary()) if found is None else found
         offsets = np.zeros(len(spans.lengths) + 1, np.int32)
         np.cumsum(spans.lengths, out=offsets[1:])
-        some = spans.lengths > 0  # the others may lie anywhere
+        some = spans.lengths > 0  # the others may be anywhere
         held = self._source.gather(
             pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
         )
@@ -255,10 +254,10 @@ def _binary(offsets: np.ndarray, data: Any) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _side_by_side(spans: Spans, window: Window) -> Any:
-    """The values where they lie in a window, if they follow one another there."""
+def _contiguous(spans: Spans, window: Window) -> Any:
+    """The values in place, if they are contiguous in a window; else None."""
     starts = spans.starts.astype(np.int64) - window.start
-    # A value of no bytes is anywhere: put it behind the one before.
+    # An empty value is anywhere: put it after the one before.
     ends = np.where(spans.lengths > 0, starts + spans.lengths, 0)
     starts = np.where(spans.lengths > 0, starts, np.maximum.accumulate(ends))
     ends = starts + spans.lengths

@@ -1,13 +1,13 @@
 """npy: one NumPy array, as a table of its first axis.
 
 Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; the header's
-layout stands in `npy_header.py`.
+layout is in `npy_header.py`.
 
     bytes        what
     start        the header, filled up to a multiple of 64
     ...          the array's values, nothing between them, in C or Fortran order, to the file's end
 
-Where a record lies is arithmetic. An array is the field `data`, a structured one has its own
+A record's place is computed. An array is the field `data`, a structured one has its own
 fields; what follows the first axis is a tensor. Nothing is ever unpickled.
 """
 
@@ -54,8 +54,8 @@ class NpyFormat(Format):
         """Read the header.
 
         Raises:
-            FormatError, TruncatedError: the bytes are no npy file, or not all of one, and damage is
-                not passed over or leaves no record whole.
+            FormatError, TruncatedError: the bytes are not a whole npy file, and damage is not skipped
+                or leaves no record whole.
             UnsupportedError: the array has no first axis or holds objects, or raw=True.
             SchemaError: a field of schema= is not in the file.
         """
@@ -108,8 +108,8 @@ def _text_length(dtype: np.dtype[Any]) -> int:
 def _sized(
     header: Header, source: Source, options: Options
 ) -> tuple[Header, int, SkippedRegion | None]:
-    """A header whose array is there, the bytes of that array, and what is wrong behind it where
-    damage is passed over."""
+    """A header without the records that are cut off, the bytes of its array, and the damage after it
+    if that is skipped."""
     try:
         size = check_size(header, source.size, 0, options.limits)
     except TruncatedError as error:
@@ -136,7 +136,7 @@ def _sized(
 
 
 def _whole_records(header: Header, num_bytes: int) -> int | None:
-    """How many records of an array that is cut are whole; None where each lacks a part."""
+    """Whole records of an array that is cut; None if each lacks a part."""
     if not header.shape or (header.fortran_order and len(header.shape) > 1):
         return None
     size = math.prod(header.shape[1:]) * header.dtype.itemsize

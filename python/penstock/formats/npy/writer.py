@@ -1,4 +1,4 @@
-"""Writing npy: records one after another, and the header over its place when their number is known."""
+"""Writing npy: records, and at the end the header again, with their number."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class NpyOptions:
     """
 
     text_length: int | None = None
-    """The most characters of a string and bytes of a binary value, which NumPy's text needs to
-    know beforehand; None refuses both."""
+    """The most characters of a string and bytes of a binary value, since NumPy's text has one length;
+    None refuses both."""
 
 
 def descr_of(dtype: np.dtype[Any]) -> Any:

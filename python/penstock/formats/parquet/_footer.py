@@ -1,4 +1,4 @@
-"""What a Parquet footer says of its columns, and how deep its schema nests.
+"""The columns in a Parquet footer, and the depth of its schema.
 
 Specification: parquet.thrift. FileMetaData field 2 is the list of SchemaElements in depth-first order, and field 5 of
 those the number of children. FileMetaData field 4 is the list of RowGroups, field 1 of those the list of ColumnChunks,
@@ -44,7 +44,7 @@ class Footer:
 
 
 def codecs(footer: bytes) -> set[str]:
-    """The codecs of the columns of the first row group. An encrypted column may tell none."""
+    """The codecs of the columns of the first row group. An encrypted column may have none."""
     first = next(_row_groups(footer), None)
     codes = {column.codec for column in _columns(footer, first[1])} if first else set()
     return {CODECS[code] for code in codes if 0 < code < len(CODECS)}

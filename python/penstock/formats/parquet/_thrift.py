@@ -1,10 +1,10 @@
-"""Thrift's compact protocol, in which a Parquet footer and the headers of pages are written.
+"""Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
 pyarrow reads the footer, but ends the process when it is asked about a column whose metadata is encrypted or makes no
-sense (an unknown codec, histograms of another length). Of page headers it tells nothing. So these two are read here.
+sense (an unknown codec, histograms of another length), and it gives no page headers. So both are read here.
 
-Invariant: whatever Thrift's C++ library accepts is read here too, and as the same numbers. A file cannot hide the size
-of a page by a field that only one of the two understands: of another type, of a number that is too long, given twice.
+Invariant: what Thrift's C++ library accepts is read here too, as the same numbers. A file cannot hide the size of a
+page by a field that only one of the two understands: of another type, of a number that is too long, given twice.
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """

@@ -36,15 +36,15 @@ class ArchiveScan(DamageScan):
                     ends, zeros = np.append(end[0], ends), np.append(end[1], zeros)
                 for place in np.flatnonzero(zeros[:-1]):
                     start = int(ends[place] - zeros[place])
-                    yield self._told("early_end", start, int(ends[place]), _EARLY_END, 0)
+                    yield self._finding("early_end", start, int(ends[place]), _EARLY_END, 0)
                 end = int(ends[-1]), int(zeros[-1])
             else:
                 end = None  # damage, which is reported separately
             yield task
         if end is not None and end[1] < END_BYTES:
-            yield self._told("no_end", end[0] - end[1], end[0], _NO_END, None)
+            yield self._finding("no_end", end[0] - end[1], end[0], _NO_END, None)
 
-    def _told(self, kind: str, start: int, end: int, message: str, lost: int | None) -> Found:
+    def _finding(self, kind: str, start: int, end: int, message: str, lost: int | None) -> Found:
         return Found((Bad(self._scope.finding(kind, None, start, end, message, lost)),), 0)
 
 
