@@ -120,6 +120,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+# Complexity: one branch for each kind of type.
 def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
     """What values of a type mean, in a few words.
 

@@ -1,7 +1,7 @@
-"""What can go wrong with data, as types a program can catch and messages a person can act on.
+"""Errors about data: types that a program can catch, and messages that a person can act on.
 
-A low floor raises what it knows (byte, expected, found); each floor above adds what it alone
-knows with `at` (record, file). `OSError` stays `OSError`: a missing file is not damaged data.
+Low-level code raises what it knows (byte, expected, found); its callers add what they know with `at`
+(record, file). `OSError` stays `OSError`: a missing file is not damaged data.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def command(*words: str) -> str:
-    """A command as a shell takes it, for hints: a name with a blank in it is one word, and one that
-    begins with "-" is no option."""
+    """A shell command for hints. Names with blanks are quoted, and a name that begins with "-" is not taken for
+    an option."""
     import shlex  # costs time at import, and is rarely needed
 
     return shlex.join(word if _is_plain(word) else f"./{word}" for word in words)
@@ -26,14 +26,14 @@ def _is_plain(word: str) -> bool:
 
 
 def no_folder(number: int | None, folder: str, path: str) -> Exception:
-    """The error of a file that cannot be made, since its folder is not there: `number` is the system's."""
+    """The error of a file that cannot be made because its folder is missing. `number` is the system's."""
     if "://" in path:
         return not_local(path)
     return FileNotFoundError(number, "no such folder", folder)
 
 
 def not_local(path: str) -> UnsupportedError:
-    """The one error of files that lie elsewhere, whatever was to be done with them."""
+    """The error of files that are not on this machine."""
     hint = "copy the files to this machine, or mount them as a folder, and name those"
     if path.startswith("file://"):
         hint = "the path without file://"
@@ -42,7 +42,9 @@ def not_local(path: str) -> UnsupportedError:
     )
 
 
-_FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")
+_PLACE = ("record", "field", "byte")
+_VALUES = ("expected", "found")
+_FIELDS = ("file", *_PLACE, *_VALUES, "hint")
 
 
 class PenstockError(Exception):
@@ -94,24 +96,14 @@ class PenstockError(Exception):
         return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
 
     def __str__(self) -> str:
-        place = [
-            f"record {self.record}" if self.record is not None else "",
-            f"field {self.field!r}" if self.field is not None else "",
-            f"byte {self.byte}" if self.byte is not None else "",
-        ]
-        head = ": ".join(
-            part
-            for part in (self.file or "", ", ".join(p for p in place if p), self.message)
-            if part
-        )
-        lines = [head]
-        if self.expected is not None or self.found is not None:
-            known = []
-            if self.expected is not None:
-                known.append(f"expected {self.expected}")
-            if self.found is not None:
-                known.append(f"found {self.found}")
-            lines.append("  " + ", ".join(known))
+        known = self.facts()
+        if self.field is not None:
+            known["field"] = repr(self.field)
+        place = ", ".join(f"{word} {known[word]}" for word in _PLACE if word in known)
+        lines = [": ".join(filter(None, (self.file, place, self.message)))]
+        values = ", ".join(f"{word} {known[word]}" for word in _VALUES if word in known)
+        if values:
+            lines.append(f"  {values}")
         if self.hint is not None:
             lines.append(f"  try: {self.hint}")
         return "\n".join(lines)
@@ -146,7 +138,7 @@ class LimitError(FormatError):
 
 
 def batch_limit(message: str, **facts: Any) -> LimitError:
-    """The error of a batch that has too many records for what holds it."""
+    """The error of a batch that has too many records."""
     facts.setdefault("hint", "fewer records at once: a smaller batch_size, batch_records or take")
     error = LimitError(message, **facts)
     error.of_batch = True

@@ -39,17 +39,14 @@ def fitted(array: Any, wanted: pa.DataType) -> Any:
     Raises:
         ArrowInvalid: a value would become another one.
     """
-    if is_fixed_tensor(array.type) and is_fixed_tensor(wanted) and _is_alike(array.type, wanted):
+    given = array.type
+    are_tensors = is_fixed_tensor(given) and is_fixed_tensor(wanted)
+    if are_tensors and (given.shape, given.permutation) == (wanted.shape, wanted.permutation):
         storage = fitted(array.storage, wanted.storage_type)
         return pa.ExtensionArray.from_storage(wanted, storage)
     made = cast_values(array, wanted)
     check_survived(array, made)
     return made
-
-
-def _is_alike(given: Any, wanted: Any) -> bool:
-    """Whether tensors have the same shape, in the same order."""
-    return given.shape == wanted.shape and given.permutation == wanted.permutation
 
 
 def check_survived(array: Any, made: Any) -> None:

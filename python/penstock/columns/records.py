@@ -20,7 +20,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _values_of(column: Any) -> list[Any]:
-    """The values of a column, None where there is none. Arrays are copies of one's own."""
+    """The values of a column, None for nulls. Arrays are copies."""
     type_ = column.type
     if not has_tensors(type_):
         return column.to_pylist()
@@ -28,20 +28,22 @@ def _values_of(column: Any) -> list[Any]:
         return _fixed(column)
     if is_variable_tensor(type_):
         return _variable(column.storage)
-    valid = column.is_valid().to_pylist()
     if pa.types.is_struct(type_):
-        names = [type_.field(place).name for place in range(type_.num_fields)]
-        if len(set(names)) < len(names):
-            raise ValueError("two fields of a struct have the same name")
-        fields = [_values_of(field) for field in column.flatten()]
-        rows = zip(*fields, strict=True)
-        pairs = zip(rows, valid, strict=True)
-        return [dict(zip(names, row, strict=True)) if there else None for row, there in pairs]
+        return _structs(column)
     inner, at, found = _values_of(column.flatten()), 0, list[Any]()
     for length in column.value_lengths().to_pylist():
         found.append(None if length is None else inner[at : at + length])
         at += length or 0
     return found
+
+
+def _structs(column: Any) -> list[dict[str, Any] | None]:
+    names = [field.name for field in column.type]
+    if len(set(names)) < len(names):
+        raise ValueError("two fields of a struct have the same name")
+    rows = zip(*(_values_of(field) for field in column.flatten()), strict=True)
+    pairs = zip(rows, column.is_valid().to_pylist(), strict=True)
+    return [dict(zip(names, row, strict=True)) if there else None for row, there in pairs]
 
 
 def has_tensors(type_: Any) -> bool:
@@ -51,7 +53,7 @@ def has_tensors(type_: Any) -> bool:
     if is_list(type_):
         return has_tensors(type_.value_type)
     if pa.types.is_struct(type_):
-        return any(has_tensors(type_.field(place).type) for place in range(type_.num_fields))
+        return any(has_tensors(field.type) for field in type_)
     return False
 
 

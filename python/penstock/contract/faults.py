@@ -51,8 +51,7 @@ def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
         if "batch_bytes" in fault.message:
             error.hint = f"{error.hint}; or {raise_limit('batch_bytes', ...)}"
         return error
-    expected: object = fault.expected
-    found: object = fault.found
+    expected, found = fault.expected, fault.found
     if kind is ChecksumError or fault.kind == "stale":
         expected = None if expected is None else f"{expected:#010x} (stored)"
         found = None if found is None else f"{found:#010x}"
@@ -82,6 +81,13 @@ def _number_hint(message: str) -> str | None:
     return None
 
 
+_HINTS = {
+    "unexpected": 'open(..., infer_records="all"), or name the columns to keep',
+    "unsupported": None,
+    "message": 'open(..., damage="skip") leaves such records out, raw=True gives their bytes as they are',
+}
+
+
 def _hint(fault: Any, file: str) -> str | None:
     kind = fault.kind
     if kind == "limit":
@@ -92,12 +98,8 @@ def _hint(fault: Any, file: str) -> str | None:
         return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
         return _number_hint(fault.message) or command("penstock", "schema", "--all", file)
-    if kind == "unexpected":
-        return 'open(..., infer_records="all"), or name the columns to keep'
     if kind == "stale":
         return f"{command('penstock', 'index', file)}, and open the data again"
-    if kind == "unsupported":
-        return None
-    if kind == "message":
-        return 'open(..., damage="skip") leaves such records out, raw=True gives their bytes as they are'
+    if kind in _HINTS:
+        return _HINTS[kind]
     return command("penstock", "verify", file)

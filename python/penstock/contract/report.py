@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -91,13 +90,10 @@ class Report:
         }
 
     def __str__(self) -> str:
-        verdict = "ok" if self.ok else f"{_errors(self.findings)} wrong"
+        wrong = sum(finding.severity == "error" for finding in self.findings)
+        verdict = f"{wrong} wrong" if wrong else "ok"
         head = f"{self.num_records} records right in {len(self.paths)} files: {verdict}"
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
-
-
-def _errors(findings: Sequence[Finding]) -> int:
-    return sum(finding.severity == "error" for finding in findings)
 
 
 def kind_of(error: PenstockError) -> str:

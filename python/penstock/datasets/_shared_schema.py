@@ -42,6 +42,11 @@ def of_first_files(
         return _with_known_types(len(paths), first, schema_of)
     if not (sample.is_all and sample.num_records) or first.names == RAW_SCHEMA.names:
         return None  # the first file has enough records; or no fields were inferred
+    return _of_samples(paths, storage, schema_of)
+
+
+def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> pa.Schema | None:
+    """The schema that the first files have in common, until one of them has enough records."""
     found: list[pa.Schema] = []
     fields: dict[str, list[str]] = {}
     common, num_records = None, 0

@@ -262,11 +262,19 @@ def _dataset_of(
     return Dataset(call, files, skipped)
 
 
-def _check_choice(word: str, value: str) -> None:
-    if value not in _CHOICES[word]:
-        listed = ", ".join(map(repr, _CHOICES[word]))
-        instead = _SALVAGE if value == "salvage" else ""
-        raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+def _check_choices(choices: dict[str, str]) -> None:
+    for word, value in choices.items():
+        if value not in _CHOICES[word]:
+            listed = ", ".join(map(repr, _CHOICES[word]))
+            instead = _SALVAGE if value == "salvage" else ""
+            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+
+
+def _check_can_use_index(index: Any, mmap: bool) -> None:
+    if mmap:
+        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
+    if index == "never":
+        raise ValueError('checksums="index" needs an index, but index="never" reads none')
 
 
 def _check_are_names(columns: Any) -> None:
@@ -355,14 +363,11 @@ def open(
         {'name': 'a'}
     """
     choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    for word, value in choices.items():
-        _check_choice(word, value)
+    _check_choices(choices)
     _check_are_names(columns)
     index = reading_index(index)
-    if checksums == "index" and mmap:
-        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
-    if checksums == "index" and index == "never":
-        raise ValueError('checksums="index" needs an index, but index="never" reads none')
+    if checksums == "index":
+        _check_can_use_index(index, mmap)
     if raw and schema is not None:
         raise ValueError("raw=True returns bytes, which have no schema; leave out one of the two")
     if cache is not None and storage is not None:

@@ -133,8 +133,11 @@ def decode_images(
         )
 
     pixels, sizes = _told(decoded)
-    flat = np.asarray(pixels)
-    shapes = pa.array(sizes)
+    return _as_images(np.asarray(pixels), pa.array(sizes), mode)
+
+
+def _as_images(flat: np.ndarray, shapes: pa.StructArray, mode: str) -> Any:
+    """Pixels as one array if all images are of one size, else as a list of arrays."""
     sides = [shapes.field(name) for name in ("height", "width", "channels")]
     if len(shapes) and not shapes.null_count and all(len(side.unique()) == 1 for side in sides):
         shape = tuple(side[0].as_py() for side in sides)
@@ -290,34 +293,38 @@ def bytes_of(array: Any) -> pa.Array:
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:
     """Pixels in pieces of memory, and the size of each image in them."""
-    whole: list[np.ndarray]
     if isinstance(images, np.ndarray) and images.dtype != object:
         if images.ndim not in (3, 4):
             raise SchemaError(f"images have three or four axes together, not {images.ndim}")
-        whole = [images]
-        shapes = [images.shape[1:]] * len(images)
+        _check_uint8(images, 0 if len(images) else None)
+        whole, shapes = [images], [images.shape[1:]] * len(images)
     else:
         whole = [np.asarray(image) for image in images]
         shapes = [image.shape for image in whole]
-    for record, (array, shape) in enumerate(zip(whole, shapes, strict=False)):
-        if array.dtype != np.uint8:
-            raise SchemaError(f"pixels are uint8, not {array.dtype}", record=record)
-        if len(shape) not in (2, 3):
-            raise SchemaError(f"an image has two or three axes, not {len(shape)}", record=record)
-    if whole and whole[0].dtype != np.uint8:
-        raise SchemaError(f"pixels are uint8, not {whole[0].dtype}")
-    full = [(*shape, 1) if len(shape) == 2 else shape for shape in shapes]
-    for record, (height, width, channels) in enumerate(full):
-        if not (height and width and 1 <= channels <= 4):
-            shape = f"{height} x {width} x {channels}"
-            raise SchemaError(f"no image of height, width and channels {shape}", record=record)
+        for record, image in enumerate(whole):
+            _check_uint8(image, record)
+            if image.ndim not in (2, 3):
+                message = f"an image has two or three axes, not {image.ndim}"
+                raise SchemaError(message, record=record)
+    sizes = np.array([(*shape, 1)[:3] for shape in shapes], np.int64).reshape(-1, 3)
+    wrong = np.flatnonzero((sizes == 0).any(axis=1) | (sizes[:, 2] > 4))
+    if len(wrong):
+        shape = " x ".join(map(str, sizes[wrong[0]]))
+        message = f"no image of height, width and channels {shape}"
+        raise SchemaError(message, record=int(wrong[0]))
     pieces = [pa.array(np.ascontiguousarray(array).reshape(-1)) for array in whole]
+    height, width, channels = sizes.T
     columns = {
-        "height": pa.array([one[0] for one in full], pa.uint32()),
-        "width": pa.array([one[1] for one in full], pa.uint32()),
-        "channels": pa.array([one[2] for one in full], pa.uint8()),
+        "height": pa.array(height, pa.uint32()),
+        "width": pa.array(width, pa.uint32()),
+        "channels": pa.array(channels, pa.uint8()),
     }
     return pieces, pa.record_batch(columns)
+
+
+def _check_uint8(array: np.ndarray, record: int | None) -> None:
+    if array.dtype != np.uint8:
+        raise SchemaError(f"pixels are uint8, not {array.dtype}", record=record)
 
 
 def _quality(quality: int | None) -> int | None:

@@ -1,7 +1,7 @@
 """Names of files by a pattern: `*`, `?` and `[…]` within a name, and `**` for folders at any depth.
 
-As a shell does it, a pattern matches hidden names only where it begins with a dot itself. Names that are no
-data (`skipped`) match only a pattern that is such a name, such as `*.tmp`. `**` does not follow links to folders.
+As in a shell, a pattern matches hidden names only if it begins with a dot itself. Names that are not data (`skipped`)
+match only a pattern that is such a name, such as `*.tmp`. `**` does not follow links to folders.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def is_pattern(text: str) -> bool:
 
 
 def matching(pattern: str, skipped: list[SkippedFile]) -> list[str]:
-    """The files that match, sorted; those that match and are no data are added to `skipped`.
+    """The files that match, sorted; those that match but are not data are added to `skipped`.
 
     Raises:
         LimitError: `**` meets more folders in each other than `Limits.nesting`.
     """
     parts = pattern.split("/")
-    # One after another they say no more than one.
+    # Several in a row mean the same as one.
     parts = [p for n, p in enumerate(parts) if p != "**" or parts[n - 1 : n] != ["**"]]
     return sorted(set(_below("", parts, skipped)))
 
@@ -53,23 +53,22 @@ def _below(prefix: str, parts: list[str], skipped: list[SkippedFile]) -> Iterato
 def _names(prefix: str, part: str, skipped: list[SkippedFile], *, folders: bool) -> Iterator[str]:
     """The names in a folder that one part of a pattern matches."""
     if not is_pattern(part):
-        path = prefix + part
-        # The first of an absolute path is the root.
-        if os.path.isdir(path or "/") if folders else os.path.isfile(path):
+        # The first part of an absolute path is empty: the root.
+        path = prefix + part or "/"
+        exists = os.path.isdir if folders else os.path.isfile
+        if exists(path):
             yield part
         return
     matches = re.compile(fnmatch.translate(part)).match
     asked = why_not_data(part)
     for entry in _entries(prefix):
-        name = entry.name
-        if not matches(name) or not (entry.is_dir() if folders else entry.is_file()):
+        name, is_kind = entry.name, entry.is_dir if folders else entry.is_file
+        if not matches(name) or not is_kind():
             continue
         reason = why_not_data(name)
-        if is_own(name) or (reason == HIDDEN and asked != HIDDEN):
-            continue
         if reason is None or reason == asked:
             yield name
-        else:
+        elif reason != HIDDEN:
             skipped.append(SkippedFile(prefix + name, reason))
 
 
@@ -79,7 +78,7 @@ def _folders(prefix: str, skipped: list[SkippedFile], depth: int) -> Iterator[st
         raise LimitError(f"more than {Limits().nesting} folders in each other", file=prefix)
     yield prefix
     for entry in _entries(prefix):
-        if not entry.is_dir() or is_own(entry.name):
+        if not entry.is_dir():
             continue
         reason = LINK if entry.is_symlink() else why_not_data(entry.name)
         if reason is None:
@@ -91,7 +90,7 @@ def _folders(prefix: str, skipped: list[SkippedFile], depth: int) -> Iterator[st
 def _entries(prefix: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(prefix or ".") as entries:
-            found = list(entries)
+            found = [entry for entry in entries if not is_own(entry.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found, key=lambda entry: entry.name)

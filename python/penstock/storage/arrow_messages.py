@@ -127,27 +127,16 @@ def _parsed(table: Table, start: int, body: int, size: int) -> Message:
             expected="V4 or V5",
             found=f"V{version + 1}",
         )
-    length = table.value(3, "q")
-    if length < 0:
-        raise FormatError("a message's body has a negative length", byte=start, found=length)
-    if length > size - body:
-        raise TruncatedError(
-            "a message's body ends beyond the file",
-            byte=start,
-            expected=f"{length} bytes",
-            found=f"{max(size - body, 0)} bytes",
-        )
+    end = body + _body_length(table, start, size - body)
     header = table.table(2)
-    if header is None or kind not in (SCHEMA, DICTIONARY, BATCH):
-        return Message(kind, start, body, body + length)
     dictionary, is_delta = 0, False
-    if kind == DICTIONARY:
+    if header is not None and kind == DICTIONARY:
         dictionary, is_delta = header.value(0, "q"), bool(header.value(2, "B"))
         header = header.table(1)
-    if header is None:
-        return Message(kind, start, body, body + length)
+    if header is None or kind not in (SCHEMA, DICTIONARY, BATCH):
+        return Message(kind, start, body, end)
     if kind == SCHEMA:
-        return Message(kind, start, body, body + length, is_big_endian=_is_big_endian(header))
+        return Message(kind, start, body, end, is_big_endian=_is_big_endian(header))
     num_records = header.value(0, "q")
     if num_records < 0:
         raise FormatError("a batch has a negative length", byte=start, found=num_records)
@@ -157,9 +146,22 @@ def _parsed(table: Table, start: int, body: int, size: int) -> Message:
         reach = -1
     is_compressed = header.place(3) is not None
     compressed = tuple((at, n) for at, n in buffers if n > 0) if is_compressed else ()
-    return Message(
-        kind, start, body, body + length, num_records, dictionary, is_delta, compressed, reach
-    )
+    return Message(kind, start, body, end, num_records, dictionary, is_delta, compressed, reach)
+
+
+def _body_length(table: Table, start: int, left: int) -> int:
+    """The length of a message's body, of which the file holds at most `left` bytes."""
+    length = table.value(3, "q")
+    if length < 0:
+        raise FormatError("a message's body has a negative length", byte=start, found=length)
+    if length > left:
+        raise TruncatedError(
+            "a message's body ends beyond the file",
+            byte=start,
+            expected=f"{length} bytes",
+            found=f"{max(left, 0)} bytes",
+        )
+    return length
 
 
 def _is_big_endian(schema: Table) -> bool:
@@ -279,18 +281,20 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
         is_big_endian = schema is not None and _is_big_endian(schema)
     except struct.error:
         raise _misplaced(metadata) from None
-    blocks: list[tuple[tuple[int, int, int], ...]] = []
-    for structs in places:
-        found = tuple((a, b, c) for a, b, c in structs)
-        for place, metadata, body in found:
-            if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
-                raise FormatError(
-                    "the footer gives a batch a place where none can be",
-                    byte=start,
-                    found=f"{place} + {metadata} + {body}, of {start} bytes",
-                )
-        blocks.append(found)
-    return Footer(start, blocks[0], blocks[1], is_big_endian)
+    dictionaries, batches = (tuple(_block(found, start) for found in some) for some in places)
+    return Footer(start, dictionaries, batches, is_big_endian)
+
+
+def _block(found: tuple[int, ...], start: int) -> tuple[int, int, int]:
+    """The position of a message before the footer, which starts at `start`."""
+    place, metadata, body = found
+    if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
+        raise FormatError(
+            "the footer gives a batch a place where none can be",
+            byte=start,
+            found=f"{place} + {metadata} + {body}, of {start} bytes",
+        )
+    return place, metadata, body
 
 
 def is_stream(head: bytes, size: int) -> bool:

@@ -140,8 +140,8 @@ class Storage(Protocol):
 
 @contextmanager
 def no_longer_names(path: str) -> Generator[None]:
-    """A name that is longer than a file can have is one of a file that is not there: beside a file of the longest
-    name nothing with a longer one is kept."""
+    """Treat a name that is too long for a file as one of a missing file: a file with the longest possible name has
+    nothing beside it."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """How many files a process may have open.
 
-A dataset keeps its files open, so that all who read it see the same ones, and a dataset may have
-thousands. Most systems let a process have 1,024 unless it asks for more, which any process may do
-up to its hard limit. Of a dataset with more files than that, those used last are open.
+A dataset keeps its files open, so that all its readers see the same ones, and a dataset may have thousands. Most
+systems let a process have 1,024 unless it asks for more, which any process may do up to its hard limit. Of a dataset
+with more files than that, those used last are open.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from penstock import _core
 from penstock.engine.locks import Lock
 
 _MORE = 256
-"""What a program has open besides."""
+"""Files that a program has open besides."""
 _SHARE = 4
-"""The part of what is left that one dataset takes where the limit is too low: others want some, too."""
+"""If the limit is too low, one dataset takes this share of what is left: a quarter, as others need files, too."""
 _LEAST_OPEN = 4
 
 
@@ -26,7 +26,7 @@ def open_file(path: str) -> _core.File:
     """A local file for reading.
 
     Raises:
-        OSError: there is no such file, or it may not be read; of too many, what to do.
+        OSError: there is no such file, it may not be read, or too many are open; then the message says what to do.
     """
     try:
         return _core.File(path)
@@ -46,8 +46,8 @@ def open_file(path: str) -> _core.File:
 
 
 def make_room(count: int) -> bool:
-    """See to it that so many more files can be opened, and some besides, by a higher soft limit where
-    need be; False where the hard limit is in the way."""
+    """Raise the soft limit if needed, so that `count` more files and some others can be opened; False if the hard
+    limit prevents it."""
     try:
         import resource  # not on every system
     except ImportError:
@@ -65,10 +65,10 @@ def make_room(count: int) -> bool:
 
 
 class Recent:
-    """The numbers of the files of a dataset that may stay open, by when they were used last."""
+    """The numbers of the files of a dataset that stay open: those used last."""
 
     def __init__(self, count: int, handles: int) -> None:
-        """`count` files, each of which takes so many handles while it is open."""
+        """`count` files, each of which takes `handles` handles while it is open."""
         self._most: int | None = None
         if count > 1 and not make_room(handles * count):
             self._most = max(_room() // _SHARE // handles, _LEAST_OPEN)
@@ -81,7 +81,7 @@ class Recent:
         return self._most is not None
 
     def use(self, number: int) -> int | None:
-        """Note that a file is used, and return one that is to be closed for it, if any."""
+        """Note that a file is used, and return one that must be closed for it, if any."""
         if self._most is None:
             return None
         with self._lock:
@@ -99,7 +99,7 @@ def _room() -> int:
 
 
 def _num_open(soft: int) -> int:
-    """How many are open, about: the system gives out the lowest number that is free."""
+    """About how many are open: the system gives out the lowest free number."""
     try:
         free = os.open(os.devnull, os.O_RDONLY)
     except OSError:

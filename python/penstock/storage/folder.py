@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
 from penstock.storage.lookalikes import LOOK_BYTES, is_text
 from penstock.storage.skipped import SkippedFile, why_not_data
-
-if TYPE_CHECKING:
-    pass
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
 TABLE_STEMS = ("metadata", "labels")
@@ -47,12 +44,12 @@ COMPANION_ENDINGS = (
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
-    """Whether a file beside data is text that goes with it: both its name and its first bytes say so. So a data
-    file is none, however damaged.
+    """Whether a file beside data is text that goes with it, by its name and its first bytes. A data file is not,
+    however damaged.
 
     Args:
         path: of the file.
-        read: gives so many of its first bytes, or all where it has fewer.
+        read: gives its first n bytes, or all if it has fewer.
     """
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
@@ -62,18 +59,18 @@ def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file is called like an image that penstock decodes."""
+    """Whether a file has the name of an image that penstock decodes."""
     return name.lower().endswith(IMAGE_ENDINGS)
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a file is called like a table of labels beside images."""
+    """Whether a file has the name of a table of labels beside images."""
     stem, ending = os.path.splitext(name.lower())
     return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
 
 
 def why_not_there(entry: os.DirEntry[str]) -> str | None:
-    """Why a file or folder in a folder of images is no part of it; None where it is one, or penstock's own."""
+    """Why a file or folder in a folder of images is not part of it; None if it is, or if it is penstock's own."""
     name = entry.name
     may_begin = is_image_name(name) or entry.is_dir()
     return why_not_data(name, may_begin_with_underscore=may_begin)
@@ -93,7 +90,7 @@ def holds_images(path: str) -> bool:
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():
-            # A link to a folder is no file; `Folder` says why it is not followed.
+            # `Folder` reports why a link to a folder is not followed.
             if not entry.is_symlink():
                 deeper.append(entry.path)
         elif is_image_name(entry.name):
@@ -106,22 +103,22 @@ def holds_images(path: str) -> bool:
         return True
     deeper.sort()
     if not tables:
-        return any(_begins_with_an_image(folder, 1) for folder in deeper[:1000])
-    firsts = (_first_file(folder, Limits().nesting) for folder in deeper)
+        return any(is_image_name(_first_file(folder, 1) or "") for folder in deeper[:1000])
+    return _are_labels(tables, deeper)
+
+
+def _are_labels(tables: list[str], folders: list[str]) -> bool:
+    """Whether tables are the labels of the images in some folders."""
+    firsts = (_first_file(folder, Limits().nesting) for folder in folders)
     first = next((name for name in firsts if name is not None), None)
     if first is not None:
         return is_image_name(first)
-    # A table alone: of a kind that is no format by itself, it is one of images that are not there.
+    # A table alone: unless it is a format by itself, it belongs to images that are missing.
     return any(not name.lower().endswith(".parquet") for name in tables)
 
 
-def _begins_with_an_image(path: str, levels: int) -> bool:
-    first = _first_file(path, levels)
-    return first is not None and is_image_name(first)
-
-
 def _first_file(path: str, levels: int) -> str | None:
-    """The name of the first file that may be data in a folder, or in so many levels of folders."""
+    """The name of the first file that may be data in a folder, or in the folders below it, `levels` in all."""
     with suppress(PermissionError):
         for entry in sorted(_shown(path), key=lambda entry: entry.name):
             if entry.is_file():
@@ -180,8 +177,8 @@ def remove(path: str) -> None:
 
 
 def put_in_place(calls: Calls, new: str, path: str) -> None:
-    """Give a folder that is whole and durable the name of another one, which is deleted. At any moment there is one
-    or the other, where the file system can exchange names."""
+    """Give a complete and durable folder the name of another one, which is deleted. At any moment one of the two
+    exists, if the file system can exchange names."""
     if not calls.exchange(new, path):
         old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
         if os.path.lexists(old):
@@ -198,7 +195,7 @@ def put_in_place(calls: Calls, new: str, path: str) -> None:
 
 
 class Entry(NamedTuple):
-    """A file in a folder: its name there; its size, and when it was last written, when it was looked at."""
+    """A file in a folder: its name, its size and its time of modification when the folder was opened."""
 
     name: str
     size: int
@@ -213,7 +210,7 @@ class Folder(Source):
         self.folders: list[str] = []
         """Names of the folders directly in it, sorted."""
         self.skipped: list[SkippedFile] = []
-        """What is no data by its name."""
+        """Files that are not data, by their names."""
         self._deepest = (limits or Limits()).nesting
         self._root = os.path.realpath(path)
         self.entries = sorted(self._walk(path, "", 0))
@@ -241,8 +238,8 @@ class Folder(Source):
                     self.folders.append(entry.name)
                 yield from self._walk(entry.path, name + "/", depth + 1)
             elif entry.is_file():
-                told = entry.stat()
-                yield Entry(name, told.st_size, told.st_mtime_ns)
+                stat = entry.stat()
+                yield Entry(name, stat.st_size, stat.st_mtime_ns)
             else:
                 raise FormatError("is no file and no folder", file=entry.path)
 
@@ -257,12 +254,12 @@ class Folder(Source):
             )
 
     def read_file(self, number: int) -> _core.Buffer:
-        """All bytes of one file, as many as it has now."""
+        """All bytes that one file has now."""
         file = _core.File(os.path.join(self.path, self.entries[number].name))
         return file.read(0, file.size)
 
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
-        """All bytes of some files, one behind another, and the length of each (int64).
+        """All bytes of some files, joined, and the length of each (int64).
 
         Raises:
             ChangedError: one was written to since the folder was opened.
@@ -320,7 +317,7 @@ class FolderSink:
         self._refuse_what_is_there(path)
         self._parent = os.path.dirname(path) or "."
         self._temporary = temporary_beside(path)
-        # What replaces a folder is open to no more people than that and its files were.
+        # A new folder has no more permissions than the folder and files that it replaces.
         self._mode = most & openness([path])
         self._made = {""}
         self._root: int | None = None
@@ -328,7 +325,7 @@ class FolderSink:
             calls.mkdir(self._temporary, self._mode)
         except FileNotFoundError as error:
             raise no_folder(error.errno, self._parent, self.path) from None
-        # From here on the system keeps the errors of what is written for whoever asks this descriptor.
+        # From here on the system reports write errors through this descriptor.
         self._root = calls.open(self._temporary, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def _refuse_what_is_there(self, path: str) -> None:
@@ -355,23 +352,16 @@ class FolderSink:
         finally:
             self._calls.close(fd)
 
-    def write(self, data: object) -> None:
+    def _refuse_bytes(self, *_: object, **__: object) -> None:
         raise TypeError("a folder has files, and no bytes of its own")
 
-    def write_all(self, parts: Sequence[object]) -> None:
-        raise TypeError("a folder has files, and no bytes of its own")
-
-    def patch(self, start: int, data: object) -> None:
-        raise TypeError("a folder has files, and no bytes of its own")
-
-    def repeat(self, start: int, length: int) -> None:
-        raise TypeError("a folder has files, and no bytes of its own")
+    write = write_all = patch = repeat = _refuse_bytes
 
     def finish(self) -> None:
         root = self._root
         if root is None:
             return
-        # One for all instead of one for each of a million files.
+        # One call instead of one for each of a million files.
         if not self._calls.sync_file_system(root):
             for folder, _, names in os.walk(self._temporary):
                 for name in (*names, ""):
@@ -392,6 +382,6 @@ class FolderSink:
     def abort(self) -> None:
         root, self._root = self._root, None
         if root is not None:
-            with suppress(OSError):  # what matters is that the temporary goes
+            with suppress(OSError):  # the temporary folder must still be removed
                 self._calls.close(root)
         _remove_folder(self._temporary, ignore_errors=True)

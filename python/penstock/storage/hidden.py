@@ -1,4 +1,4 @@
-"""The hidden names of what penstock keeps beside data, which no other reader's glob sees."""
+"""The hidden names of files that penstock keeps beside data, which no other reader's glob matches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NAME_BYTES = 255
 
 
 def hidden(data_path: str | os.PathLike[str], suffix: str) -> str:
-    """The hidden file or folder of this suffix beside a file: `.NAME` and the suffix. Where that is longer than
-    names may be, a digest stands for the end of the name."""
+    """The hidden file or folder of this suffix beside a file: `.NAME` and the suffix. If that is too long for a name,
+    a digest replaces the end of the name."""
     folder, name = os.path.split(os.fspath(data_path).rstrip("/"))
     encoded = os.fsencode(name)
     if len(encoded) + len(os.fsencode(suffix)) + 1 > _NAME_BYTES:
@@ -29,6 +29,5 @@ _OWN_ENDINGS = (SIDECAR_SUFFIX, TEMPORARY_SUFFIX, ".penstock-fields")
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is one that penstock gives to what it keeps: indexes, overlays, notes, journals and
-    temporaries."""
+    """Whether a name is one of penstock's own files: indexes, overlays, notes, journals and temporaries."""
     return (name.startswith(".") and ".penstock" in name) or name.endswith(_OWN_ENDINGS)

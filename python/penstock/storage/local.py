@@ -27,18 +27,16 @@ if TYPE_CHECKING:
 
 _MOST_LOOKS = 10
 """How often a file is examined whose size differs each time."""
-
-
 _TICK_NS = 20_000_000
 """Upper bound for the tick of a system clock, in nanoseconds."""
 
 
 class LocalSource(Source):
-    """A local file, read by `pread`, or borrowed from a memory map where asked."""
+    """A local file, read by `pread` or borrowed from a memory map."""
 
     def __init__(self, path: str, *, mmap: bool = False) -> None:
         self.path = path
-        # Before it is opened, which waits at a pipe; what has no size would pass for an empty file.
+        # Checked before opening: opening a pipe would wait, and a device without a size would look like an empty file.
         with no_longer_names(path):
             self._opened = os.stat(path)
         if not stat.S_ISREG(self._opened.st_mode):
@@ -127,10 +125,10 @@ class LocalSource(Source):
 
 
 def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
-    """What the system says of a file, at a time when any later change gives the file another time.
+    """The state of a file, at a time when any later change gives the file another time.
 
-    Linux gives a file the time of the last tick of its clock, so two changes within one, up to 10 ms, may
-    bear the same time. Waits for the next tick where the file has the present one.
+    Linux gives a file the time of the last tick of its clock, so two changes within 10 ms may have the same time. If the
+    file has the time of the current tick, wait for the next one.
     """
     clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
     if clock is None:
@@ -145,7 +143,7 @@ def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
 
 
 class FrontPart(SourceView):
-    """The first bytes of a local file: what it was before an append that has not ended."""
+    """The first bytes of a local file: its contents before an append that has not ended."""
 
     def __init__(self, source: LocalSource, size: int) -> None:
         super().__init__(source)
@@ -162,13 +160,13 @@ class LocalStorage:
     """The files of this machine."""
 
     _most = 0o777
-    """The permission bits that what is written may have at most."""
+    """The permission bits that written files may have at most."""
 
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
 
     def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
-        """The same, where nothing that is written is open to more people than all of these files are."""
+        """The same storage, whose written files have no permissions that one of these files lacks."""
         other = copy.copy(self)
         other._most = self._most & openness(paths)
         return other
@@ -202,7 +200,7 @@ class LocalStorage:
         like: str | None = None,
         temporary: str | None = None,
     ) -> LocalSink:
-        """A file being written; open to no more people than `like` is, a file that it tells of."""
+        """A file being written. It has no permissions that `like` lacks, a file that it describes."""
         return LocalSink(
             path,
             overwrite=overwrite,
@@ -219,12 +217,12 @@ class LocalStorage:
         return FolderSink(path, overwrite=overwrite, calls=self.calls, most=self._most)
 
     def make_folder(self, path: str, *, like: str) -> None:
-        """A folder in one that is there, durable; nothing is done where it exists. It is open to no more people
-        than `like` is, the file that its files tell of."""
+        """Make a durable folder, unless it exists. It has no permissions that `like` lacks, the file that its files
+        describe."""
         if os.path.isdir(path):
             return
         mode = closed_as(like, 0o666)
-        # Who may read the file may enter; its owner makes files there, even beside one that is only read.
+        # Users that may read the file may enter; its owner may make files there even if the file is read-only.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
@@ -237,7 +235,7 @@ class LocalStorage:
 
 
 def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
-    """A file that tells of another one, and is open to no more people than that one is."""
+    """A file that describes another one, and has no permissions that it lacks."""
     if isinstance(storage, LocalStorage):
         return storage.sink(path, overwrite=overwrite, like=data_path)
     return storage.sink(path, overwrite=overwrite)

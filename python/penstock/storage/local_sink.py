@@ -19,12 +19,12 @@ from penstock.storage.hidden import TEMPORARY_SUFFIX
 _NAME_BYTES = 255
 """Of a file's name, on most file systems."""
 _MOST_PARTS = 512
-"""Parts of one write; every system takes as many."""
+"""Parts of one write; every system allows this many."""
 _REPEATED_BYTES = 8 << 20
 _SYNCED_BYTES = 4 << 20
-"""After this many bytes, the disk is asked to start writing them."""
+"""After this many bytes, the system is asked to start writing them to the disk."""
 _RESERVED_BYTES = 64 << 20
-"""The most room that is asked for at a time."""
+"""The most space that is reserved at a time."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -45,21 +45,20 @@ class Calls:
         return os.pwrite(fd, part, start)
 
     def start_sync(self, fd: int, start: int, length: int) -> None:
-        """Let the system begin to bring these bytes to the disk: a wish, that promises nothing and
-        reports nothing. An error of the disk is `fsync`'s to tell."""
+        """Ask the system to start writing these bytes to the disk. Errors are reported by `fsync` only."""
         _core.start_sync(fd, start, length)
 
     def reserve(self, fd: int, start: int, length: int) -> bool:
-        """Let the system keep room for these bytes, if it likes; whether it does. `truncate` gives back what
-        is left of it behind the file's end."""
+        """Ask the system to reserve space for these bytes; return whether it does. `truncate` gives back the space
+        after the file's end."""
         return _core.reserve(fd, start, length)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> bool:
-        """Make all that was written to a file system durable; errors since `fd` was opened are raised. False
-        where the system cannot report those, and `fsync` of each file has to."""
+        """Make everything written to a file system durable, and raise errors since `fd` was opened. False if the
+        system cannot report those; then each file needs `fsync`."""
         return _syncs_report() and _core.sync_file_system(fd)
 
     def close(self, fd: int) -> None:
@@ -69,7 +68,7 @@ class Calls:
         os.rename(old, new)
 
     def exchange(self, one: str, other: str) -> bool:
-        """Let two files or folders change names in one step; False where the file system cannot."""
+        """Exchange the names of two files or folders in one step; False if the file system cannot."""
         return _core.exchange(one, other)
 
     def link(self, old: str, new: str) -> None:
@@ -93,9 +92,9 @@ def _syncs_report() -> bool:
 
 
 def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
-    """Write all of these bytes-like objects, in as few calls as the system allows; their bytes."""
+    """Write bytes-like objects in as few calls as the system allows; return the number of bytes."""
     views = [_bytes_of(part) for part in parts]
-    # Thousands of them a write: what is done for each is done by functions of C.
+    # Thousands of them a write, so the work for each is done by functions in C.
     ends = list(accumulate(map(len, views)))
     num_bytes, done = (ends[-1] if ends else 0), 0
     while done < num_bytes:
@@ -113,26 +112,26 @@ def _bytes_of(part: object) -> memoryview:
 
 
 def closed_as(path: str, mode: int) -> int:
-    """A mode for what is made of a file, or takes its place: never open to more people than the file is."""
+    """A mode for a file that is made of another one or replaces it: without permissions that this one lacks."""
     try:
         return mode & os.stat(path).st_mode
     except OSError:
-        return mode  # there is none
+        return mode  # no such file
 
 
 def openness(paths: Iterable[str]) -> int:
-    """To whom a file that is made of all of these may be open, at most, as permission bits. Its owner may do
-    anything, which a source that is only read does not change."""
+    """The most permission bits of a file that is made of all of these. Its owner has all permissions, even if a
+    source is read-only."""
     mode = 0o777
     for path in paths:
         for found in _modes(path):
-            # Who may read a file may enter a folder that is made of it.
+            # Users that may read a file may enter a folder that is made of it.
             mode &= found | (found & 0o444) >> 2 | 0o700
     return mode
 
 
 def _modes(path: str) -> Iterable[int]:
-    """The permission bits of a file, or of a folder and all files in it; none where there is neither."""
+    """The permission bits of a file, or of a folder and all files in it; none if it does not exist."""
     with suppress(OSError):
         yield stat.S_IMODE(os.stat(path).st_mode)
     if os.path.isdir(path):
@@ -177,7 +176,7 @@ def close_as(path: str, like: str) -> None:
 
 
 def refuse_device(path: str) -> None:
-    """Raise UnsupportedError where something has a name that is no file and no folder."""
+    """Raise UnsupportedError if the name belongs to something other than a file or a folder."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UnsupportedError(
             "is a pipe or a device, which no file is put in the place of",
@@ -189,8 +188,8 @@ def refuse_device(path: str) -> None:
 class LocalSink:
     """A local file that appears under its final name only when it is whole.
 
-    `like` is a file that this one tells of, such as the file of an index. `most` are the permission bits that it
-    may have at most. `temporary` is where its bytes are until then, in the same folder.
+    `like` is a file that this one describes, such as the file of an index. `most` are the permission bits that it may
+    have at most. `temporary` is the name of the temporary file, in the same folder.
     """
 
     def __init__(
@@ -203,8 +202,8 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # A link keeps pointing where it points: its target is what gets replaced. But nobody asked for
-        # a file that tells of another one, so a link in its place may lead it to what is none of its business.
+        # A link is kept, and its target is replaced. But not for a file that describes another one: callers did not
+        # name it, so a link in its place may lead to a file of somebody else.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):
@@ -215,7 +214,7 @@ class LocalSink:
         self._folder = os.path.dirname(self.path) or "."
         self._temporary = temporary or temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        # What replaces a file is never open to more people than the file was, nor what tells of one.
+        # A new file never has more permissions than the file that it replaces or describes.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
         mode = mode if like is None else closed_as(like, mode)
         try:
@@ -225,7 +224,7 @@ class LocalSink:
         self._fd: int | None = fd
         self._written = self._on_its_way = 0
         self._reserved = 0
-        """Up to where the system keeps room for the file, at most."""
+        """The end of the space that is reserved for the file, at most."""
         self._may_reserve = True
 
     def write(self, data: object) -> None:
@@ -236,19 +235,19 @@ class LocalSink:
         self._written += write_all(self._calls, self._fd, parts)
         waiting = self._written - self._on_its_way
         if waiting >= _SYNCED_BYTES:
-            # The disk works while the next bytes are made, and fsync has little left to wait for.
+            # The disk writes while the next bytes are made, and fsync has less to wait for.
             self._calls.start_sync(self._fd, self._on_its_way, waiting)
             self._on_its_way = self._written
             self._reserve()
 
     def _reserve(self) -> None:
-        """Have room for the next writes, which else look for it page by page: never more than has been written, so
-        that little is taken for nothing."""
+        """Reserve space for the next writes, so that they do not allocate it page by page: never more than has been
+        written, so that little is reserved in vain."""
         assert self._fd is not None
         if self._may_reserve and self._written + _SYNCED_BYTES > self._reserved:
             start, length = max(self._reserved, self._written), min(self._written, _RESERVED_BYTES)
             self._may_reserve = self._calls.reserve(self._fd, start, length)
-            self._reserved = start + length  # also where it is refused, which may be in the middle
+            self._reserved = start + length  # also if it is refused, which may happen in the middle
 
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"
@@ -269,7 +268,7 @@ class LocalSink:
 
     @property
     def temporary(self) -> str:
-        """Where the bytes are until they are committed."""
+        """The file that has the bytes until they are committed."""
         return self._temporary
 
     def finish(self) -> None:
@@ -296,14 +295,14 @@ class LocalSink:
         sync_path(self._calls, self._folder)
 
     def _publish(self) -> None:
-        """Give the file its name unless somebody else has taken it meanwhile."""
+        """Give the file its name unless another process has taken it meanwhile."""
         try:
-            # link fails where the name was taken; rename would replace it silently.
+            # link fails if the name is taken; rename would replace the other file silently.
             self._calls.link(self._temporary, self.path)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # A file system without links, such as exFAT: the next best is to look first.
+            # A file system without links, such as exFAT: check first instead.
             if os.path.lexists(self.path):
                 raise FileExistsError(f"{self.path} exists") from None
             self._calls.rename(self._temporary, self.path)
@@ -313,7 +312,7 @@ class LocalSink:
     def abort(self) -> None:
         fd, self._fd = self._fd, None
         if fd is not None:
-            with suppress(OSError):  # what matters is that the temporary goes
+            with suppress(OSError):  # the temporary file must still be removed
                 self._calls.close(fd)
         with suppress(FileNotFoundError):
             self._calls.unlink(self._temporary)

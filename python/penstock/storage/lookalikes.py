@@ -94,17 +94,21 @@ def _text(head: bytes, path: str) -> Look:
             return Look("lines of JSON", f"{made}, which makes records of them")
         made = f"ps.write(json.load(open({path!r})), ...)"
         return Look("JSON", f"{made}, which makes records of a list of objects")
-    marks = max((b",", b"\t", b";"), key=lines[0].count) if lines else b","
-    if len(lines) > 1 and lines[0].count(marks) == lines[1].count(marks) > 0:
-        mark = (
-            ""
-            if marks == b","
-            else f", parse_options=pyarrow.csv.ParseOptions(delimiter={marks.decode()!r})"
-        )
+    if delimiter := _delimiter(lines):
+        options = f", parse_options=pyarrow.csv.ParseOptions(delimiter={delimiter!r})"
+        mark = "" if delimiter == "," else options
         made = f"ps.write(pyarrow.csv.read_csv({path!r}{mark}), ...)"
         return Look("CSV", f"{made}, which makes records of its rows")
     made = f'ps.write([{{"text": line}} for line in open({path!r})], ...)'
     return Look("text", f"{made}, which makes records of its lines")
+
+
+def _delimiter(lines: list[bytes]) -> str:
+    """The character between the values of CSV, judged by the first two lines; empty if this is not CSV."""
+    if len(lines) < 2:
+        return ""
+    mark = max((b",", b"\t", b";"), key=lines[0].count)
+    return mark.decode() if lines[0].count(mark) == lines[1].count(mark) > 0 else ""
 
 
 def _is_json(line: bytes) -> bool:

@@ -1,8 +1,8 @@
-"""Folders that say in a file which shards they have, and in which order.
+"""Folders with a file that lists their shards in order.
 
-MDS keeps `index.json` beside its shards: a list with the name, size, hashes and number of records
-of each. What it says is a claim: a name that leads out of the folder is refused, and sizes are
-compared with the files. Source: the published layout of mosaicml-streaming's index files.
+MDS keeps `index.json` beside its shards: a list with the name, size, hashes and number of records of each. Names that
+lead out of the folder are refused, and sizes are compared with the files. Source: the published layout of
+mosaicml-streaming's index files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class ListedShard:
-    """One shard: the plain file, and the compressed one where there is one."""
+    """One shard: the plain file, and the compressed one if there is one."""
 
     plain: ListedFile
     packed: ListedFile | None
@@ -43,10 +43,10 @@ class ListedShard:
 
 
 def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
-    """The shards that an index.json lists; None where it is no index of MDS.
+    """The shards that an index.json lists; None if it is not an index of MDS.
 
     Raises:
-        FormatError: it is one, and says what cannot be.
+        FormatError: it is one, and contains impossible values.
         UnsupportedError: its shards are of another format of mosaicml-streaming.
     """
     try:
@@ -151,7 +151,7 @@ def _present(folder: str, shard: ListedShard, storage: Storage) -> str:
 
 
 def check_size(path: str, size: int, file: ListedFile) -> None:
-    """Raise where a file is not as long as the index says."""
+    """Raise if a file does not have the size in the index."""
     if size != file.num_bytes:
         kind = TruncatedError if size < file.num_bytes else FormatError
         raise kind(

@@ -39,23 +39,21 @@ class Expanded(NamedTuple):
 
     paths: list[str]
     skipped: list[SkippedFile]
-    """What was found in folders and by patterns, and is no data."""
+    """Files found in folders and by patterns that are not data."""
     sets: list[list[str]]
     """The files of each folder and each pattern: they are of one format."""
     listed: ShardList | None
-    """The index that named the files, where one did, and how many records it says that each has."""
+    """The index that names the files and their record counts, if there is one."""
 
 
 def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
     """The files that `source` means, in the order they are read.
 
-    A folder means all data files in it and in the folders below, at any depth. They are sorted by their paths,
-    but for those of a folder whose `index.json` lists its shards, and so is what a glob matches. A
-    folder of images is one shard, and so is any folder with `is_folder`. `name@10` is
-    name-00000-of-00010 and its nine fellows;
-    `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
-    error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
-    those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
+    A folder means all data files in it and in the folders below, at any depth. They are sorted by their paths, except
+    in a folder whose `index.json` lists its shards; the matches of a glob are sorted, too. A folder of images is one
+    shard, and so is any folder with `is_folder`. `name@10` is name-00000-of-00010 and the nine others; `name@*` takes
+    the count from the existing files. A numbered set that lacks a shard is an error. `{000..099}`, `a::b` and a JSON
+    index of shards are those of WebDataset. An element of a list is not expanded as these are.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
@@ -69,7 +67,7 @@ def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expande
 
 def _paths_of(source: Any, how: _How) -> list[str]:
     if isinstance(source, (str, os.PathLike)):
-        return _expand_text(os.fspath(source), how)
+        return _expand_text(os.fsdecode(source), how)
     if hasattr(source, "read") and hasattr(source, "name"):
         raise TypeError(f"an open file is no path; pass its name, {source.name!r}")
     is_unordered = isinstance(source, (Mapping, set, frozenset))
@@ -84,7 +82,7 @@ def _paths_of(source: Any, how: _How) -> list[str]:
 
 
 def _is_table(source: object) -> bool:
-    """Whether it has records itself: a dataset, a table. What iterating it gives are no paths."""
+    """Whether this is a dataset or a table, whose items are not paths."""
     return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
 
 
@@ -97,20 +95,17 @@ class _How:
     skipped: list[SkippedFile]
     sets: list[list[str]]
     lists: list[ShardList]
-    """The indexes of shards that were met."""
+    """The indexes of shards found so far."""
 
 
 def _expand_item(item: Any, how: _How) -> list[str]:
     if isinstance(item, (str, os.PathLike)):
-        path = os.fspath(item)  # pyright: ignore[reportUnknownArgumentType]
-        return _expand_one(path, how)
+        return _expand_one(os.fsdecode(item), how)  # pyright: ignore[reportUnknownArgumentType]
     return _paths_of(item, how)
 
 
 def _expand_text(path: str, how: _How) -> list[str]:
-    """What one text names: several where it has braces or `::`."""
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
+    """The files that one text names: several if it has braces or `::`."""
     if how.storage.exists(path):
         listed = shard_list(path, how.storage)
         if listed is None:
@@ -129,8 +124,6 @@ def _expand_text(path: str, how: _How) -> list[str]:
 
 
 def _expand_one(path: str, how: _How) -> list[str]:
-    if isinstance(path, bytes):
-        path = os.fsdecode(path)
     if os.path.isdir(path):
         if how.is_folder or holds_images(path):
             return [path.rstrip("/") or path]
@@ -142,14 +135,14 @@ def _expand_one(path: str, how: _How) -> list[str]:
     counted = _COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
-    if is_pattern(path):
-        found = matching(path, how.skipped)
-        if os.path.basename(path) in ("*", "**"):
-            found = _without_companions(found, how) or found
-        if not found:
-            raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
-        return _one_set(found, how)
-    raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    if not is_pattern(path):
+        raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    found = matching(path, how.skipped)
+    if os.path.basename(path) in ("*", "**"):
+        found = _without_companions(found, how) or found
+    if not found:
+        raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
+    return _one_set(found, how)
 
 
 def _in_folder(path: str, how: _How) -> list[str]:
@@ -163,7 +156,7 @@ def _in_folder(path: str, how: _How) -> list[str]:
 
 
 def _left_out(how: _How) -> str:
-    """What to say of files where no others are."""
+    """The skipped files, for the message that no others were found."""
     some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
     return f"; left out: {', '.join(some)}" if some else ""
 
@@ -216,7 +209,7 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
 
 
 def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | None:
-    """The shards that the index.json of a folder names, where it has such a file."""
+    """The shards that the index.json of a folder names; None if it has none."""
     listed = listed_paths(folder, files, how.storage)
     if listed is not None:
         return listed
@@ -229,7 +222,7 @@ def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | Non
 
 def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
     """Note the files of a folder that its index does not name."""
-    # Of a shard that is there twice, plain and compressed, one is read.
+    # Of a shard that exists twice, plain and compressed, one is read.
     known = {*named, *(os.path.splitext(path)[0] for path in named)}
     for path in _without_companions(files, how):
         is_known = path in known or os.path.splitext(path)[0] in known
@@ -245,8 +238,8 @@ def _one_set(paths: list[str], how: _How) -> list[str]:
 
 
 def _without_companions(paths: list[str], how: _How) -> list[str]:
-    """The files of a folder without the text that goes with them. An `index.json` that was no list of shards may
-    be a damaged one."""
+    """The files of a folder without the text that goes with them. An `index.json` that is not a list of shards is
+    kept: it may be a damaged one."""
     beside = {
         path
         for path in paths
@@ -266,9 +259,9 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:
-    """The same paths without the indexes of files that are among them: DALI's `x.idx` of a file `x`; MXNet's
-    `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from; and without whatever penstock keeps
-    beside files, unless there is nothing else."""
+    """The same paths without the indexes of other files among them: DALI's `x.idx` of a file `x`; MXNet's `x.idx` of
+    `x.rec`, and the list `x.lst` that `x.rec` was made from; and without penstock's own files. If there is nothing else,
+    all paths."""
     names = set(paths)
 
     def is_beside(path: str) -> bool:
@@ -309,8 +302,8 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
 
 
 def _complete(paths: list[str]) -> list[str]:
-    """The same paths, if no numbered set among them lacks a shard, and no two have one name: of those, one is
-    likely left over from before the other was written."""
+    """The same paths, after checks that no numbered set among them lacks a shard and no two sets have the same name:
+    one of those is likely left over from before the other was written."""
     sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
         match = _OF.search(os.path.basename(path))
@@ -340,8 +333,7 @@ _INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
 
 
 def index_option(index: Any, *words: str) -> Any:
-    """What `index=` of a verb says: one of its words, which are True and False where none are given, or a folder
-    as text.
+    """Check `index=` of a verb: one of its words (True or False if none are given), or a folder as text.
 
     Raises:
         TypeError: it is neither a word nor the name of anything.
@@ -371,16 +363,16 @@ def index_option(index: Any, *words: str) -> Any:
 
 
 def reading_index(index: Any) -> str:
-    """What `index=` of a verb that reads says, or the environment where that says nothing.
+    """Check `index=` of a verb that reads; "auto" is replaced by the environment's choice, if any.
 
     Raises:
         As index_option.
     """
     words = ("auto", "beside", "never")
-    told = index_option(index, *words)
-    if told == "auto" and (told := os.environ.get("PENSTOCK_INDEX") or "auto") != "auto":
-        try:
-            return index_option(told, *words)
-        except (ValueError, NotADirectoryError) as error:
-            raise type(error)(f"PENSTOCK_INDEX: {error}") from None
-    return told
+    chosen = index_option(index, *words)
+    if chosen != "auto":
+        return chosen
+    try:
+        return index_option(os.environ.get("PENSTOCK_INDEX") or "auto", *words)
+    except (ValueError, NotADirectoryError) as error:
+        raise type(error)(f"PENSTOCK_INDEX: {error}") from None

@@ -1,9 +1,7 @@
-"""What is borrowed from pyarrow by the formats that it reads and by overlays: its errors become penstock's, and
-sources and sinks its files.
+"""Sources and sinks as pyarrow's files, and pyarrow's errors as penstock's.
 
-pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as whatever Python
-error its wrapper met on the way. All of them become penstock's errors here, in one place. An
-`OSError` with an errno is the operating system's and stays what it is.
+pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as any Python error of its wrapper. All of
+them become penstock's errors here. An `OSError` with an errno is the operating system's and is not changed.
 """
 
 from __future__ import annotations
@@ -51,12 +49,12 @@ def translated(path: str) -> Generator[None, None, None]:
         name = error.object.decode(errors="backslashreplace")
         raise FormatError("a name in the file is no UTF-8", file=path, found=f"'{name}'") from error
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as error:
-        # KeyError of a field, and the like: all of them because of the bytes.
+        # Such as KeyError of a field: the bytes are the cause of all of them.
         raise _from_text(str(error), path) from error
 
 
 def next_batch(stream: Any) -> Any:
-    """The next batch of a stream that has one. A StopIteration would end whatever iterates around this."""
+    """The next batch of a stream that has one. A StopIteration would end the caller's iteration."""
     try:
         return stream.read_next_batch()
     except StopIteration:
@@ -65,7 +63,7 @@ def next_batch(stream: Any) -> Any:
 
 @contextmanager
 def writable(path: str) -> Generator[None, None, None]:
-    """The same for writing, where it is the records that pyarrow finds no place for."""
+    """The same for writing: errors are about records that pyarrow cannot write."""
     try:
         yield
     except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -79,7 +77,7 @@ def writable(path: str) -> Generator[None, None, None]:
 
 
 def _from_text(text: str, path: str) -> PenstockError:
-    """pyarrow tells apart only by its words what penstock tells apart by type."""
+    """The error for a message of pyarrow: its text alone tells what happened."""
     lower = text.lower()
     if (limited := outgrown(ValueError(text))) is not None:
         return limited.at(file=path)
@@ -161,7 +159,7 @@ class Bytes:
         self.mapped: Any = self._native.read_buffer() if mmap and self._native is not None else None
 
     def file(self) -> Any:
-        """A file for one pyarrow reader. The native ones take positional reads from many."""
+        """A file for one pyarrow reader. Native files take positional reads from several."""
         if self._native is not None:
             return self._native
         return pa.PythonFile(PositionedFile(self.source), mode="r")
@@ -176,7 +174,7 @@ class Bytes:
         return pa.py_buffer(self.source.read(start, length).to_bytes())
 
     def read(self, start: int, length: int) -> bytes:
-        """The same as bytes of Python's."""
+        """The same as Python bytes."""
         return self.range(start, length).to_pybytes()
 
     def close(self) -> None:
@@ -187,7 +185,7 @@ class Bytes:
 
 
 class Splice:
-    """Ranges of the file as one file object, each handed out without copying it."""
+    """Ranges of the file as one file object that does not copy them."""
 
     closed = False
 
@@ -246,13 +244,13 @@ class SinkFile:
         return len(view)
 
     def drain(self) -> None:
-        """Hand what is waiting to the sink."""
+        """Write the waiting bytes to the sink."""
         if self._waiting:
             waiting, self._waiting = self._waiting, bytearray()
             self._sink.write(waiting)
 
     def abandon(self) -> None:
-        """Swallow what still comes: pyarrow's writers finish their file even when dropped."""
+        """Discard all further bytes: pyarrow's writers finish their file even when dropped."""
         self._abandoned = True
         self._waiting = bytearray()
 
@@ -293,7 +291,7 @@ class Pool(Generic[H]):
         if handle is None:
             handle = self._make()
         yield handle
-        # Not in a finally: a handle that met an error may be left in a state of its own.
+        # Not in a finally: after an error, the state of a handle is unknown.
         with self._lock:
             self._free.append(handle)
 

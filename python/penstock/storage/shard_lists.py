@@ -7,8 +7,8 @@
 a::b         both
 ```
 
-An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It is a list of files that
-its folder holds: a name that leads elsewhere is refused, whoever wrote it.
+An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It lists files in its folder; a
+name that leads elsewhere is refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def braces(text: str) -> list[str]:
 
 
 def _first(text: str, at: int) -> tuple[int, int, list[str]] | None:
-    """The first group of braces from `at` on that stands for something: its place and its choices."""
+    """The first group of braces from `at` on that has several choices: its place and its choices."""
     while (start := text.find("{", at)) >= 0:
         if start and text[start - 1] == "$":
             at = start + 1
@@ -99,9 +99,7 @@ def _choices(inner: str) -> list[str] | None:
 
 
 def _numbers(first: str, last: str, step: str | None) -> list[str]:
-    size = abs(int(step)) if step else 1
-    if not size:
-        size = 1
+    size = abs(int(step or 1)) or 1
     low, high = int(first), int(last)
     if abs(high - low) // size >= MOST_NAMES:
         raise LimitError(f"{{{first}..{last}}} stands for more than {MOST_NAMES} names")
@@ -115,7 +113,7 @@ def _numbers(first: str, last: str, step: str | None) -> list[str]:
 
 
 def _parts(inner: str) -> list[str]:
-    """What is between the commas that stand in no braces of their own."""
+    """The text between the commas that are not inside inner braces."""
     parts, depth = [""], 0
     for letter in inner:
         depth += {"{": 1, "}": -1}.get(letter, 0)
@@ -131,14 +129,14 @@ def _parts(inner: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ShardList:
-    """The shards that an index names, and how many records it says that each has."""
+    """The shards that an index names, and the record count that it gives for each."""
 
     path: str
     paths: tuple[str, ...]
     counts: tuple[int, ...]
 
     def check(self, counts: Sequence[int]) -> None:
-        """Raise StaleIndexError where the shards have other numbers of records."""
+        """Raise StaleIndexError if the shards have other numbers of records."""
         for path, said, found in zip(self.paths, self.counts, counts, strict=True):
             if said != found:
                 message = f"the shard has not as many records as {self.path} says"
@@ -146,7 +144,7 @@ class ShardList:
 
 
 def shard_list(source: Any, storage: Storage) -> ShardList | None:
-    """The list of shards in a JSON file; None where `source` is none."""
+    """The list of shards in a JSON file; None if `source` is not such a file."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = os.fspath(source)  # pyright: ignore[reportUnknownVariableType]
@@ -155,7 +153,7 @@ def shard_list(source: Any, storage: Storage) -> ShardList | None:
     found = _json(path, storage)
     if not isinstance(found, dict) or not ({"shardlist", "datasets"} & set(found)):  # pyright: ignore[reportUnknownArgumentType]
         return None
-    entries = _entries(found, path, storage, os.path.dirname(path), [path])
+    entries = _entries(found, path, storage, [path])
     if not entries:
         raise FormatError("the index names no shards", file=path)
     entries.sort()
@@ -179,12 +177,7 @@ def _json(path: str, storage: Storage) -> Any:
 
 
 def _entries(
-    facts: dict[str, Any],
-    path: str,
-    storage: Storage,
-    folder: str,
-    read: list[str],
-    level: int = 0,
+    facts: dict[str, Any], path: str, storage: Storage, read: list[str], level: int = 0
 ) -> list[tuple[str, int]]:
     """The shards of an index and of those in it; `read` are the files that were read for it."""
     if level > Limits().nesting:
@@ -194,28 +187,29 @@ def _entries(
     base = facts.get("base", "")
     if not is_path(base):
         raise FormatError("the base of the index is no path", file=path)
-    found: list[tuple[str, int]] = []
-    for shard in _dicts(facts.get("shardlist", []), path):
-        url, count = shard.get("url"), shard.get("nsamples")
-        if not is_path(url) or type(count) is not int or count < 0:
-            raise FormatError("a shard of the index lacks its url or nsamples", file=path)
-        found.append((_inside(base, url, folder, path), count))
+    found = [_entry(shard, base, path) for shard in _dicts(facts.get("shardlist", []), path)]
     for other in _dicts(facts.get("datasets", []), path):
         if "shardlist" in other:
-            found += _entries({"base": base, **other}, path, storage, folder, read, level + 1)
+            found += _entries({"base": base, **other}, path, storage, read, level + 1)
         elif is_path(url := other.get("source_url")) and not level:
-            place = _inside(base, url, folder, path)
+            place = _inside(base, url, path)
             if place in read:
                 raise FormatError(f"the index names {place} twice", file=path)
             read.append(place)
-            more = _json(place, storage)
-            if not isinstance(more, dict):
+            inner = _json(place, storage)
+            if not isinstance(inner, dict):
                 raise FormatError(f"{place} is no index", file=path)
-            inner: dict[str, Any] = more
-            found += _entries(inner, place, storage, os.path.dirname(place), read, level + 1)
+            found += _entries(inner, place, storage, read, level + 1)  # pyright: ignore[reportUnknownArgumentType]
     if len(found) > MOST_NAMES:
         raise LimitError(f"an index of more than {MOST_NAMES} shards", file=path)
     return found
+
+
+def _entry(shard: dict[str, Any], base: str, path: str) -> tuple[str, int]:
+    url, count = shard.get("url"), shard.get("nsamples")
+    if not is_path(url) or type(count) is not int or count < 0:
+        raise FormatError("a shard of the index lacks its url or nsamples", file=path)
+    return _inside(base, url, path), count
 
 
 def _dicts(entries: Any, path: str) -> list[dict[str, Any]]:
@@ -224,7 +218,7 @@ def _dicts(entries: Any, path: str) -> list[dict[str, Any]]:
     return entries  # pyright: ignore[reportUnknownVariableType]
 
 
-def _inside(base: str, url: str, folder: str, path: str) -> str:
+def _inside(base: str, url: str, path: str) -> str:
     """Where a shard is, which must be in the folder of its index or below."""
     name = os.path.normpath(os.path.join(base, url))
     outside = os.path.isabs(name) or name.split(os.sep, 1)[0] == os.pardir
@@ -234,4 +228,4 @@ def _inside(base: str, url: str, folder: str, path: str) -> str:
             file=path,
             hint="open(...) with a list of the shards themselves",
         )
-    return os.path.join(folder, name)
+    return os.path.join(os.path.dirname(path), name)

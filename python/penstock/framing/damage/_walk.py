@@ -20,14 +20,7 @@ from penstock import _core
 from penstock.contract.report import Finding
 from penstock.framing.damage._boundaries import Boundaries
 from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Lead
-from penstock.framing.damage._parts import (
-    Bad,
-    Found,
-    Frames,
-    Part,
-    Scope,
-    Task,
-)
+from penstock.framing.damage._parts import Bad, Found, Frames, Part, Scope, Task
 from penstock.framing.damage._resync import Region, resynchronise
 from penstock.framing.damage._verification import UNKNOWN, Verifier
 from penstock.framing.index.sidecar import Index
@@ -73,6 +66,7 @@ class Walk:
         """The record boundary that the walk has reached."""
         return self._at
 
+    # Complexity: one walk; what can follow the frames of a window are its branches.
     def tasks(self) -> Iterator[Task]:
         """Frames to be verified, and the faults between them, in order."""
         want = CHUNK_BYTES
@@ -80,14 +74,11 @@ class Walk:
         while True:
             window, broken = self._read(self._at, want)
             base = self._plain_base + self._at
+            at_end = len(window) < want
             frames, consumed, need, fault = _core.walk(
-                self._scope.framing.name,
-                window,
-                base,
-                limit,
-                len(window) < want,
+                self._scope.framing.name, window, base, limit, at_end
             )
-            cut = fault is None and need > 0 and len(window) < want
+            cut = fault is None and need > 0 and at_end
             if cut:
                 _, broken = self._read(self._at + len(window), 1)
             if len(frames):
@@ -154,7 +145,7 @@ class Walk:
         elif self._record is not None:
             self._record += num_records
 
-    # -- telling --------------------------------------------------------------------------------
+    # -- findings -------------------------------------------------------------------------------
 
     def _taken(self, plain_bytes: int) -> int:
         """Bytes of the file that were read since the last call."""

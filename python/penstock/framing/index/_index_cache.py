@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from penstock.errors import command
 from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.journal import is_at
 
 MOST_BYTES = 1 << 30
 """Maximum size of the folder. The oldest indexes are removed first."""
@@ -97,7 +98,7 @@ def _locked(path: str) -> int | None:
             return None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_at(lock, path):
+            if is_at(lock, path):
                 return lock
         except OSError:
             os.close(lock)
@@ -106,13 +107,6 @@ def _locked(path: str) -> int | None:
             os.close(lock)
             raise
         os.close(lock)
-
-
-def _is_at(lock: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(lock), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def tell_if_slow(seconds: float, data_path: str) -> None:

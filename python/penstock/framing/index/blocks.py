@@ -87,7 +87,7 @@ class CheckedSource(SourceView):
             raise StaleIndexError(
                 "the index has checksums of a file of another size",
                 file=self.path,
-                hint=_again(self.path),
+                hint=command("penstock", "index", "--checksums", "--force", self.path),
             )
         self._blocks = blocks
         self._lock = Lock()
@@ -169,7 +169,3 @@ def checked(source: Source, where: str) -> CheckedSource:
             hint=command("penstock", "index", "--checksums", source.path),
         )
     return CheckedSource(source, found[1].blocks)
-
-
-def _again(path: str) -> str:
-    return command("penstock", "index", "--checksums", "--force", path)

@@ -117,7 +117,8 @@ def _is_rewritten(
 def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
     chosen = _chosen(index, source)
     if not chosen:
-        return _is_same_nothing(index, source)
+        # There is nothing to compare, and a different file may have the same size.
+        return is_same(index, source) or not source.size
     changed = _changed(index, source, chosen)
     looked_at = [changed[place] for place in _spread(len(changed), _SAMPLES)]
     broken = 0
@@ -127,11 +128,6 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
             return False
         broken += now == "none"
     return 2 * broken * len(changed) <= len(chosen) * max(len(looked_at), 1)
-
-
-def _is_same_nothing(index: Index, source: Source) -> bool:
-    """Whether a file with nothing to compare is the same: a different file may have the same size."""
-    return is_same(index, source) or not source.size
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:

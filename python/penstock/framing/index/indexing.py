@@ -258,7 +258,7 @@ def _index_compressed(shard: Shard) -> tuple[Index, bool]:
     restart."""
     source, compression = shard.source, shard.stream.container
     if compression == "gzip":
-        index = _index_members(shard)
+        index = _index_of_members(shard, gzip_members.hop_to_end(source))
         if index is not None:
             return index, True
     forward = ForwardStream(source, compression, POINT_BYTES)
@@ -266,14 +266,6 @@ def _index_compressed(shard: Shard) -> tuple[Index, bool]:
     index, whole = _index_by_walking(shard, forward, found)
     points = fitting.with_checks([*found, *forward.take_points()], source)
     return replace(index, compression=compression, points=points, layout="points"), whole
-
-
-def _index_members(shard: Shard) -> Index | None:
-    """The index of a gzip file whose members were all written by penstock, inflated in parallel.
-
-    None if they were not, or if one is broken: then a sequential pass reports the fault.
-    """
-    return _index_of_members(shard, gzip_members.hop_to_end(shard.source))
 
 
 def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:

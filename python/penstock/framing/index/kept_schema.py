@@ -191,14 +191,23 @@ def joined(old: bytes, new: bytes) -> bytes:
     fields: list[pa.Field] = []
     for field in first:
         place = second.get_field_index(field.name)
-        other = field if place < 0 else second.field(place)
-        wanted = _common(field.type, other.type)
-        if wanted is None:
+        common = _common_field(field, None if place < 0 else second.field(place))
+        if common is None:
             return b""
-        nullable = field.nullable or other.nullable or place < 0
-        names = _common_names(field, other) if pa.types.is_dictionary(wanted) else None
-        fields.append(kept_names.named(field.with_type(wanted).with_nullable(nullable), names))
+        fields.append(common)
     return to_bytes(pa.schema(fields))
+
+
+def _common_field(field: pa.Field, other: Any) -> pa.Field | None:
+    """A field whose type fits both; `other` is None if it is missing in the other file."""
+    if other is None:
+        other = field.with_nullable(True)
+    wanted = _common(field.type, other.type)
+    if wanted is None:
+        return None
+    nullable = field.nullable or other.nullable
+    names = _common_names(field, other) if pa.types.is_dictionary(wanted) else None
+    return kept_names.named(field.with_type(wanted).with_nullable(nullable), names)
 
 
 def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
@@ -213,18 +222,19 @@ def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if one == other or pa.types.is_null(other):
         return one
-    if pa.types.is_integer(one) and pa.types.is_integer(other):
+    both = (one, other)
+    if all(map(pa.types.is_integer, both)):
         return pa.int64()
-    if pa.types.is_floating(one) and pa.types.is_floating(other):
-        return max((one, other), key=lambda type_: type_.bit_width)
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
+    if all(map(pa.types.is_floating, both)):
+        return max(both, key=lambda type_: type_.bit_width)
+    if all(map(pa.types.is_struct, both)):
         return _common_struct(one, other)
     if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
         # One file has class labels as numbers, the other has numbers without names.
         numbers = other if pa.types.is_dictionary(one) else one
         if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
             return numbers
-    return one if _is_text(one) and _is_text(other) else None
+    return one if all(map(_is_text, both)) else None
 
 
 def _common_struct(one: Any, other: Any) -> pa.DataType | None:

@@ -208,23 +208,21 @@ class ChunkFrames:
         skipped = list(held.skipped)
         for fault in faults:
             row = fault.record or 0  # faults of frames always have a record
-            right = fault.kind != "stale" and self._has_known_payload(held, row)
+            right = self._has_known_payload(held, row)
             if not self._shard.skips_damage or fault.kind == "stale" or (picked and not right):
                 raise self.located(fault, held, chunk)
             kept[row] = right
             if not picked:
-                reason = f"{fault.message}; {_RESTORED}" if right else fault.message
-                start, size = int(starts[row]), int(sizes[row])
-                region = self._shard.skipped(start, start + size, 0 if right else 1, reason)
-                skipped.append(region)
+                start = int(starts[row])
+                lost, reason = (0, f"{fault.message}; {_RESTORED}") if right else (1, fault.message)
+                skipped.append(self._shard.skipped(start, start + int(sizes[row]), lost, reason))
         held = replace(held, skipped=tuple(skipped))
         left = held.select(np.flatnonzero(kept), chunk.first_record)
         if int(kept.sum()) == len(kept) - len(faults):
             return left
-        payloads = [left.frames.payload(row) for row in range(len(left.frames))]
-        data = self._framing.frames(payloads).data
-        frames = frames_in(self._framing, data, starts[kept], sizes[kept])
-        return replace(left, frames=frames)
+        payloads = map(left.frames.payload, range(len(left.frames)))
+        data = self._framing.frames(list(payloads)).data
+        return replace(left, frames=frames_in(self._framing, data, starts[kept], sizes[kept]))
 
     def _has_known_payload(self, held: Held, row: int) -> bool:
         """Whether a payload matches the index's checksum, whatever checksum is stored after it."""
@@ -327,7 +325,7 @@ class ChunkFrames:
             return False
         shard = self._shard
         now = None
-        # Once per file state: with many damaged records, each of them asks.
+        # Once per file state, not once per damaged record.
         with suppress(OSError):
             told = os.stat(shard.source.path)
             now = told.st_size, told.st_mtime_ns

@@ -174,17 +174,21 @@ class FramedReader(Reader):
         except _core.KernelError as error:
             raise self._frames.located(error.args[0], held, chunk) from None
         except (SchemaError, FormatError) as error:
-            if isinstance(error, FormatError) and error.file is not None:
-                raise  # raised by verification, which knows the position
-            # A field made of several columns, or a message: its record is a row of this batch.
-            if (row := error.record) is not None:
-                if isinstance(error, FormatError):
-                    error.at(byte=self._frames.payload_byte(row, held))
-                error.record = self._frames.record_of(row, held, chunk)
-            error.at(file=self.source.path)
+            self._add_place(error, held, chunk)
             raise
-        kept = None if held.records is None else held.records - chunk.first_record
-        return Delivered(batch, records if kept is None else kept, held.skipped)
+        kept = records if held.records is None else held.records - chunk.first_record
+        return Delivered(batch, kept, held.skipped)
+
+    def _add_place(self, error: SchemaError | FormatError, held: Held, chunk: FrameChunk) -> None:
+        is_format = isinstance(error, FormatError)
+        if is_format and error.file is not None:
+            return  # raised by verification, which knows the position
+        # A field made of several columns, or a message: its record is a row of this batch.
+        if (row := error.record) is not None:
+            if is_format:
+                error.at(byte=self._frames.payload_byte(row, held))
+            error.record = self._frames.record_of(row, held, chunk)
+        error.at(file=self.source.path)
 
     def parts(self, chunk: FrameChunk, columns: Projection) -> Iterator[FrameChunk]:
         if chunk.num_records * self._all_bytes <= _PART_BYTES:

@@ -108,7 +108,8 @@ class Windows:
             is_first = begin == self._shard.begin
             begin, before = begin + length, after
             if is_first:
-                length = _length(after.start.get())
+                is_large = after.start.get().margin >= 2 * LARGE_RECORD_BYTES
+                length = LARGE_CHUNK_BYTES if is_large else WINDOW_BYTES
 
     def rest(self) -> _Rest:
         """Where a fault ends the windows; waits for the last call."""
@@ -186,8 +187,3 @@ class Windows:
         part = window[1].slice(at - window[0], end - at)
         last = end == self._size or len(part) < end - at
         return Walked(*_core.walk(shard.framing.name, part, at, limit, last), len(part))
-
-
-def _length(start: _Start) -> int:
-    """Bytes of each window after the first, depending on the record sizes in the first."""
-    return LARGE_CHUNK_BYTES if start.margin >= 2 * LARGE_RECORD_BYTES else WINDOW_BYTES

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
@@ -105,10 +104,9 @@ class InflatedStream(Stream):
         try:
             plain = _core.inflate_members(data, members, 1 << 62)
         except _core.KernelError as error:
-            raise _core.KernelError(_shifted(error.args[0], begin)) from None
+            fault = error.args[0]
+            byte = begin + fault.byte  # in the file, not in the part that was inflated
+            raise _core.KernelError(
+                _core.Fault(fault.kind, byte, fault.message, fault.expected, fault.found)
+            ) from None
         return plain.slice(start - self.points[first].plain_start, length)
-
-
-def _shifted(fault: Any, by: int) -> Any:
-    """A fault of an excerpt of a file, told as one of the file."""
-    return _core.Fault(fault.kind, by + fault.byte, fault.message, fault.expected, fault.found)

@@ -1,8 +1,7 @@
 """The file that a FramedWriter makes of frames: plain, in gzip members, or in one compressed stream.
 
-Where a gzip member ends depends on the records alone. Members hold whole records, which is what
-makes a gzip shard readable from its middle; none is empty, since TensorFlow takes an empty one for
-the end.
+Where a gzip member ends depends on the records alone. Members hold whole records, so a gzip shard can be read from its
+middle. No member is empty, since TensorFlow takes an empty one for the end.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class PlainOutput:
         """Wait until everything that can be written is counted."""
 
     def size(self) -> int:
-        """Bytes that the file would have if it ended here; of what is not compressed yet, about so many."""
+        """Bytes that the file would have if it ended here; an estimate for data that is not compressed yet."""
         return self.num_bytes
 
     def close(self) -> None:
@@ -70,7 +69,7 @@ class PlainOutput:
             self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
 
     def _write_out(self, num_bytes: int) -> None:
-        """Write so many of the waiting bytes, without moving them."""
+        """Write the first `num_bytes` waiting bytes, without moving them."""
         waiting = self._waiting_parts
         self._waiting_bytes -= num_bytes
         # Thousands of them, so they are not looked at one by one.
@@ -219,7 +218,7 @@ class OneStream(PlainOutput):
             self._end_span(0)
 
     def _end_span(self, num_left: int) -> None:
-        """What follows the latest point is complete, but for so many bytes at the end of the output."""
+        """Finish the data after the latest point: all but the last `num_left` bytes of the output."""
         end = len(self._behind) - num_left
         if self._point is not None:
             check = _core.Buffer.from_bytes(self._behind[:end]).crc32c()
@@ -228,8 +227,8 @@ class OneStream(PlainOutput):
 
 
 def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int, level: int) -> int:
-    """About how many bytes become of those that wait to be compressed: as the `plain` ones before have become
-    `packed` ones. Where there are none before, they are compressed to find out."""
+    """Estimate the compressed size of waiting bytes by the ratio so far, `packed` to `plain`. If nothing has been
+    compressed yet, they are compressed to find out."""
     if not num_bytes:
         return 0
     if plain and packed:
@@ -238,7 +237,7 @@ def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int,
 
 
 def parts_of(framed: _core.Framed) -> list[Part]:
-    """The bytes of frames, where they lie."""
+    """The bytes of frames, in place."""
     if len(framed.buffers) == 1:
         return [framed.data]
     wholes = [memoryview(buffer) for buffer in framed.buffers]

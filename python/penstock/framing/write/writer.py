@@ -1,9 +1,7 @@
-"""What writers of framed formats share: slices of batches become frames on several threads, and the
-frames are put in order.
+"""The writer of framed formats: slices of batches become frames on several threads, and are written in order.
 
-Slices are encoded side by side and written in order. What a slice becomes depends on its records
-alone, so the bytes are the same for any number of threads and for any way of cutting the same
-records into batches.
+What a slice becomes depends on its records alone, so the bytes are the same for any number of threads and for any way
+of cutting the same records into batches.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ class FramedWriter(Writer):
             )
         self._check()
         try:
-            # Large slices that wait are memory that is new each time, which costs more than to wait.
+            # Large waiting slices need new memory each time, which costs more than waiting.
             most = self.threads + 1 if _is_large(batch) else None
             for part in slices_of(batch):
                 first_record = self._num_records
@@ -124,21 +122,21 @@ class FramedWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output that all records so far have made; about so many where some wait to be compressed."""
+        """Bytes of output that all records so far have made; an estimate if some wait to be compressed."""
         self.flush()
         return self._output.size()
 
     def close(self) -> None:
         """Finish the shard's bytes."""
         self._finishing(self._finish)
-        self._stop()
+        self._work.close()
 
     def abort(self) -> None:
         """Stop in the middle: wait for the threads, write nothing more."""
-        self._stop()
+        self._work.close()
 
     def index(self) -> Index:
-        """Where the records lie. Complete once the writer is closed."""
+        """The positions of the records. Complete once the writer is closed."""
         starts = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
         np.cumsum(starts, out=starts)
         checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
@@ -183,9 +181,6 @@ class FramedWriter(Writer):
         self._work.drain()
         self._output.close()
 
-    def _stop(self) -> None:
-        self._work.close()
-
     def _finishing(self, last: Callable[[], None]) -> None:
         self._check()
         try:
@@ -195,9 +190,9 @@ class FramedWriter(Writer):
             raise
 
     def _give_up(self) -> None:
-        """After an error, or Ctrl-C in the middle of a task: nobody knows what is lacking in the file."""
+        """After an error, or Ctrl-C in the middle of a task: it is unknown which records the file lacks."""
         self._is_given_up = True
-        self._stop()
+        self._work.close()
 
     def _check(self) -> None:
         if self._is_given_up:
