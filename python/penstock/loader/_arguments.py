@@ -8,16 +8,36 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SchemaError
+from penstock.limits import checked_count
 from penstock.loader._columns import RAGGED
 from penstock.loader.images import Image
-from penstock.orders import Order
+from penstock.orders import Order, Sequential
 
 
-def check_order(order: Any) -> None:
-    """Refuse what is not an order, such as the class itself."""
+def checked_order(order: Any) -> Order:
+    """The order, or `Sequential` for None. Refuse what is not an order, such as the class itself."""
+    if order is None:
+        return Sequential()
     if isinstance(order, type) or not isinstance(order, Order):
         name = getattr(order, "__name__", repr(order))
         raise TypeError(f"order={name} is not an order; try penstock.Shuffled(seed=0)")
+    return order
+
+
+def checked_rank(rank: Any, world_size: int) -> int:
+    """A rank that is smaller than `world_size`."""
+    if checked_count("rank", rank, 0) >= world_size:
+        raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
+    return int(rank)
+
+
+def check_damage(mode: str, world_size: int) -> None:
+    """Refuse a damage mode that would let ranks wait for each other forever."""
+    if mode == "stop" and world_size > 1:
+        raise ValueError(
+            'damage="stop" ends the epoch of one rank before that of the others, which would'
+            ' wait for it; open with damage="skip"'
+        )
 
 
 def check_columns(columns: Any, record_numbers: Any) -> None:
@@ -52,9 +72,10 @@ def check_lists(ragged: Any, pad_to: Any, truncate: bool) -> None:
 
 
 def check_known(schema: pa.Schema, **by_column: Any) -> None:
-    """Refuse arguments, given as dicts by column, that name a column that there is not."""
-    for word, names in by_column.items():
-        unknown = [name for name in names or () if name not in schema.names]
+    """Refuse arguments that name a column that there is not. They are dicts by column, or one text for all columns."""
+    for word, given in by_column.items():
+        names = () if isinstance(given, str) else given or ()
+        unknown = [name for name in names if name not in schema.names]
         if unknown:
             known = ", ".join(schema.names)
             raise SchemaError(f"no such column for {word}=; there are: {known}", field=unknown[0])

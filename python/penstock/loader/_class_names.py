@@ -29,6 +29,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_bytes, is_text
 from penstock.contract.format import Reader, SkippedRegion
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.files import Files
 from penstock.datasets.scan import shard_batches
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index.kept_classes import MOST_NAMES, Names
@@ -54,19 +55,15 @@ class ClassNames:
     """The class names of every label column of a loader; renumbers batches to match them."""
 
     def __init__(self, source: Records, given: Mapping[str, Sequence[str]] | None) -> None:
-        columns = {field.name: dict(_paths(field.name, field.type)) for field in source.schema}
-        types = {path: type_ for paths in columns.values() for path, type_ in paths.items()}
-        chosen = _checked(given, types)
+        places = [(f.name, *place) for f in source.schema for place in _paths(f.name, f.type)]
+        chosen = _checked(given, {path: type_ for _, path, type_ in places})
         self.lists: Lists = {}
-        for name, paths in columns.items():
-            for path, type_ in paths.items():
-                if path in chosen:
-                    self.lists[path] = chosen[path]
-                elif pa.types.is_dictionary(type_):
-                    self.lists[path] = _found(source, name, path) if _is_names(type_) else None
-        self._columns = {
-            name for name, paths in columns.items() if any(path in self.lists for path in paths)
-        }
+        for column, path, type_ in places:
+            if path in chosen:
+                self.lists[path] = chosen[path]
+            elif pa.types.is_dictionary(type_):
+                self.lists[path] = _found(source, column, path, type_)
+        self._columns = {column for column, path, _ in places if path in self.lists}
         self._numbers = {
             path: {name: number for number, name in enumerate(names)}
             for path, names in self.known.items()
@@ -163,12 +160,7 @@ def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
         raise TypeError(f"class_names is a dict, {{column: [names]}}, not {given!r}")
     found: dict[str, Names] = {}
     for path, names in (given or {}).items():
-        listed = None if isinstance(names, (str, bytes)) else list(names)
-        if listed is None or not all(isinstance(name, str) for name in listed):
-            raise TypeError(f"class_names of {path!r} is a list of names, not {names!r}")
-        if len(set(listed)) < len(listed):
-            twice = next(name for name in listed if listed.count(name) > 1)
-            raise ValueError(f"class_names of {path!r} has {twice!r} twice")
+        found[path] = _as_list(path, names)
         if path not in types:
             raise SchemaError(f"no such column for class_names=; {_known(types)}", field=path)
         if not _is_names(types[path]):
@@ -177,8 +169,17 @@ def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
                 field=path,
                 found=types[path],
             )
-        found[path] = tuple(listed)
     return found
+
+
+def _as_list(path: str, names: Any) -> Names:
+    listed = None if isinstance(names, (str, bytes)) else list(names)
+    if listed is None or not all(isinstance(name, str) for name in listed):
+        raise TypeError(f"class_names of {path!r} is a list of names, not {names!r}")
+    if len(set(listed)) < len(listed):
+        twice = next(name for name in listed if listed.count(name) > 1)
+        raise ValueError(f"class_names of {path!r} has {twice!r} twice")
+    return tuple(listed)
 
 
 def _is_list(type_: Any) -> bool:
@@ -223,8 +224,10 @@ def _text(name: Any) -> Any:
 # -- the names found in the data ------------------------------------------------------------------
 
 
-def _found(source: Records, column: str, path: str) -> Names | None:
-    """One list for all datasets, in their order."""
+def _found(source: Records, column: str, path: str, type_: pa.DataType) -> Names | None:
+    """One list for all datasets, in their order; None if the values are not names."""
+    if not _is_names(type_):
+        return None
     return _joined([_names_in(dataset, column, path) for dataset in source.datasets])
 
 
@@ -253,12 +256,16 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
         kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
         if all(kind.class_numbers is not None for kind in kinds):
             return names_of(dataset.schema.field(column))
-    for shard in shards:
-        listed = files.info(shard).whole_dictionaries
-        is_listed = listed == ("*",) or column in listed
-        if not is_listed or column not in files.own(shard).schema.names:
-            return None
+    if not all(_lists_all(files, shard, column) for shard in shards):
+        return None
     return _joined([_listed_in(files.reader(shard), column, path) for shard in shards])
+
+
+def _lists_all(files: Files, shard: int, column: str) -> bool:
+    """Whether a file lists the names of a column for all its records."""
+    listed = files.info(shard).whole_dictionaries
+    is_listed = listed == ("*",) or column in listed
+    return is_listed and column in files.own(shard).schema.names
 
 
 def _listed_in(reader: Reader, column: str, path: str) -> Names:

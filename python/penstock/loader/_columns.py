@@ -123,22 +123,26 @@ def lengths_of(
     found: dict[str, tuple[int, ...]] = {}
     for name, value in (pad_to or {}).items():
         given = [value] if isinstance(value, (int, np.integer)) else list(value)
-        lengths = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
-        if name not in schema.names:
-            known = ", ".join(schema.names)
-            raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
-        levels = _levels(schema.field(name).type)
-        if not levels or name in (decode or ()):
-            why = "is decoded" if levels else "does not hold lists of any length"
-            raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
-        if levels != len(lengths):
-            raise SchemaError(
-                f"holds lists of {levels} levels, and pad_to= has {len(lengths)} lengths for them",
-                field=name,
-                hint=f"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}",
-            )
-        found[name] = lengths
+        found[name] = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
+        _check_levels(name, len(found[name]), schema, is_decoded=name in (decode or ()))
     return found
+
+
+def _check_levels(name: str, count: int, schema: pa.Schema, *, is_decoded: bool) -> None:
+    """Refuse to pad a column whose lists do not have `count` levels."""
+    if name not in schema.names:
+        known = ", ".join(schema.names)
+        raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
+    levels = _levels(schema.field(name).type)
+    if not levels or is_decoded:
+        why = "is decoded" if levels else "does not hold lists of any length"
+        raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
+    if levels != count:
+        raise SchemaError(
+            f"holds lists of {levels} levels, and pad_to= has {count} lengths for them",
+            field=name,
+            hint=f"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}",
+        )
 
 
 def _levels(type_: Any) -> int:
@@ -263,15 +267,11 @@ def of_record(error: SchemaError, *levels: Any) -> SchemaError:
     innermost first, each as the starts of all lists, int64[lists + 1], or as the one length that all share."""
     for level in levels:
         if error.record is not None:
-            is_one = isinstance(level, int)
-            found = error.record // max(level, 1) if is_one else _owner(level, error.record)
-            error.record = int(found)
+            if isinstance(level, int):
+                error.record //= max(level, 1)
+            else:
+                error.record = int(np.searchsorted(level, error.record, "right")) - 1
     return error
-
-
-def _owner(starts: np.ndarray, place: int) -> int:
-    """The list that has the value at a place."""
-    return int(np.searchsorted(starts, place, "right")) - 1
 
 
 def list_parts(array: Any) -> tuple[np.ndarray, Any]:

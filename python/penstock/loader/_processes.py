@@ -100,7 +100,9 @@ class Workers:
         worker = self._free.get()
         try:
             if worker is None or not worker.is_usable:
-                worker = self._started()
+                with self._lock:  # one at a time: the preparations of spawn are not thread-safe
+                    worker = _Worker(self._function)
+                    self._running.add(worker)
             return worker.call(arguments, left)
         finally:
             if worker is not None and not worker.is_usable:
@@ -108,12 +110,6 @@ class Workers:
                 worker.end()
                 worker = None
             self._free.put(worker)
-
-    def _started(self) -> _Worker:
-        with self._lock:  # one at a time: the preparations of spawn are not thread-safe
-            worker = _Worker(self._function)
-            self._running.add(worker)
-        return worker
 
 
 def _workers(function: bytes, count: int) -> Workers:

@@ -167,11 +167,7 @@ def records_of(
 ) -> Records:
     """The `data` of `ps.Loader` as records. `mixed`: the datasets that its order mixes, in order."""
     if mixed is not None:
-        if not isinstance(data, Mapping) or set(data) != set(mixed):
-            has = ", ".join(map(repr, data)) if isinstance(data, Mapping) else "no names"
-            wanted = ", ".join(map(repr, mixed))
-            raise ValueError(f"the order mixes the sets {wanted}, and the data has {has}")
-        data = {name: data[name] for name in mixed}
+        data = _mixed(data, mixed)
     given = list(data.values()) if isinstance(data, Mapping) else data
     is_several = isinstance(given, Sequence) and not isinstance(given, str)
     datasets: list[Any] = list(given) if is_several else [given]
@@ -182,6 +178,14 @@ def records_of(
             f"a loader takes a Dataset, or a list or dict of them, not {found}; try penstock.open"
         )
     return Records(datasets, columns)
+
+
+def _mixed(data: Any, names: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(data, Mapping) or set(data) != set(names):
+        has = ", ".join(map(repr, data)) if isinstance(data, Mapping) else "no names"
+        wanted = ", ".join(map(repr, names))
+        raise ValueError(f"the order mixes the sets {wanted}, and the data has {has}")
+    return {name: data[name] for name in names}
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -51,12 +51,12 @@ def _by_record(
     batch: Batch, function: Callable[..., dict[str, Any]], keys: np.ndarray | None
 ) -> Batch:
     """Call a function for each record of a batch, and turn its results into columns again."""
-    count = _length(batch)
-    more: list[dict[str, Any]] = [{}] * count
-    if keys is not None and _takes_keys(function):
-        more = [{"keys": key} for key in keys]
-    records = ({name: _value(column, n) for name, column in batch.items()} for n in range(count))
-    done = [function(record, **given) for record, given in zip(records, more, strict=True)]
+    if not _takes_keys(function):
+        keys = None
+    done: list[dict[str, Any]] = []
+    for n in range(_length(batch)):
+        record = {name: _value(column, n) for name, column in batch.items()}
+        done.append(function(record) if keys is None else function(record, keys=keys[n]))
     if not done:
         return batch
     for one in done:

@@ -30,7 +30,7 @@ from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
 from penstock.loader.stats import LoaderStats, Meter
-from penstock.orders import Mixture, Order, Sequential
+from penstock.orders import Mixture, Order
 from penstock.orders.keys import checked_epoch, checked_seed
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ class Loader:
         pad_to: Mapping[str, int | Sequence[int]] | None = None,
         truncate: bool = False,
     ) -> None:
-        self.order: Order = Sequential() if order is None else order
-        arguments.check_order(self.order)
+        self.order = arguments.checked_order(order)
         arguments.check_columns(columns, record_numbers)
         arguments.check_functions(decode, map, map_records)
         arguments.check_lists(ragged, pad_to, truncate)
@@ -163,16 +162,9 @@ class Loader:
         self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
         self._sequence = RecordSequence(self.order, self.source)
         self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
-        self.rank = checked_count("rank", rank, 0)
-        if self.rank >= self.plan.world_size:
-            raise ValueError(f"rank is from 0 to {self.plan.world_size - 1}, not {rank}")
-        by_column = None if isinstance(ragged, str) else ragged
-        arguments.check_known(schema, decode=decode, fill=fill, ragged=by_column)
-        if self.source.damage_mode == "stop" and world_size > 1:
-            raise ValueError(
-                'damage="stop" ends the epoch of one rank before that of the others, which would'
-                ' wait for it; open with damage="skip"'
-            )
+        self.rank = arguments.checked_rank(rank, self.plan.world_size)
+        arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
+        arguments.check_damage(self.source.damage_mode, world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (
             default_threads() if threads is None else checked_count("threads", threads, 0)
