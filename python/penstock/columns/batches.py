@@ -19,8 +19,8 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 
 
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
-    """Raise SchemaError for the first field of `wanted` that the file does not have, once; and where other
-    files `settled` the schema, for floats that it would round."""
+    """Raise SchemaError for the first field of `wanted` that the file does not have exactly once; and, if other files
+    `settled` the schema, for floats that it would round."""
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
@@ -38,7 +38,7 @@ def rounds(given: Any, wanted: Any) -> bool:
     """Whether floats of a type, also inside lists, tensors and structs, are wider than those of another."""
     given, wanted = storage_of(given), storage_of(wanted)
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        # -1 of a name that is not there, or there twice, which says nothing of one field
+        # -1 for a name that is missing or not unique
         places = ((field, wanted.get_field_index(field.name)) for field in given)
         return any(rounds(f.type, wanted.field(place).type) for f, place in places if place >= 0)
     if is_list(given) and is_list(wanted):
@@ -48,7 +48,7 @@ def rounds(given: Any, wanted: Any) -> bool:
 
 
 def position(schema: Any, name: str, path: str) -> int:
-    """Where a column stands in a schema; SchemaError where there is none, or more than one."""
+    """The position of a column in a schema; SchemaError if there is none, or more than one."""
     places = schema.get_all_field_indices(name)
     if len(places) == 1:
         return places[0]
@@ -117,7 +117,7 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 
 def checked(batch: Any, path: str) -> Any:
-    """The batch, validated, so that no patched file crashes what reads its arrays later."""
+    """The batch, validated, so that a manipulated file cannot crash later readers of its arrays."""
     fault = _fault_of(batch)
     if fault is not None:
         raise FormatError(f"the batch is not sound: {fault}", file=path) from fault
@@ -125,27 +125,27 @@ def checked(batch: Any, path: str) -> Any:
 
 
 class Proof:
-    """Proves the batches of a file sound. The last that is not is kept, so that its sound rows can be read without
-    decoding it again for each of them."""
+    """Validates the batches of a file. The last invalid one is kept, so that its valid rows can be read without decoding
+    it again for each of them."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._kept: tuple[Any, Any] | None = None
 
     def kept(self, key: Any) -> Any:
-        """The batch of this key if it is the last that was not sound, else None."""
-        kept = self._kept  # several threads are here
+        """The batch of this key if it is the last invalid one, else None."""
+        kept = self._kept  # used by several threads
         return kept[1] if kept is not None and kept[0] == key else None
 
     def forget(self) -> None:
-        """Let go of what is kept."""
+        """Release the batch that is kept."""
         self._kept = None
 
     def rows(self, key: Any, batch: Any, records: Selection, first_record: int) -> Any:
-        """Some rows of a batch, or all, proved to be sound.
+        """Some rows of a batch, or all, validated.
 
         Raises:
-            FormatError: they are not; it names the first such row where rows can be told apart.
+            FormatError: they are invalid; it names the first invalid row if that can be found.
         """
         if self.kept(key) is None:
             fault = _fault_of(batch)
@@ -170,8 +170,8 @@ class Proof:
 def sound_runs(
     read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
 ) -> Iterator[tuple[int, Any]]:
-    """A batch of which some records are asked for, with the number of its first; where another one in it is not
-    sound, the runs of those asked for. `read` gives all rows or some, proved to be sound."""
+    """A batch of which some records are requested, with the number of its first; if another record in it is invalid, the
+    runs of the requested ones. `read` gives all rows or some, validated."""
     try:
         whole = read(None)
     except FormatError as error:
@@ -196,7 +196,7 @@ def _fault_of(batch: Any) -> Exception | None:
 
 
 def _first_unsound(batch: Any) -> int | None:
-    """The first row that is not sound by itself; None where the rows are, and only the whole is not."""
+    """The first row that is invalid by itself; None if only the batch as a whole is invalid."""
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -206,7 +206,7 @@ def _first_unsound(batch: Any) -> int | None:
 
 
 def gather(batch: Any, records: np.ndarray) -> Any:
-    """Some records of a batch, in the order asked for; a run of neighbours is not copied."""
+    """Some records of a batch, in the requested order; a run of neighbours is not copied."""
     count = len(records)
     low, high = (int(records.min()), int(records.max())) if count else (0, -1)
     if low < 0 or high >= batch.num_rows:
@@ -225,28 +225,27 @@ def gather(batch: Any, records: np.ndarray) -> Any:
 
 
 def refuse_nul(name: str) -> None:
-    """Raise SchemaError for a name that would come to a kernel cut: in Arrow's C interface names end at a
-    NUL."""
+    """Raise SchemaError for a name that a kernel would get cut: in Arrow's C interface names end at a NUL."""
     if "\0" in name:
         raise SchemaError("a name that would be cut at its NUL", field=name, hint="rename it")
 
 
 def empty_columns(num_records: int) -> Any:
-    """A batch of so many records without any column."""
+    """A batch of `num_records` records without columns."""
     return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])
 
 
 WHOLE = "whole"
-"""`Chunk.data` of a chunk that stands for all records of a shard: `gather_parts` finds those that are asked for."""
+"""`Chunk.data` of a chunk that stands for all records of a shard: `gather_parts` finds the requested ones."""
 
 
 def gather_parts(
     parts: Iterator[tuple[int, Any]], records: np.ndarray, schema: Any, path: str
 ) -> Any:
-    """Records of a shard in the order asked for, from parts that come in the shard's order.
+    """Records of a shard in the requested order, from parts that come in the shard's order.
 
-    `parts` gives (first record, batch); each part is reduced to the records wanted of it before
-    the next one is made, so that memory holds one part and the result.
+    `parts` gives (first record, batch). Each part is reduced to its requested records before the next one is made, so
+    that memory holds one part and the result.
     """
     order, inverse = np.unique(records, return_inverse=True)
     kept: list[Any] = []
@@ -255,7 +254,7 @@ def gather_parts(
         begin, end = np.searchsorted(order, [first, first + batch.num_rows])
         if end > begin:
             some = gather(batch, order[begin:end] - first)
-            # A slice would keep the whole part alive; this copies only the records.
+            # A slice would keep the whole part in memory; this copies only the records.
             kept.append(some if end - begin == batch.num_rows else pa.concat_batches([some]))
             found += int(end - begin)
     if found != len(order):

@@ -1,7 +1,7 @@
-"""Cuts a stream of batches into groups whose borders do not depend on how the stream was cut.
+"""Cuts a stream of batches into groups that do not depend on how the stream was cut.
 
-A group ends where its records reach a size or a count. Both are added up record by record, from
-the values alone, so the same records make the same groups, and the same bytes of output.
+A group ends when its records reach a size or a count. Both are added up record by record, from the values alone, so the
+same records make the same groups, and the same bytes of output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.columns.types import is_bytes, is_bytes_view, is_text
 def record_bytes(array: Any) -> np.ndarray | int:
     """Bytes of the values of each record of an array, nulls and offsets not counted.
 
-    Returns one number where it is the same for every record, else an int64 array.
+    Returns one number if it is the same for every record, else an int64 array.
     """
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -82,8 +82,8 @@ def _lists(array: Any) -> Any:
 
 
 class Regroup:
-    """Collects batches and gives groups of at most `group_records` records and, but for single
-    records that are larger, `group_bytes` bytes of values."""
+    """Collects batches and gives groups of at most `group_records` records and `group_bytes` bytes of values. A
+    larger record is a group of its own."""
 
     def __init__(self, schema: Any, *, group_records: int, group_bytes: int) -> None:
         if group_records < 1 or group_bytes < 1:
@@ -132,5 +132,5 @@ class Regroup:
         count, self._num_waiting, self.bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
             return empty_columns(count)
-        # Joined even where it is one batch: a slice's buffers would depend on the cut.
+        # Joined even if there is only one batch: a slice's buffers would depend on the cut.
         return pa.concat_batches(waiting)

@@ -4,14 +4,14 @@ r"""Logical types: what a value means where its container knows only bytes and n
 |---|---|
 | tensor of a fixed shape | `arrow.fixed_shape_tensor` |
 | tensor whose shape differs by record | `arrow.variable_shape_tensor`: struct of data and shape |
-| encoded image | `penstock.image` over binary; pixels as they are travel as a PPM file |
+| encoded image | `penstock.image` over binary; plain pixels are stored as a PPM file |
 | text, JSON | string, `arrow.json` |
 | class label | dictionary of names |
 | a dtype that Arrow lacks | its bits, with the dtype's name in the field's metadata, `penstock.dtype` |
 
-Every format reads into these and writes from them, so a field keeps its meaning on its way from one
-container to another. Sources: Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5`
-for grey: `P6\n<width> <height>\n255\n` and the rows of pixels).
+Every format reads into these and writes from them, so a field keeps its meaning from one container to another. Sources:
+Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5` for grey: `P6\n<width> <height>\n255\n` and the
+rows of pixels).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ DTYPE_KEY = b"penstock.dtype"
 IN_PARTS = pa.struct(
     [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
 )
-"""How images are lent whose files are made: pixels where they were read, and the heads that make files
-of them; no head before what is a file. See `penstock.columns.lending.whole`."""
+"""Borrowed images that are stored as pixels: the pixels in place, and the heads that make them files. The head of an
+image that is already a file is empty. See `penstock.columns.lending.whole`."""
 
 
 class ImageType(pa.ExtensionType):
     """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
 
-    `codec` is "jpeg", "png", "webp" or "ppm" where one is known for the column, else "". It comes from a name or from
-    the first records, so a later image may be another: whoever reads one goes by its bytes.
+    `codec` is "jpeg", "png", "webp" or "ppm" if one is known for the column, else "". It comes from a name or from the
+    first records, so a later image may have another codec: readers go by its bytes.
 
     Example:
         >>> from penstock.columns.types import ImageType
@@ -172,11 +172,10 @@ def _is_foreign(type_: Any) -> bool:
 
 
 def own_types(schema: Any) -> Any:
-    """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow
-    makes a type of its own, which says nothing of values and axes. The names of axes and the shape that
-    all tensors share, where that type has them, are not kept: no value depends on them. Views within
-    lists, structs and dictionaries, as polars writes them, become what they show: pyarrow can neither
-    take nor compare them.
+    """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow makes a type of
+    its own, without attributes for values and axes. Names of axes and a shape that all tensors share are not kept: no
+    value depends on them. Views within lists, structs and dictionaries, as polars writes them, become plain values:
+    pyarrow can neither take nor compare them.
 
     Raises:
         UnsupportedError: the axes of a field are permuted, so that its values are in another order.
@@ -203,7 +202,7 @@ def own_types(schema: Any) -> Any:
 
 
 def _value_and_axes(type_: Any) -> tuple[Any, int]:
-    """What pyarrow's type holds: it tells by its storage alone."""
+    """Value type and number of axes of pyarrow's type, which only its storage gives."""
     storage = type_.storage_type
     return storage.field("data").type.value_type, storage.field("shape").type.list_size
 
@@ -213,8 +212,7 @@ _PARAMETERS = re.compile(r"(?:, permutation=\[([0-9,]*)\])?(?:\Z|, (?:dim_names|
 
 
 def _refuse_permuted(type_: Any, name: str) -> None:
-    """Refuse a type of pyarrow's whose values are not in the order of its axes. No attribute of it says so:
-    only its text does."""
+    """Refuse a type of pyarrow whose values are not in the order of its axes. Only its text shows that order."""
     if is_variable_tensor(type_):
         return
     value, axes = _value_and_axes(type_)
@@ -237,8 +235,8 @@ def _refuse_permuted(type_: Any, name: str) -> None:
 
 
 def check_shapes(array: Any) -> None:
-    """Raise ValueError where the shape of a tensor is not that of its values; its message names the place among
-    them. Arrow's own validation takes shape and values for two fields that have nothing to do with each other."""
+    """Raise ValueError if the shape of a tensor does not match its values; the message names its index. Arrow's own
+    validation treats shape and values as unrelated fields."""
     type_ = array.type
     if getattr(type_, "extension_name", "") != "arrow.variable_shape_tensor":
         return
@@ -274,7 +272,7 @@ def _without_views(type_: Any) -> Any:
 
 
 def own_tensors(array: Any, type_: Any) -> Any:
-    """The array, with penstock's type for its tensors where that is what the schema wants of it."""
+    """The array, with penstock's type for its tensors if the schema has that type."""
     if not (is_variable_tensor(type_) and _is_foreign(array.type)):
         return array
     return pa.ExtensionArray.from_storage(type_, array.storage.cast(type_.storage_type))
@@ -305,7 +303,7 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether values are lists: of any length or a fixed one, but no maps."""
+    """Whether values are lists, of any length or a fixed one, but not maps."""
     kind = pa.types
     return bool(
         kind.is_list(type_)
@@ -328,14 +326,14 @@ def innermost(type_: pa.DataType) -> pa.DataType:
 
 
 def is_bytes_view(type_: pa.DataType) -> bool:
-    """Whether values are byte strings or texts that lie elsewhere, by views."""
+    """Whether values are views of byte strings or texts."""
     return bool(pa.types.is_binary_view(type_) or pa.types.is_string_view(type_))
 
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
-    """`array.cast(wanted)`, also for an extension type over views: of that pyarrow 26 makes other bytes, or
-    crashes, unless its storage is cast. Of a slice of lists it casts all values that the lists have been cut from, so
-    a slice gets values of its own first."""
+    """`array.cast(wanted)`, also for an extension type over views: pyarrow 26 makes wrong bytes of it, or crashes,
+    unless its storage is cast. For a slice of lists pyarrow casts the values of all lists, so a slice gets values of its
+    own first."""
     array = _without_rest(array)
     if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
         array = array.storage
@@ -345,7 +343,7 @@ def cast_values(array: Any, wanted: pa.DataType) -> Any:
 
 
 def _without_rest(array: Any) -> Any:
-    """The same nested values, without those around them that a slice shares."""
+    """The same nested values, without others that a slice shares buffers with."""
     if isinstance(array, pa.ExtensionArray):
         stored = array.storage
         kept = _without_rest(stored)
@@ -361,7 +359,7 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
 
 
 def row_bytes(type_: pa.DataType) -> int:
-    """Bytes that a row of a column takes at least, whether it has a value or not."""
+    """The minimum bytes of a row of a column, whether it has a value or not."""
     type_ = storage_of(type_)
     if pa.types.is_fixed_size_list(type_):
         return type_.list_size * row_bytes(type_.value_type)
@@ -374,8 +372,8 @@ def row_bytes(type_: pa.DataType) -> int:
 
 
 def fixed_tensors(values: np.ndarray) -> pa.Array:
-    """An array whose first axis counts records as a column: numbers where that is the only axis,
-    tensors of a fixed shape otherwise. Shares memory where the order is C.
+    """An array whose first axis counts records as a column: numbers if that is the only axis, else tensors of a fixed
+    shape. Shares memory if the order is C.
 
     Example:
         >>> import numpy as np
@@ -395,6 +393,6 @@ def fixed_tensors(values: np.ndarray) -> pa.Array:
 
 
 def _empty(flat: pa.Array, num_records: int) -> pa.Array:
-    """Tensors of a shape with a zero in it: so many lists of nothing."""
+    """Tensors of a shape with a zero in it: `num_records` empty lists."""
     type_ = pa.list_(flat.type, 0)
     return pa.FixedSizeListArray.from_buffers(type_, num_records, [None], children=[flat])

@@ -3,18 +3,16 @@
 | codec | read | written |
 |---|---|---|
 | `jpeg` | libjpeg-turbo: baseline, progressive, arithmetic; grey, colour, CMYK; 8 bits | quality 1 to 100, colour at half size (4:2:0) |
-| `png` | all of it; every checksum is proved | quickly, somewhat larger than the smallest |
+| `png` | all of it; every checksum is verified | quickly, somewhat larger than the smallest |
 | `webp` | lossy, lossless, with alpha; of a sequence the first frame | quality 1 to 100, or `lossless` |
 | `ppm` | `P6` and `P5` (grey), also of 16 bits | as it is read |
 
-What a pixel becomes: palettes are resolved; of 16 bits the upper 8 remain; in mode `"rgb"` grey is
-repeated and alpha dropped, not blended; `"grey"` weighs colours as JPEG does; `"stored"` keeps the
-channels that the image has (1 grey, 2 with alpha, 3, 4 with alpha). CMYK becomes RGB always, as
-Pillow does it. An EXIF orientation is left to whoever wants it.
+Palettes are resolved; of 16 bits the upper 8 remain; in mode `"rgb"` grey is repeated and alpha dropped, not blended;
+`"grey"` weighs colours as JPEG does; `"stored"` keeps the channels of the image (1 grey, 2 with alpha, 3, 4 with
+alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is not applied.
 
-A JPEG that its decoder warns of (it ends too early, its data is corrupt) is an error, as is a wrong
-checksum in a PNG. Sizes are read, and compared with `Limits.image_pixels`, before anything is
-reserved.
+A JPEG that its decoder warns of (it ends too early, its data is corrupt) is an error, as is a wrong checksum in a PNG.
+Sizes are read, and compared with `Limits.image_pixels`, before memory is allocated.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ T = TypeVar("T")
 
 
 class Image(Protocol):
-    """What `decode_images` asks of a `penstock.Image`, which is made on a floor above."""
+    """What `decode_images` needs of a `penstock.Image`, which is defined in `loader/`."""
 
     def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any:
         """A batch of images."""
@@ -49,24 +47,24 @@ USUAL_QUALITY = 90
 
 
 def codec_of(name: str) -> str:
-    """The codec that a word stands for: "jpg" is "jpeg", "raw" is "ppm"."""
+    """The codec of a name: "jpg" is "jpeg", "raw" is "ppm"."""
     if name not in _CODECS:
         raise ValueError(f"unknown codec {name!r}; known: {', '.join(_CODECS)}")
     return _CODECS[name]
 
 
 def image_sizes(array: Any) -> pa.StructArray:
-    """What the first bytes of encoded images say of them; nothing is decoded.
+    """Codec and size of encoded images, from their first bytes; nothing is decoded.
 
     Args:
         array: a pyarrow array of images or bytes, or a list of bytes.
 
     Returns:
         A struct array of `codec` (string), `width`, `height` (uint32, pixels) and `channels`
-        (uint8, in mode "stored"); null where the image is.
+        (uint8, in mode "stored"); null if the image is null.
 
     Raises:
-        FormatError: a record is no image; the error names it.
+        FormatError: a record is not an image; the error names it.
 
     Example:
         >>> from penstock.payloads.images import image_sizes
@@ -96,18 +94,18 @@ def decode_images(
         mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
         keys: uint64, one for each record, from which its random crop and flip are drawn; None for
             the places in the array. Only with an `image`.
-        allow_damaged: give what can be had of JPEGs that are damaged.
+        allow_damaged: give the decodable part of damaged JPEGs.
         limits: `image_pixels` bounds each image, `batch_bytes` all pixels together.
         threads: None for as many as there are cores.
 
     Returns:
-        Where all images are of one size, an array uint8[records, height, width, channels] (without
+        If all images have the same size, an array uint8[records, height, width, channels] (without
         the last axis in mode "grey"); else a list with an array for each record, None for a null.
         With an `image`: an array of its dtype and layout; a null is an error then.
-        Both can be written to. The arrays of a list share one piece of memory.
+        Both are writable. The arrays of a list share one block of memory.
 
     Raises:
-        FormatError: a record is no image, or damaged.
+        FormatError: a record is not an image, or damaged.
         LimitError: an image, or all of them, are too large.
         UnsupportedError: a JPEG of more than 8 bits, and the like.
 
@@ -178,7 +176,7 @@ def encode_images(
         An array of `ImageType(codec)`; the same bytes for any number of threads.
 
     Raises:
-        SchemaError: a record is no image, or larger than the codec can hold.
+        SchemaError: a record is not an image, or larger than the codec can hold.
 
     Example:
         >>> import numpy as np, penstock as ps
@@ -213,29 +211,28 @@ def reencode(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
 ) -> pa.Array:
-    """Make images into others: smaller, of another codec, of another quality.
+    """Encode images again: smaller, with another codec, or with another quality.
 
-    An image whose codec is right, whose longer side is short enough, and for which no `quality` was
-    asked, keeps its bytes. A smaller one is made of the means of areas; its sides keep their
-    proportion, rounded. Nulls stay.
+    Without `quality`, an image with the right codec and a longer side that is short enough keeps its bytes. Images are
+    made smaller by averaging areas; their sides keep their proportion, rounded. Nulls stay.
 
     Args:
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
         codec: "jpeg", "png", "webp" or "raw" ("ppm"); None keeps that of each.
         quality: 1 to 100 for JPEG and lossy WebP; None is 90 for those that are encoded.
         lossless: WebP that keeps every pixel.
-        max_side: pixels that the longer side may have.
+        max_side: maximum pixels of the longer side.
         mode: the channels; "stored" keeps them as far as the codec can.
-        allow_damaged: take what can be had of JPEGs that are damaged.
+        allow_damaged: use the decodable part of damaged JPEGs.
         limits: `image_pixels` bounds each image.
         threads: None for as many as there are cores.
 
     Returns:
-        An array of `ImageType`, with a codec where all have the same; the same bytes for any number
+        An array of `ImageType`, with a codec if all have the same; the same bytes for any number
         of threads.
 
     Raises:
-        FormatError: a record is no image, or damaged.
+        FormatError: a record is not an image, or damaged.
         LimitError: an image is too large, or the column larger than 2 GiB.
         SchemaError: an image is larger than the codec can hold.
 
@@ -338,7 +335,7 @@ def _threads(threads: int | None) -> int:
 
 
 def _told(kernel: Callable[[], T]) -> T:
-    """What the kernel gives, or its fault as an error that names the record."""
+    """The result of the kernel, or its fault as an error that names the record."""
     try:
         return kernel()
     except _core.KernelError as error:
@@ -346,7 +343,7 @@ def _told(kernel: Callable[[], T]) -> T:
 
 
 def fault_error(fault: Any, record: int | None = None) -> PenstockError:
-    """The error of a kernel's fault; `record` where the fault does not know its own."""
+    """The error of a kernel's fault; `record` replaces that of the fault."""
     hints = {
         "image": "allow_damaged=True, for what can be had of a damaged JPEG",
         "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",
