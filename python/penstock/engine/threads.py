@@ -320,6 +320,7 @@ class Work(Generic[Task, Result]):
                 self._idle -= 1
             return None
 
+    # Complexity: the rule of who takes which stream, in one place, under one lock.
     def _choose(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
         """Claim a stream that has a task: the first one, or the thread's `latest`, whose state is in the caches of its
         core, while results of the first are on their way."""

@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
+from typing import Never
+
 from penstock.contract.format import Format
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.arrow.format import ArrowFormat
@@ -177,25 +179,16 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
         path: the file name.
         tail: reads its last bytes; called only if no format matches.
     """
-    if not size:
-        # An empty file has no content to detect: it is an empty TFRecord, unless its name says
-        # otherwise.
-        try:
-            return by_path(path)
-        except ValueError:
-            return _FIRST[0]
-    for fmt in _FIRST:
-        if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
-            return fmt  # name and content agree: skip the other formats
     try:
         named = by_path(path)
     except ValueError:
         named = None
-    # The name decides between formats whose content looks alike, such as two that share a framing.
-    for fmt in _formats() if named is None else [named, *_formats()]:
-        # Zeros alone may be an archive without members, but also any file after a crash.
-        if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
-            return fmt
+    if not size:
+        # An empty file has no content to detect: it is an empty TFRecord, unless its name says otherwise.
+        return named or _FIRST[0]
+    found = _sniffed(head, size, path, named)
+    if found is not None:
+        return found
     if named is None and size == len(head) and _holds_nothing(head):
         return _FIRST[0]
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
@@ -211,8 +204,23 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
         name = "of no known format" if named is None else f"no {named.info.name}"
         message = f"the file is {name}: it is {look.what}"
         raise FormatError(message, file=path, hint=look.hint)
-    if named is not None:
-        return named  # its start may be damaged: its own reader reports how
+    return named or _unknown(head, size, path)  # a damaged start is reported by its own reader
+
+
+def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format | None:
+    """The format that takes the first bytes for its own. The name decides between formats whose content looks
+    alike, such as two that share a framing."""
+    for fmt in _FIRST:
+        if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
+            return fmt  # name and content agree: skip the other formats
+    for fmt in _formats() if named is None else [named, *_formats()]:
+        # Zeros alone may be an archive without members, but also any file after a crash.
+        if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
+            return fmt
+    return None
+
+
+def _unknown(head: bytes, size: int, path: str) -> Never:
     if has_foreign_checksums(head, size):
         raise FormatError(
             "the file is of no known format, unless it is a TFRecord without right checksums",

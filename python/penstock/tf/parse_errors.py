@@ -64,6 +64,7 @@ def example_error(
     return _error(f"{place}Can't parse serialized Example.")
 
 
+# Complexity: TensorFlow's order of checks, one after another.
 def sequence_error(
     error: _core.KernelError, plan: Plan, payloads: Any, names: Sequence[Any] | None
 ) -> Exception:

@@ -167,6 +167,7 @@ _TIME = pa.timestamp("ns", "UTC")
 Use = Literal["exact", "cast", "write"]
 
 
+# Complexity: one line for each kind of type.
 def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
     """The kernels' type for a type; None where there is none."""
     types = pa.types

@@ -17,6 +17,7 @@ ResizeMethod = SimpleNamespace(BILINEAR=0, NEAREST_NEIGHBOR=1, BICUBIC=2, AREA=3
 _NAMES: dict[Any, str] = {0: "bilinear", 1: "nearest", 2: "bicubic", 3: "area"}
 
 
+# Complexity: TensorFlow's order of checks, one after another.
 def resize(
     images: Any,
     size: Any,
