@@ -13,7 +13,7 @@ from browser import look_at
 
 import penstock as ps
 from penstock.bench.page import page
-from penstock.bench.tables import Column, Table
+from penstock.bench.tables import Table, TableColumn
 from penstock.cli import bench_tables
 
 LIGHT, DARK, BAR, DARK_BAR = "#0f6fb5", "#4fb0f0", "#9fb6c9", "#45606f"
@@ -85,7 +85,11 @@ def test_the_browser_would_notice_complaints_and_requests(tmp_path: Path) -> Non
 
 def test_what_a_file_says_is_text_on_a_page() -> None:
     evil = "<img src=x onerror=alert(1)>&\"'"
-    columns = [Column(evil, [evil]), Column(evil, [evil], [1.0], "high"), Column(evil, [evil])]
+    columns = [
+        TableColumn(evil, [evil]),
+        TableColumn(evil, [evil], [1.0], "high"),
+        TableColumn(evil, [evil]),
+    ]
     made = page(evil, evil, [evil, evil], [Table(evil, columns, evil)], [(evil, evil)])
     assert "<img" not in made
     assert made.count("&lt;img src=x onerror=alert(1)&gt;") == 15

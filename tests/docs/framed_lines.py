@@ -4,13 +4,13 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options
 from penstock.errors import SchemaError
 from penstock.framing.format import FramedFormat
 from penstock.framing.framings import TFRECORD
 from penstock.framing.index.sidecar import Index
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import PlainStream
 from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink, Source
@@ -20,7 +20,7 @@ class LineDecoder(Decoder):
     schema = pa.schema([pa.field("line", pa.string(), nullable=False)])
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         indexed = None if proof is None else proof.indexed
         payloads = pa.array(frames.views(proof is not None, indexed)).cast(pa.binary())
@@ -43,10 +43,10 @@ class LinesFormat(FramedFormat):
         start = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
         return _core.next_head(TFRECORD.name, start, 0) is not None
 
-    def shard(self, source: Source, options: Options) -> Shard:
-        return Shard(source, PlainStream(source), TFRECORD, options)
+    def shard(self, source: Source, options: Options) -> OpenShard:
+        return OpenShard(source, PlainStream(source), TFRECORD, options)
 
-    def decoder(self, shard: Shard, known: Index | None) -> LineDecoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> LineDecoder:
         return LineDecoder()
 
     def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> FramedWriter:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.loader._plan import UNEVEN, Plan
+from penstock.loader._plan import UNEVEN, EpochPlan
 
 plans = st.builds(
-    Plan,
+    EpochPlan,
     length=st.integers(0, 200),
     batch_size=st.integers(1, 17),
     world_size=st.integers(1, 13),
@@ -19,14 +19,16 @@ plans = st.builds(
 )
 
 
-def positions(plan: Plan, position: int, step: int, rank: int, *, real: bool = False) -> list[int]:
+def positions(
+    plan: EpochPlan, position: int, step: int, rank: int, *, real: bool = False
+) -> list[int]:
     part = plan.part(position, step, rank)
     found = [p for start, stop in plan.positions(part) for p in range(start, stop)]
     assert len(found) == part.num_records
     return found[: part.num_real] if real else found
 
 
-def sequence(plan: Plan, position: int = 0) -> list[int]:
+def sequence(plan: EpochPlan, position: int = 0) -> list[int]:
     """What all ranks see, step after step and rank after rank."""
     steps = range(plan.num_steps(position))
     ranks = range(plan.world_size)
@@ -35,7 +37,7 @@ def sequence(plan: Plan, position: int = 0) -> list[int]:
 
 @given(plans, st.integers(0, 200))
 def test_ranks_have_equal_batches_and_together_a_run_of_the_order(
-    plan: Plan, position: int
+    plan: EpochPlan, position: int
 ) -> None:
     position = min(position, plan.length)
     seen = sequence(plan, position)
@@ -59,7 +61,7 @@ def test_ranks_have_equal_batches_and_together_a_run_of_the_order(
 
 @given(plans, st.integers(0, 30), st.integers(1, 13), st.integers(1, 17))
 def test_going_on_with_other_ranks_and_batches_goes_on_in_the_same_sequence(
-    plan: Plan, steps: int, world_size: int, batch_size: int
+    plan: EpochPlan, steps: int, world_size: int, batch_size: int
 ) -> None:
     steps = min(steps, plan.num_steps())
     if not steps:
@@ -68,7 +70,7 @@ def test_going_on_with_other_ranks_and_batches_goes_on_in_the_same_sequence(
     before = [
         p for s in range(steps) for r in range(plan.world_size) for p in positions(plan, 0, s, r)
     ]
-    other = Plan(plan.length, batch_size, world_size, "pad")
+    other = EpochPlan(plan.length, batch_size, world_size, "pad")
     if steps < plan.num_steps():
         assert before + sequence(other, end) == list(range(plan.length))
     else:
@@ -76,7 +78,7 @@ def test_going_on_with_other_ranks_and_batches_goes_on_in_the_same_sequence(
 
 
 def test_a_short_last_step_is_dealt_out_as_torch_does_it() -> None:
-    plan = Plan(length=10, batch_size=4, world_size=4)
+    plan = EpochPlan(length=10, batch_size=4, world_size=4)
     assert [positions(plan, 0, 0, rank) for rank in range(4)] == [
         [0, 1, 2],
         [3, 4, 5],
@@ -86,7 +88,7 @@ def test_a_short_last_step_is_dealt_out_as_torch_does_it() -> None:
 
 
 def test_a_padded_batch_is_full_and_says_what_counts() -> None:
-    plan = Plan(length=5, batch_size=4, world_size=2, uneven="pad")
+    plan = EpochPlan(length=5, batch_size=4, world_size=2, uneven="pad")
     parts = [plan.part(0, 0, rank) for rank in range(2)]
     assert [part.num_records for part in parts] == [4, 4]
     masks = np.stack([plan.mask(part) for part in parts]).tolist()
@@ -103,4 +105,4 @@ def test_a_padded_batch_is_full_and_says_what_counts() -> None:
 )
 def test_a_plan_refuses_what_makes_no_sense(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Plan(**{"length": 1, "batch_size": 1, **wrong})
+        EpochPlan(**{"length": 1, "batch_size": 1, **wrong})

@@ -17,7 +17,7 @@ import penstock as ps
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadingPlan:
     """How to read the first positions of an epoch."""
 
     records: np.ndarray
@@ -32,7 +32,7 @@ class Plan:
 
 def plan_of(
     records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
-) -> Plan:
+) -> ReadingPlan:
     """How to read these records.
 
     Args:
@@ -43,7 +43,7 @@ def plan_of(
             records wait is read by records in any case, as is one that repeats records.
 
     Returns:
-        The Plan.
+        The plan.
     """
     edges = np.concatenate([[0], np.cumsum(chunk_lengths)])
     chunks = np.searchsorted(edges, records, "right") - 1
@@ -57,7 +57,7 @@ def plan_of(
     waiting = int((np.cumsum(read) - delivered_records).max())
     repeats = len(np.unique(records)) < len(records)
     fits = waiting <= min(most_waiting, int(edges[-1]) * 3 // 4)
-    return Plan(records, batch_size, fits and not repeats, waiting, edges)
+    return ReadingPlan(records, batch_size, fits and not repeats, waiting, edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Delivered:
     seconds: float
 
 
-def deliver(ds: ps.Dataset, plan: Plan, most_seconds: float, most_records: int) -> Delivered:
+def deliver(ds: ps.Dataset, plan: ReadingPlan, most_seconds: float, most_records: int) -> Delivered:
     """Read batches until the plan, the time or the number of records is used up."""
     begun = time.perf_counter()
     done = read = 0
@@ -113,7 +113,7 @@ class _Waiting:
 
 
 def _by_chunks(
-    ds: ps.Dataset, plan: Plan, records: np.ndarray, waiting: dict[int, _Waiting]
+    ds: ps.Dataset, plan: ReadingPlan, records: np.ndarray, waiting: dict[int, _Waiting]
 ) -> int:
     """Read one batch from chunks; the number of records read for it."""
     chunks = np.searchsorted(plan.chunk_edges, records, "right") - 1

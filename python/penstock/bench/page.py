@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from string import Template
 
-from penstock.bench.tables import Column, Contents, Report, Table, contents
+from penstock.bench.tables import Contents, Report, Table, TableColumn, contents
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -114,7 +114,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _cells(column: Column) -> Iterator[str]:
+def _cells(column: TableColumn) -> Iterator[str]:
     """The cells of a column; a bar below a number shows its part of the largest."""
     values = [value for value in column.values if value is not None]
     top = max(values, default=0) or 1

@@ -12,7 +12,7 @@ import numpy as np
 
 import penstock as ps
 from penstock.bench.counting import CountingStorage
-from penstock.bench.epochs import Plan, deliver, plan_of
+from penstock.bench.epochs import ReadingPlan, deliver, plan_of
 from penstock.bench.labels import layout_of
 from penstock.bench.measure import (
     Machine,
@@ -256,7 +256,7 @@ def _path(order: Any, layout: Layout, dots: int = 700) -> tuple[tuple[float, flo
 
 def _timed(
     ds: ps.Dataset,
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, ReadingPlan],
     rounds: int,
     seconds: float,
     probe: NoiseProbe,
@@ -279,7 +279,7 @@ def _timed(
     return found
 
 
-def _counted(ds: ps.Dataset, plan: Plan, records: int) -> tuple[Any, float]:
+def _counted(ds: ps.Dataset, plan: ReadingPlan, records: int) -> tuple[Any, float]:
     """What is read for this many records, and what part of an epoch they are."""
     counting = CountingStorage()
     same = ds.reopened(storage=counting)

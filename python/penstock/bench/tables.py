@@ -19,7 +19,7 @@ _PLUS_MINUS = "± is half of the distance between the smallest and the largest r
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One cell for each row of a table."""
 
     title: str
@@ -37,7 +37,7 @@ class Table:
     """A comparison; the first column has the names of what is compared."""
 
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     note: str = ""
 
 
@@ -67,7 +67,7 @@ def contents(report: Report) -> Contents:
 def _formats(report: FormatsReport) -> Contents:
     rows = report.measured_rows
     columns = [
-        Column("format", _of(rows, "name")),
+        TableColumn("format", _of(rows, "name")),
         _sizes("bytes", [(row.num_bytes or 0) + (row.index_bytes or 0) for row in rows]),
         _sizes("index", [row.index_bytes or None for row in rows], page_only=True),
         _rates("write /s", _of(rows, "write")),
@@ -97,14 +97,14 @@ def _images(report: ImagesReport) -> Contents:
     count = report.sample.num_records
     psnr, worst, ssim = zip(*map(_quality, rows), strict=True) if rows else ((), (), ())
     columns = [
-        Column("kept as", _of(rows, "name")),
+        TableColumn("kept as", _of(rows, "name")),
         _sizes("an image", [round((row.num_bytes or 0) / count) for row in rows]),
         _rates("decode /s", _of(rows, "decode")),
         _rates("one thread", _of(rows, "decode_alone")),
         _rates("encode /s", _of(rows, "encode")),
-        Column("PSNR dB", psnr, _of(rows, "psnr")),
-        Column("worst", worst, _of(rows, "worst_psnr")),
-        Column("SSIM", ssim, _of(rows, "ssim")),
+        TableColumn("PSNR dB", psnr, _of(rows, "psnr")),
+        TableColumn("worst", worst, _of(rows, "worst_psnr")),
+        TableColumn("SSIM", ssim, _of(rows, "ssim")),
         _rates("delivered /s", _of(rows, "delivered"), page_only=True),
         _sizes("decode memory", _of(rows, "decode_memory_bytes"), page_only=True),
     ]
@@ -129,7 +129,7 @@ def _shuffle(report: ShuffleReport) -> Contents:
     mixing = _of(rows, "mixing")
     names = _of(rows, "name")
     mixes = [
-        Column("parts of exact", names),
+        TableColumn("parts of exact", names),
         _ratios("moves", _of(mixing, "moved")),
         _ratios("chunks", _of(mixing, "chunks")),
         _ratios("shards", _of(mixing, "shards")),
@@ -139,17 +139,19 @@ def _shuffle(report: ShuffleReport) -> Contents:
     ]
     seeks, reads = _of(rows, "seeks"), _of(rows, "reads")
     costs = [
-        Column("an epoch reads", names),
-        Column("as", ["chunks" if row.by_chunks else "records" for row in rows]),
+        TableColumn("an epoch reads", names),
+        TableColumn("as", ["chunks" if row.by_chunks else "records" for row in rows]),
         _sizes("bytes", _of(rows, "num_bytes")),
-        Column("reads", [words.short(found) for found in reads], reads, "low", page_only=True),
-        Column("seeks", [describe.count(round(found)) for found in seeks], seeks, "low"),
+        TableColumn("reads", [words.short(found) for found in reads], reads, "low", page_only=True),
+        TableColumn("seeks", [describe.count(round(found)) for found in seeks], seeks, "low"),
         _sizes("window", _of(rows, "window_bytes")),
         _times("measured", _of(rows, "seconds")),
     ]
     for number, disk in enumerate(report.disks):
         needed = [row.disk_seconds[number] for row in rows]
-        costs.append(Column(disk.name, [words.seconds(found) for found in needed], needed, "low"))
+        costs.append(
+            TableColumn(disk.name, [words.seconds(found) for found in needed], needed, "low")
+        )
     disks = "; ".join(
         f"{disk.name}: {disk.seek_ms:g} ms a seek, {disk.mb_per_s:g} MB/s" for disk in report.disks
     )
@@ -191,20 +193,22 @@ def _problems(rows: Iterable[FormatRow | ImageRow]) -> list[tuple[str, str]]:
     return [(row.name, row.problem) for row in rows if row.problem is not None]
 
 
-def _rates(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> Column:
-    return Column(title, [words.rate(one) for one in found], _medians(found), "high", page_only)
+def _rates(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> TableColumn:
+    return TableColumn(
+        title, [words.rate(one) for one in found], _medians(found), "high", page_only
+    )
 
 
-def _times(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> Column:
-    return Column(title, [words.time(one) for one in found], _medians(found), "low", page_only)
+def _times(title: str, found: Sequence[Measured | None], *, page_only: bool = False) -> TableColumn:
+    return TableColumn(title, [words.time(one) for one in found], _medians(found), "low", page_only)
 
 
-def _sizes(title: str, found: Sequence[float | None], *, page_only: bool = False) -> Column:
-    return Column(title, [words.size(one) for one in found], found, "low", page_only)
+def _sizes(title: str, found: Sequence[float | None], *, page_only: bool = False) -> TableColumn:
+    return TableColumn(title, [words.size(one) for one in found], found, "low", page_only)
 
 
-def _ratios(title: str, found: Sequence[float | None]) -> Column:
-    return Column(title, [words.ratio(one) for one in found], found)
+def _ratios(title: str, found: Sequence[float | None]) -> TableColumn:
+    return TableColumn(title, [words.ratio(one) for one in found], found)
 
 
 def _medians(found: Sequence[Measured | None]) -> list[float | None]:

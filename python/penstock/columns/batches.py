@@ -124,7 +124,7 @@ def checked(batch: Any, path: str) -> Any:
     return without_garbage(batch)
 
 
-class Proof:
+class BatchCheck:
     """Validates the batches of a file. The last invalid one is kept, so that its valid rows can be read without decoding
     it again for each of them."""
 

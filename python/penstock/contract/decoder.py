@@ -46,7 +46,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class FrameCheck:
     """A request to compare payloads with their stored checksums, and those with an index's (uint32, by record) if
     given. A decoder that can do so compares them in the call that decodes."""
 
@@ -60,7 +60,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         """Decode the payloads into a batch; verify them first if `proof` is given."""
         ...

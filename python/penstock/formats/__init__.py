@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-
 from typing import Never
 
 from penstock.contract.format import Format

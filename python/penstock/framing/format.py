@@ -1,6 +1,6 @@
 """The base class of framed formats, whose records are found by walking over their frames.
 
-A format says how a file becomes a `Shard` (stream and framing) and what decodes its payloads. Reading, random access,
+A format says how a file becomes an `OpenShard` (stream and framing) and what decodes its payloads. Reading, random access,
 verification, repair and appending follow from that.
 """
 
@@ -22,7 +22,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA, RawDecoder
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.write.end import check_end
 from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink, Source
@@ -41,12 +41,12 @@ class FramedFormat(Format, ABC):
     """The index that another library keeps beside such a file."""
 
     @abstractmethod
-    def shard(self, source: Source, options: Options) -> Shard:
+    def shard(self, source: Source, options: Options) -> OpenShard:
         """A file, and the stream of its frames."""
         ...
 
     @abstractmethod
-    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         """What decodes payloads into columns, for the schema that the caller gave or for one inferred from payloads. `known` is
         the index of the file, if it has a valid one."""
         ...
@@ -55,7 +55,7 @@ class FramedFormat(Format, ABC):
         """What raw=True reads with."""
         return RawDecoder()
 
-    def checking(self, shard: Shard) -> Decoder | None:
+    def checking(self, shard: OpenShard) -> Decoder | None:
         """What `verify` checks payloads with; None if records have no common schema. Infers from the front of the file:
         an index may list records that damage has destroyed."""
         return self.decoder(shard, None)

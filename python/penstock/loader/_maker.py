@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.engine.pipeline import Tasks, in_order
-from penstock.loader._plan import Part, Plan
+from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._recipe import Made, Recipe, Shared
 from penstock.loader._sequence import Reading, RecordSequence, Source, WindowReading
 from penstock.loader._sources import Taken
@@ -26,7 +26,7 @@ class BatchMaker:
         self,
         sequence: RecordSequence,
         source: Source,
-        plan: Plan,
+        plan: EpochPlan,
         rank: int,
         recipe: Recipe,
         threads: int,
@@ -55,16 +55,16 @@ class BatchMaker:
 
     def epoch(
         self, epoch: int, position: int, first: int, every: int
-    ) -> Generator[tuple[Made, Part]]:
+    ) -> Generator[tuple[Made, BatchPart]]:
         """The batches of an epoch from a position on: every `every`-th, starting with number `first`."""
         parts = iter(islice(self._plan.parts(position, self._rank), first, None, every))
         shared = Shared(self.pool)
         # Up to half of the memory may be the windows of an order that shuffles within windows.
         reading = self._reading(epoch, position, self._room // 2, shared.go_on)
         batches = count()
-        tasks: Tasks[Part] = Tasks(self._most_batches)
+        tasks: Tasks[BatchPart] = Tasks(self._most_batches)
 
-        def make(task: list[Part]) -> Iterator[tuple[Made, Part]]:
+        def make(task: list[BatchPart]) -> Iterator[tuple[Made, BatchPart]]:
             begun = time.perf_counter()
             clock = Clock(is_sample=next(batches) % SAMPLED == 0)
             numbers = [self._sequence.numbers(self._plan, part, epoch) for part in task]
@@ -118,7 +118,7 @@ class BatchMaker:
 
     def _make(
         self,
-        part: Part,
+        part: BatchPart,
         epoch: int,
         numbers: np.ndarray,
         taken: Taken,

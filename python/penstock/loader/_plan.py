@@ -28,7 +28,7 @@ from penstock.limits import checked_count
 UNEVEN = ("drop", "wrap", "pad")
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """The positions of one batch of one rank."""
 
     first: int
@@ -42,12 +42,12 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EpochPlan:
     """The steps of an epoch.
 
     Example:
-        >>> from penstock.loader._plan import Plan
-        >>> plan = Plan(length=10, batch_size=2, world_size=2)
+        >>> from penstock.loader._plan import EpochPlan
+        >>> plan = EpochPlan(length=10, batch_size=2, world_size=2)
         >>> [plan.part(0, step, rank=1)[:2] for step in range(plan.num_steps())]
         [(2, 2), (6, 2), (9, 1)]
     """
@@ -75,27 +75,27 @@ class Plan:
         whole, rest = divmod(max(self.length - position, 0), self.step_records)
         return whole + bool(self._share(rest))
 
-    def part(self, position: int, step: int, rank: int) -> Part:
+    def part(self, position: int, step: int, rank: int) -> BatchPart:
         """The batch of a rank in a step, counted from a position."""
         start = position + step * self.step_records
         rest = self.length - start
         last = step == self.num_steps(position) - 1
         if rest >= self.step_records:
             end = self.length if last else start + self.step_records
-            return Part(start + rank * self.batch_size, self.batch_size, self.batch_size, end)
+            return BatchPart(start + rank * self.batch_size, self.batch_size, self.batch_size, end)
         share = self._share(rest)
         first = start + rank * share
         num_real = min(max(self.length - first, 0), share)
         if self.uneven == "pad":
-            return Part(first, self.batch_size, num_real, self.length)
-        return Part(first, share, share, self.length)
+            return BatchPart(first, self.batch_size, num_real, self.length)
+        return BatchPart(first, share, share, self.length)
 
-    def parts(self, position: int, rank: int) -> Iterator[Part]:
+    def parts(self, position: int, rank: int) -> Iterator[BatchPart]:
         """The batches of a rank from a position to the end of the epoch."""
         for step in range(self.num_steps(position)):
             yield self.part(position, step, rank)
 
-    def positions(self, part: Part) -> Iterator[tuple[int, int]]:
+    def positions(self, part: BatchPart) -> Iterator[tuple[int, int]]:
         """The positions of a batch as ranges [start, stop), in order."""
         first, left = part.first % self.length, part.num_records
         while left:
@@ -104,7 +104,7 @@ class Plan:
             left -= stop - first
             first = 0
 
-    def mask(self, part: Part) -> np.ndarray:
+    def mask(self, part: BatchPart) -> np.ndarray:
         """Which records of a batch count, bool[records]."""
         return np.arange(part.num_records) < part.num_real
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.columns.joined import join
 from penstock.datasets.take import reordered
 from penstock.engine.locks import Lock
-from penstock.loader._plan import Part, Plan
+from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sources import Records, Taken
 from penstock.loader.stats import Clock
 from penstock.orders import Blocked, Mixture, Order, Window, Windows
@@ -60,7 +60,7 @@ class RecordSequence:
         lengths = {name: digest(lengths) for name, lengths in self._layout.items()}
         return {**self.order.spec(), **lengths}
 
-    def numbers(self, plan: Plan, part: Part, epoch: int) -> np.ndarray:
+    def numbers(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray:
         """The records of a batch, int64[n]."""
         ranges = [self.at(epoch, start, stop) for start, stop in plan.positions(part)]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
@@ -88,12 +88,16 @@ class Reading:
         """Bytes held from batch to batch."""
         return 0
 
-    def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
+    def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
         """The records of a batch, and their indices in `numbers`."""
         return self._source.take(numbers, clock, views=self._views)
 
     def take_several(
-        self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
+        self,
+        plan: EpochPlan,
+        parts: Sequence[BatchPart],
+        numbers: Sequence[np.ndarray],
+        clock: Clock,
     ) -> Iterator[Taken]:
         """The records of several batches. Small batches are read by one call, which costs as much as a
         single one."""
@@ -129,7 +133,7 @@ class WindowReading(Reading):
         self,
         source: Source,
         windows: Windows,
-        plan: Plan,
+        plan: EpochPlan,
         rank: int,
         position: int,
         most_bytes: int,
@@ -155,13 +159,17 @@ class WindowReading(Reading):
             return sum(loaded.num_bytes for loaded in self._loaded.values())
 
     def take_several(
-        self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
+        self,
+        plan: EpochPlan,
+        parts: Sequence[BatchPart],
+        numbers: Sequence[np.ndarray],
+        clock: Clock,
     ) -> Iterator[Taken]:
         """See Reading.take_several. Windows are in memory, so nothing is read together."""
         for part, asked in zip(parts, numbers, strict=True):
             yield self.take(plan, part, asked, clock)
 
-    def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
+    def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
         """See Reading.take."""
         batches: list[pa.RecordBatch] = []
         kept: list[np.ndarray] = []

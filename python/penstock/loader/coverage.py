@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.engine.pipeline import in_order
-from penstock.loader._plan import Part
+from penstock.loader._plan import BatchPart
 from penstock.orders import Balanced, Mixture, Weighted
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def _is_subsequence(some: np.ndarray, of: np.ndarray) -> bool:
     return all(number in rest for number in some.tolist())
 
 
-def _numbers(loader: Loader, epoch: int, part: Part) -> np.ndarray:
+def _numbers(loader: Loader, epoch: int, part: BatchPart) -> np.ndarray:
     ranges = [loader.numbers(epoch, a, b) for a, b in loader.plan.positions(part)]
     return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
@@ -271,10 +271,10 @@ class _Walk:
     def _ranks(self) -> range:
         return range(self._plan.world_size)
 
-    def _part(self, step: int, rank: int) -> Part:
+    def _part(self, step: int, rank: int) -> BatchPart:
         return self._plan.part(self._position, step, rank)
 
-    def _records(self, part: Part) -> np.ndarray:
+    def _records(self, part: BatchPart) -> np.ndarray:
         return _numbers(self._loader, self._loader.epoch, part)
 
     def ranks(self) -> list[RankPlan]:
@@ -360,7 +360,7 @@ class _Walk:
 
     # -- repeated records -----------------------------------------------------------------------
 
-    def _num_new(self, part: Part) -> int:
+    def _num_new(self, part: BatchPart) -> int:
         """Records of a batch that no other batch of the epoch has."""
         return min(max(self._plan.length - part.first, 0), part.num_real)
 
@@ -401,8 +401,8 @@ class _Walk:
         step, within = divmod(position - self._position, self._plan.step_records)
         return step, within // max(self._part(step, 0).num_records, 1)
 
-    def _shown(self, part: Part) -> list[int]:
-        few = Part(part.first, min(part.num_records, 3), min(part.num_real, 3), part.end)
+    def _shown(self, part: BatchPart) -> list[int]:
+        few = BatchPart(part.first, min(part.num_records, 3), min(part.num_real, 3), part.end)
         return self._records(few).tolist()
 
 

@@ -22,7 +22,7 @@ from penstock.loader._caching import Cached
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
 from penstock.loader._maker import BatchMaker
-from penstock.loader._plan import Plan
+from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
 from penstock.loader._recipe import Decode, Made, Recipe
@@ -161,7 +161,7 @@ class Loader:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
         self._sequence = RecordSequence(self.order, self.source)
-        self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
+        self.plan = EpochPlan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
         arguments.check_damage(self.source.damage_mode, world_size)

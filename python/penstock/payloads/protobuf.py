@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.errors import FormatError, SchemaError
 
 _MAX_DEPTH = 32
@@ -39,7 +39,7 @@ class MessageDecoder(Decoder):
         self.schema = pa.schema([pa.field(n, type_) for n, (type_, _) in self._columns.items()])
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         if proof is not None:
             frames.prove(proof.indexed)

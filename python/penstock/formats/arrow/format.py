@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import (
     WHOLE,
-    Proof,
+    BatchCheck,
     check_columns,
     check_records,
     checked,
@@ -167,7 +167,7 @@ class ArrowReader(Reader):
         self._batches = Batches(self._bytes, options, self._footer, self._start)
         self._dictionaries_checked = False
         self._kept: dict[Any, Any] = {}
-        self._proof = Proof(self._path)
+        self._proof = BatchCheck(self._path)
         told = self._footer or self._start
         is_big_endian = told is not None and told.is_big_endian
         self._cutter = Cutter(self._bytes, self._written, is_big_endian)

@@ -43,14 +43,14 @@ Encode = Callable[[Any, int], Stored]
 """Takes a column without nulls and the number of its first record."""
 
 
-class Column(NamedTuple):
+class BetonColumn(NamedTuple):
     """How one column is written."""
 
     field: Field
     encode: Encode
 
 
-def column_of(field: Any, images: Encode, losses: Losses) -> Column:
+def column_of(field: Any, images: Encode, losses: Losses) -> BetonColumn:
     """How a column of this Arrow field is written.
 
     Args:
@@ -64,20 +64,20 @@ def column_of(field: Any, images: Encode, losses: Losses) -> Column:
     name, type_, types = field.name, field.type, pa.types
     _check_name(name)
     if is_image(type_):
-        return Column(field_of(name, IMAGE), images)
+        return BetonColumn(field_of(name, IMAGE), images)
     if is_json(type_):
-        return Column(field_of(name, JSON), _json_of(name))
+        return BetonColumn(field_of(name, JSON), _json_of(name))
     if is_fixed_tensor(type_) or types.is_fixed_size_list(type_):
         return _tensor_column(name, type_)
     if types.is_boolean(type_) or types.is_integer(type_):
-        return Column(field_of(name, INT), _integers(name))
+        return BetonColumn(field_of(name, INT), _integers(name))
     if types.is_dictionary(type_):
         losses.add(name, NO_NAMES)
-        return Column(field_of(name, INT), Labels(name))
+        return BetonColumn(field_of(name, INT), Labels(name))
     if types.is_floating(type_):
-        return Column(field_of(name, FLOAT), _floats)
+        return BetonColumn(field_of(name, FLOAT), _floats)
     if is_bytes(type_) or is_text(type_) or types.is_fixed_size_binary(type_):
-        return Column(field_of(name, BYTES), _bytes)
+        return BetonColumn(field_of(name, BYTES), _bytes)
     raise SchemaError(
         f"{_HOLDS}; not {type_}",
         field=name,
@@ -168,7 +168,7 @@ def _json_texts(texts: Any, name: str, first: int) -> Any:
     return binary_from(np.diff(edges_of(both)[0::2]), bytes_of(both))
 
 
-def _tensor_column(name: str, type_: Any) -> Column:
+def _tensor_column(name: str, type_: Any) -> BetonColumn:
     lists = storage_of(type_)
     value = lists.value_type
     shape = tuple(type_.shape) if is_fixed_tensor(type_) else (lists.list_size,)
@@ -197,7 +197,7 @@ def _tensor_column(name: str, type_: Any) -> Column:
         lengths = np.full(len(array), field.value_bytes)
         return Stored(np.zeros(len(array), []), binary_from(lengths, values.view(np.uint8)))
 
-    return Column(field, encode)
+    return BetonColumn(field, encode)
 
 
 # -- binary arrays --------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Spans(NamedTuple):
     lengths: np.ndarray
 
 
-class Window(NamedTuple):
+class ValueWindow(NamedTuple):
     """A stretch of the file that holds all wanted values and little besides."""
 
     start: int
@@ -198,7 +198,7 @@ class Values:
 
     # -- their bytes -------------------------------------------------------------------------------
 
-    def window(self, spans: list[Spans]) -> Window | None:
+    def window(self, spans: list[Spans]) -> ValueWindow | None:
         """The stretch around all these values, read at once, where that reads little besides."""
         total = sum(int(span.lengths.sum()) for span in spans)
         if not total:
@@ -211,9 +211,9 @@ class Values:
             return None
         data = self._source.read(low, size)
         self._check_length(data, size)
-        return Window(low, data)
+        return ValueWindow(low, data)
 
-    def views(self, spans: Spans, window: Window | None) -> pa.Array:
+    def views(self, spans: Spans, window: ValueWindow | None) -> pa.Array:
         """The values as views: into a window, into the file if it is mapped, or into what is read now."""
         lengths = spans.lengths.astype(np.uint64)
         # Empty values may be anywhere.
@@ -230,7 +230,7 @@ class Values:
             starts = np.cumsum(lengths) - lengths
         return pa.array(data.views(as_arrow(starts), as_arrow(lengths)))
 
-    def binary(self, spans: Spans, window: Window | None) -> Any:
+    def binary(self, spans: Spans, window: ValueWindow | None) -> Any:
         """The values as a binary array; not copied if they are contiguous in a window."""
         if window is not None:
             found = _contiguous(spans, window)
@@ -254,7 +254,7 @@ def _binary(offsets: np.ndarray, data: Any) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _contiguous(spans: Spans, window: Window) -> Any:
+def _contiguous(spans: Spans, window: ValueWindow) -> Any:
     """The values in place, if they are contiguous in a window; else None."""
     starts = spans.starts.astype(np.int64) - window.start
     # An empty value is anywhere: put it after the one before.

@@ -60,7 +60,7 @@ from penstock.formats.beton._layout import (
     Layout,
     read_layout,
 )
-from penstock.formats.beton._values import Spans, Values, Window
+from penstock.formats.beton._values import Spans, Values, ValueWindow
 from penstock.framing.index import kept_schema
 from penstock.storage.base import Sink, Source
 from penstock.tuned import BETON_CHUNK_BYTES
@@ -337,7 +337,7 @@ class BetonReader(Reader):
         each: Field,
         row: Any,
         spans: Spans,
-        window: Window | None,
+        window: ValueWindow | None,
         numbers: np.ndarray,
         lends: bool,
     ) -> Any:

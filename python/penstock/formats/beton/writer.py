@@ -17,7 +17,7 @@ from penstock.columns.types import is_image
 from penstock.contract.format import Writer
 from penstock.errors import SchemaError
 from penstock.formats.beton._columns import (
-    Column,
+    BetonColumn,
     Labels,
     Stored,
     bytes_of,
@@ -49,7 +49,7 @@ class BetonWriter(Writer):
         self._pages = Pages(sink, tuple(c.field for c in self._columns), options.page_bytes)
         self._is_closed = False
 
-    def _plan(self, schema: Any, options: BetonOptions, threads: int) -> list[Column]:
+    def _plan(self, schema: Any, options: BetonOptions, threads: int) -> list[BetonColumn]:
         try:
             if not schema.names or len(schema.names) > MOST_FIELDS:
                 raise SchemaError(
@@ -167,7 +167,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
     return [*(np.flatnonzero(np.diff(pieces)) + 1).tolist(), batch.num_rows]
 
 
-def _fill(rows: np.ndarray, column: Column, stored: Stored) -> None:
+def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
     """Put what is known of values into rows."""
     field = column.field
     if not field.is_stored:

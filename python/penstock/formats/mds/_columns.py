@@ -64,7 +64,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MdsColumn:
     """One column of a shard as its config describes it. `size` is None if it varies."""
 
     name: str
@@ -88,7 +88,7 @@ class Column:
         return decoded(self.encoding, ranges, own)
 
 
-def columns_of(config: dict[str, Any]) -> list[Column]:
+def columns_of(config: dict[str, Any]) -> list[MdsColumn]:
     """The columns that a config describes.
 
     Raises:
@@ -104,7 +104,7 @@ def columns_of(config: dict[str, Any]) -> list[Column]:
     return columns
 
 
-def _column(name: Any, encoding: Any, size: Any) -> Column:
+def _column(name: Any, encoding: Any, size: Any) -> MdsColumn:
     if not is_text(name) or not is_text(encoding):
         raise FormatError("the config has a name or an encoding that is no text")
     if size is not None and (type(size) is not int or size < 0):
@@ -122,7 +122,7 @@ def _column(name: Any, encoding: Any, size: Any) -> Column:
             expected="a size that varies" if expected is None else f"{expected} bytes",
             found="a size that varies" if size is None else f"{size} bytes",
         )
-    return Column(name, encoding, size)
+    return MdsColumn(name, encoding, size)
 
 
 def _type_of(encoding: str, first: Ranges | None) -> pa.DataType:

@@ -33,7 +33,7 @@ from penstock.columns.inferred import INFERRED_KEY, InferredFrom, file_name
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import is_bytes
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import Chunk, FormatInfo, Options, Stretch, Writer
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.formats.msgpack.columns import FieldPlan, inferred_field, plan_reading
@@ -46,7 +46,7 @@ from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA, RawDecoder, given, without_columns
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import PlainStream
 from penstock.limits import Limits
 from penstock.payloads.example.plans import is_raw
@@ -105,16 +105,16 @@ class MessagePackFormat(FramedFormat):
         whole = begin + consumed == size or len(head) < size
         return fault is None and whole and _core.looks_like_maps(frames)
 
-    def shard(self, source: Source, options: Options) -> Shard:
+    def shard(self, source: Source, options: Options) -> OpenShard:
         mine = self.own_options(options)
         skips = options.damage == "skip"
         if skips:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")
         begin, _ = _layout(source, mine)
-        return Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
+        return OpenShard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
 
-    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         mine = self.own_options(shard.options)
         return decoder_for(shard, mine)
 
@@ -159,7 +159,7 @@ class MessagePackFormat(FramedFormat):
 class ArrayReader(FramedReader):
     """A file that is one array: its count is compared with the elements that are there."""
 
-    def __init__(self, shard: Shard, decoder: Any, known: Index | None, count: int) -> None:
+    def __init__(self, shard: OpenShard, decoder: Any, known: Index | None, count: int) -> None:
         super().__init__(shard, decoder, known)
         self._count = count
         self._stops = shard.options.damage != "error"
@@ -252,7 +252,7 @@ class MapDecoder(Decoder):
         self._kernel(tuple(self.schema.names))
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         names = tuple(self.schema.names if columns is None else columns)
         if not names:
@@ -277,7 +277,7 @@ class MapDecoder(Decoder):
         return plan
 
 
-def decoder_for(shard: Shard, mine: MessagePackOptions) -> Any:
+def decoder_for(shard: OpenShard, mine: MessagePackOptions) -> Any:
     """The decoder that the caller's schema asks for, or that the records suggest."""
     options = shard.options
     schema = options.schema
@@ -288,7 +288,9 @@ def decoder_for(shard: Shard, mine: MessagePackOptions) -> Any:
     return _maps([*schema], options.limits, schema.metadata, shard)
 
 
-def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shard) -> MapDecoder:
+def _maps(
+    fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: OpenShard
+) -> MapDecoder:
     try:
         # A schema that was inferred from another shard of the same dataset is no wish for a cast.
         exact = INFERRED_KEY in (metadata or {})
@@ -300,7 +302,7 @@ def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shar
         raise error.at(file=shard.source.path) from None
 
 
-def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:
+def _inferred(shard: OpenShard, mine: MessagePackOptions) -> Any:
     facts, is_all = _sample(shard, mine.infer_records)
     if not facts.num_records:
         return RawDecoder(RAW_SCHEMA.with_metadata(InferredFrom(0).metadata))
@@ -317,7 +319,7 @@ def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:
         return RawDecoder(RAW_SCHEMA.with_metadata(metadata))
 
 
-def _sample(shard: Shard, infer_records: int | str) -> tuple[_core.MsgpackFacts, bool]:
+def _sample(shard: OpenShard, infer_records: int | str) -> tuple[_core.MsgpackFacts, bool]:
     """What the first records hold (or all), and whether these are all. Damage is passed over here:
     it is reported when the records are read."""
     everything = infer_records == "all"

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError
-from penstock.formats.numpy.arrays import ArrayColumn, Column, Cut, StoredArray, one_length
+from penstock.formats.numpy.arrays import ArrayColumn, Cut, StoredArray, StoredColumn, one_length
 from penstock.formats.numpy.dtypes import bitmap
 from penstock.limits import Limits
 
@@ -28,13 +28,13 @@ ENDINGS = ("#offsets", "#bytes", "#utf8", "#values", "#codes", "#names", "#valid
 _MOST_NAMES = 1 << 20
 
 
-def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Column], int]:
+def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[StoredColumn], int]:
     """The columns that some arrays make, and how many records they have.
 
     Raises:
         SchemaError: they are not equally long.
     """
-    columns: list[Column] = []
+    columns: list[StoredColumn] = []
     done: set[str] = set()
     names = sorted(arrays)
     for name, array in arrays.items():
@@ -70,7 +70,7 @@ class _Builder:
         self._used = used
         self._limits = limits
 
-    def column(self, name: str, level: int) -> Column | None:
+    def column(self, name: str, level: int) -> StoredColumn | None:
         """The column called `name`, or None if its arrays do not make one."""
         if level > self._limits.nesting:
             return None
@@ -81,7 +81,7 @@ class _Builder:
         self._used.add(f"{name}#valid")
         return _Nullable(found, valid)
 
-    def _without_nulls(self, name: str, level: int) -> Column | None:
+    def _without_nulls(self, name: str, level: int) -> StoredColumn | None:
         offsets = self._flat(f"{name}#offsets", "<i8")
         if offsets is not None and offsets.num_records:
             for ending, type_ in (("#utf8", pa.string()), ("#bytes", pa.binary())):
@@ -109,7 +109,7 @@ class _Builder:
         return array if array and len(array.shape) == 1 and array.dtype == np.dtype(dtype) else None
 
 
-class _Ranges(Column):
+class _Ranges(StoredColumn):
     """Lists or bytes: offsets, checked against the number of values."""
 
     def __init__(self, name: str, offsets: StoredArray, inner: int, size: float) -> None:
@@ -167,7 +167,9 @@ class _Bytes(_Ranges):
 
 
 class _Lists(_Ranges):
-    def __init__(self, name: str, offsets: StoredArray, values: Column, limits: Limits) -> None:
+    def __init__(
+        self, name: str, offsets: StoredArray, values: StoredColumn, limits: Limits
+    ) -> None:
         super().__init__(name, offsets, values.num_records, values.record_bytes)
         self._values = values
         self._limits = limits
@@ -187,8 +189,8 @@ class _Lists(_Ranges):
         return pa.Array.from_buffers(self.field.type, cut.total, buffers, children=[values])
 
 
-class _Labels(Column):
-    def __init__(self, name: str, codes: StoredArray, names: Column) -> None:
+class _Labels(StoredColumn):
+    def __init__(self, name: str, codes: StoredArray, names: StoredColumn) -> None:
         self._codes = ArrayColumn(name, codes)
         self._names = names
         self.num_records = codes.num_records
@@ -212,8 +214,8 @@ class _Labels(Column):
         return pa.DictionaryArray.from_arrays(self._codes.read(cut), self._read_names)
 
 
-class _Nullable(Column):
-    def __init__(self, column: Column, valid: StoredArray) -> None:
+class _Nullable(StoredColumn):
+    def __init__(self, column: StoredColumn, valid: StoredArray) -> None:
         self._column = column
         self._valid = valid
         self.field: Any = column.field

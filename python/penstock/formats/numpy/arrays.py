@@ -246,7 +246,7 @@ class Cut:
         return found
 
 
-class Column(ABC):
+class StoredColumn(ABC):
     """One field of the table."""
 
     field: Any
@@ -261,7 +261,7 @@ class Column(ABC):
         ...
 
 
-class ArrayColumn(Column):
+class ArrayColumn(StoredColumn):
     """An array, or one field of a structured one."""
 
     def __init__(self, name: str, array: StoredArray, part: str | None = None) -> None:
@@ -278,7 +278,7 @@ class ArrayColumn(Column):
         return column(values if self._part is None else values[self._part], self.field.type)
 
 
-def columns_of(array: StoredArray) -> list[Column]:
+def columns_of(array: StoredArray) -> list[StoredColumn]:
     """A lone array: one field called "data", or the fields of a structured one."""
     names = array.dtype.names
     if names is None:
@@ -341,7 +341,7 @@ class ArraysReader(Reader):
 
     def __init__(
         self,
-        columns: list[Column],
+        columns: list[StoredColumn],
         num_records: int,
         source: Source,
         options: Options,

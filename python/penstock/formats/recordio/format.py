@@ -39,7 +39,7 @@ from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import ImageType, storage_of
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
@@ -51,7 +51,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.read.raw import given, without_columns
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import PlainStream
 from penstock.framing.write.writer import FramedWriter
 from penstock.payloads.example.plans import is_raw
@@ -114,16 +114,16 @@ class RecordIOFormat(FramedFormat):
         # A file that begins with a later part of a record is damaged RecordIO, not another format.
         return head.startswith(MAGIC) and (len(head) < 8 or head[7] >> 5 < 4)
 
-    def shard(self, source: Source, options: Options) -> Shard:
-        return Shard(source, PlainStream(source), RECORDIO, options)
+    def shard(self, source: Source, options: Options) -> OpenShard:
+        return OpenShard(source, PlainStream(source), RECORDIO, options)
 
     def raw_decoder(self) -> Decoder:
         return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
 
-    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         return _decoder_for(shard, self.own_options(shard.options))
 
-    def checking(self, shard: Shard) -> Decoder | None:
+    def checking(self, shard: OpenShard) -> Decoder | None:
         options = replace(shard.options, damage="skip")
         try:
             return _decoder_for(
@@ -177,7 +177,7 @@ class RecordIODecoder(Decoder):
         return RecordIODecoder(lent_schema(self.schema), self._num_labels)
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         names = self.schema.names if columns is None else list(columns)
         if not names:
@@ -200,7 +200,7 @@ class RecordIODecoder(Decoder):
         return pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _pack(
-        self, frames: _core.Frames, names: list[str], proof: Proof | None
+        self, frames: _core.Frames, names: list[str], proof: FrameCheck | None
     ) -> dict[str, pa.Array]:
         try:
             found = _core.recordio_columns(
@@ -241,7 +241,7 @@ def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
     return pa.ExtensionArray.from_storage(wanted.type, stored)
 
 
-def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
+def _decoder_for(shard: OpenShard, mine: RecordIOOptions) -> RecordIODecoder:
     """The decoder for the caller's schema, or else for the schema of the first records."""
     schema = shard.options.schema
     if schema is not None:
@@ -346,7 +346,7 @@ def _codec(head: bytes) -> str:
     return "ppm" if head[:3] in (b"P6\n", b"P5\n") else ""
 
 
-def _sample(shard: Shard, most: int | None) -> _Sample:
+def _sample(shard: OpenShard, most: int | None) -> _Sample:
     """The first `most` records of a file, or all. Damage is not reported here, but when it is read."""
     damage = "skip" if shard.options.damage == "skip" else "stop"
     options = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
@@ -361,7 +361,7 @@ def _sample(shard: Shard, most: int | None) -> _Sample:
     return sample
 
 
-def _payloads(shard: Shard) -> Iterator[bytes]:
+def _payloads(shard: OpenShard) -> Iterator[bytes]:
     chunk_frames = ChunkFrames(shard)
     for chunk in sample_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames

@@ -27,7 +27,7 @@ from penstock.columns.inferred import InferredFrom, file_name
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.columns.types import is_list
-from penstock.contract.decoder import Decoder, Places, Proof
+from penstock.contract.decoder import Decoder, FrameCheck, Places
 from penstock.contract.format import Chunk, FormatInfo, Options, Writer
 from penstock.contract.options import options_from
 from penstock.errors import SchemaError, UnsupportedError
@@ -44,7 +44,7 @@ from penstock.framing.read.raw import (
     given,
     without_columns,
 )
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import PlainStream, Stream
 from penstock.framing.write.writer import FramedWriter
@@ -125,18 +125,18 @@ class TFRecordFormat(FramedFormat):
             return _frame_head(head)
         return _inflates_to_frames(head, container)
 
-    def shard(self, source: Source, options: Options) -> Shard:
+    def shard(self, source: Source, options: Options) -> OpenShard:
         mine = self.own_options(options)
         compression = _compression(source, mine)
         stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
         framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
-        return Shard(source, stream, framing, options)
+        return OpenShard(source, stream, framing, options)
 
-    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         mine, path = self.own_options(shard.options), shard.source.path
         return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
-    def checking(self, shard: Shard) -> Decoder | None:
+    def checking(self, shard: OpenShard) -> Decoder | None:
         """None if `open` would not treat payloads as Examples. With infer_records="all", only the first 1000 records
         are sampled here."""
         mine = self.own_options(shard.options)
@@ -275,7 +275,7 @@ class ExampleDecoder(Decoder):
         return ExampleDecoder(fields, self._dialect, metadata, complete=complete, given=given)
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         if columns is not None and not columns:
             return without_columns(frames, proof)
@@ -349,7 +349,7 @@ def decoder_of(
 
 
 def sample(
-    shard: Shard, infer_records: int | str, known: Index | None = None
+    shard: OpenShard, infer_records: int | str, known: Index | None = None
 ) -> tuple[dict[str, Any], InferredFrom]:
     """Facts about the first records of a shard (or all of them), and how many records were read.
 
@@ -371,7 +371,7 @@ def sample(
     return _facts(looking, chunks, infer_records)
 
 
-def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
+def _looking(shard: OpenShard, damage: str, checksums: str = "all") -> OpenShard:
     """The shard with options for sampling: raw records, no index."""
     limits = shard.options.limits
     options = Options(damage=damage, checksums=checksums, index="never", limits=limits, raw=True)
@@ -379,7 +379,7 @@ def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
 
 
 def _facts(
-    shard: Shard, chunks: Iterator[Chunk[Any]], infer_records: int | str
+    shard: OpenShard, chunks: Iterator[Chunk[Any]], infer_records: int | str
 ) -> tuple[dict[str, Any], InferredFrom]:
     everything = infer_records == "all"
     left = None if everything else int(infer_records)

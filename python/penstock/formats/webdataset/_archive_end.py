@@ -14,7 +14,7 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.contract.format import Part
 from penstock.formats.webdataset._comment import END_BYTES
-from penstock.framing.damage import Bad, DamageScan, Found, Frames, Task
+from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames, Task
 from penstock.framing.write.output import joined
 
 _NO_END = "the archive has no end: if it was cut behind a member, nothing else tells"
@@ -28,7 +28,7 @@ class ArchiveScan(DamageScan):
         """See DamageScan.tasks."""
         end: tuple[int, int] | None = None  # end offset of the last record, and its final zeros
         for task in super().tasks():
-            if isinstance(task, Frames):
+            if isinstance(task, FoundFrames):
                 zeros = as_numpy(_core.tar_end_bytes(task.frames)).astype(np.int64)
                 borders = as_numpy(task.frames.starts()) + as_numpy(task.frames.lengths())
                 ends = borders.astype(np.int64)

@@ -91,7 +91,7 @@ _MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadingPlan:
     """How a column is made of a field: what the kernel gives, and what becomes of that."""
 
     column: pa.Field
@@ -161,8 +161,8 @@ def undecodable(message: str, **place: Any) -> FormatError:
 
 def plan_field(
     column: pa.Field, field: str, limits: Limits, is_asked: bool = False, exact: bool = False
-) -> Plan:
-    """How a column of this type is made of a field. For `is_asked` and `exact` see Plan.
+) -> ReadingPlan:
+    """How a column of this type is made of a field. For `is_asked` and `exact` see ReadingPlan.
 
     Raises:
         SchemaError: no member holds such values.
@@ -173,7 +173,7 @@ def plan_field(
         inflates = False  # the caller asked for bytes, which are the member's own
     if inflates and contents == "views":
         contents = "bytes"  # inflated contents are not in the file, so views cannot point at them
-    return Plan(column, field, contents, finish, inflates, is_asked, exact)
+    return ReadingPlan(column, field, contents, finish, inflates, is_asked, exact)
 
 
 # Complexity: one branch for each kind of type.

@@ -33,7 +33,7 @@ from penstock.columns.lending import lent_schema
 from penstock.columns.numbers import checked_infer
 from penstock.columns.selection import Projection
 from penstock.contract.around import around
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.contract.options import options_from
 from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
@@ -44,7 +44,7 @@ from penstock.formats.webdataset._detection import inflates_to_archive, is_archi
 from penstock.formats.webdataset._fields import (
     BY_CONTENTS,
     NPY,
-    Plan,
+    ReadingPlan,
     as_type,
     ending,
     plan_field,
@@ -59,7 +59,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.read.raw import given, without_columns
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import PlainStream, Stream
 from penstock.framing.write.writer import FramedWriter
@@ -119,13 +119,13 @@ class WebDatasetFormat(FramedFormat):
     def sniff(self, head: bytes, size: int) -> bool:
         return is_archive(head, size) or inflates_to_archive(head)
 
-    def shard(self, source: Source, options: Options) -> Shard:
+    def shard(self, source: Source, options: Options) -> OpenShard:
         return _shard(source, options, self.own_options(options))
 
-    def decoder(self, shard: Shard, known: Index | None) -> Decoder:
+    def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         return _decoder(shard, self.own_options(shard.options))
 
-    def checking(self, shard: Shard) -> Decoder | None:
+    def checking(self, shard: OpenShard) -> Decoder | None:
         quiet = replace(shard, options=replace(shard.options, damage="skip"))
         try:
             return self.decoder(quiet, None).lending()  # copies no bytes
@@ -150,7 +150,7 @@ class WebDatasetFormat(FramedFormat):
 # -- bytes ----------------------------------------------------------------------------------------
 
 
-def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
+def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> OpenShard:
     """The shard: the file and its stream of members."""
     if mine.compression not in ("", "gzip", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
@@ -166,7 +166,7 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
                     hint="unpack it first, or compress it with gzip",
                 )
     stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
-    return Shard(source, stream, WEBDATASET, options)
+    return OpenShard(source, stream, WEBDATASET, options)
 
 
 # -- records --------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class RecordDecoder(Decoder):
 
     def __init__(
         self,
-        plans: Sequence[Plan],
+        plans: Sequence[ReadingPlan],
         schema: pa.Schema,
         url: str,
         limits: Limits,
@@ -202,7 +202,7 @@ class RecordDecoder(Decoder):
         return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         names = tuple(self.schema.names if columns is None else columns)
         if not names:
@@ -255,7 +255,7 @@ class RecordDecoder(Decoder):
         return urls.slice(0, count)
 
 
-def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
+def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
     options = shard.options
     stored = _stored(shard)
     if stored is not None:
@@ -277,7 +277,7 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     return RecordDecoder(plans, schema, path, limits, complete=options.complete)
 
 
-def _plan(column: Any, stored: Stored | None, options: Options) -> Plan:
+def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
     """How a column is read, from the field that the archive's comment names, or from its own."""
     name, is_own = column.name, False
     if stored is not None and stored.fields.get(name, name) != name:
@@ -302,7 +302,7 @@ def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
     return schema
 
 
-def _stored(shard: Shard) -> Stored | None:
+def _stored(shard: OpenShard) -> Stored | None:
     """What the comment at the front of a shard says about its columns, or None."""
     try:
         return stored_in(shard.stream)
@@ -310,7 +310,7 @@ def _stored(shard: Shard) -> Stored | None:
         return None  # damaged at its start: reading the records reports it
 
 
-def _check_end(shard: Shard) -> None:
+def _check_end(shard: OpenShard) -> None:
     """Check that an archive of penstock's is complete to its end. If one is cut between two members, nothing else
     shows that its last record lacks some. Compressed data reveals a cut by itself."""
     size = shard.source.size
@@ -323,7 +323,7 @@ def _check_end(shard: Shard) -> None:
         )
 
 
-def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
+def _schema(shard: OpenShard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
     """The columns of a shard: from its comment, or inferred from its first records."""
     if stored is not None and mine.decode:
         return stored.schema
@@ -338,7 +338,9 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
     return pa.schema([key, *fields, url], seen.metadata)
 
 
-def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[set[str], dict[str, Any], InferredFrom]:
+def _sample(
+    shard: OpenShard, mine: WebDatasetOptions
+) -> tuple[set[str], dict[str, Any], InferredFrom]:
     """Facts from the first records of a shard (or from all): their fields, the types of those fields whose contents
     determine them, and which records were read.
 
@@ -385,7 +387,7 @@ def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Fra
         samples.setdefault(name, []).append(found.column(name).drop_null())
 
 
-def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
+def _sound(shard: OpenShard, frames: _core.Frames) -> Iterator[_core.Frames]:
     """Runs of records whose members are valid fields without duplicates. Other records are reported when they are
     read."""
     keys = _core.TarPlan([], False)

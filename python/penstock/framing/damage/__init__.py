@@ -1,18 +1,18 @@
 """Continue reading after damage: find what is lost, and where records continue.
 
 Other rooms use `DamageScan` (every record of a file and every fault in it, for `verify` and `repair`) and what its tasks
-find: `Found`, which holds `Frames` and `Bad`. Reading uses the chunks or the frames that the same scan accepts.
+find: `Found`, which holds `FoundFrames` and `Bad`. Reading uses the chunks or the frames that the same scan accepts.
 """
 
 from penstock.framing.damage._chunks import chunks_around_damage, frames_around_damage
-from penstock.framing.damage._parts import Bad, Found, Frames, Task
+from penstock.framing.damage._parts import Bad, Found, FoundFrames, Task
 from penstock.framing.damage._scan import DamageScan
 
 __all__ = [
     "Bad",
     "DamageScan",
     "Found",
-    "Frames",
+    "FoundFrames",
     "Task",
     "chunks_around_damage",
     "frames_around_damage",

@@ -15,16 +15,16 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Chunk, SkippedRegion, Stretch
 from penstock.framing.damage._header_chains import MOST_BYTES
-from penstock.framing.damage._parts import Bad, Frames
+from penstock.framing.damage._parts import Bad, FoundFrames
 from penstock.framing.damage._scan import DamageScan
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.held import FrameChunk, Held, frames_in
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.inflated import POINT_BYTES
 
 
 def chunks_around_damage(
-    shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
+    shard: OpenShard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Stretch]:
     """The chunks from the record boundary at `at`, where record `first` starts, and what is skipped between them. For
     `points` see `walked_chunks`."""
@@ -44,11 +44,11 @@ def chunks_around_damage(
         points.extend(scan.points())
 
 
-def frames_around_damage(shard: Shard, chunk: FrameChunk, index: Index) -> Held:
+def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> Held:
     """The readable frames of a chunk that was cut by an index; the rest is skipped."""
     shard.check_unchanged()
     first = chunk.first_record
-    found: list[Frames] = []
+    found: list[FoundFrames] = []
     regions: list[SkippedRegion] = []
     scan = _damage_scan(shard, index)
     # What follows the chunk is reported with the next one. In compressed files, the findings'
@@ -134,7 +134,7 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.uint64), *parts])
 
 
-def _damage_scan(shard: Shard, index: Index | None, point_bytes: int = 0) -> DamageScan:
+def _damage_scan(shard: OpenShard, index: Index | None, point_bytes: int = 0) -> DamageScan:
     return DamageScan(
         shard.source,
         shard.framing,
@@ -147,11 +147,11 @@ def _damage_scan(shard: Shard, index: Index | None, point_bytes: int = 0) -> Dam
 
 
 def _believed(
-    shard: Shard, part: Frames | Bad, first: int, until: int = MOST_BYTES
-) -> tuple[int, Frames | None, SkippedRegion | None]:
+    shard: OpenShard, part: FoundFrames | Bad, first: int, until: int = MOST_BYTES
+) -> tuple[int, FoundFrames | None, SkippedRegion | None]:
     """The number of the next record, the frames of a part if it has any, and what of it before `until` is skipped. A
     restored payload is put back into its frame."""
-    if isinstance(part, Frames):
+    if isinstance(part, FoundFrames):
         return max(first, part.first_record or 0), part, None
     found = part.finding
     # A missing checksum takes no bytes, and leaves everything before it unverified.
@@ -165,4 +165,4 @@ def _believed(
         return first, None, skipped
     data = shard.framing.frames([part.payload.to_bytes()]).data
     frames = _core.walk(shard.framing.name, data, found.start_byte, shard.record_bytes)[0]
-    return first, Frames(frames, data, found.record, 0), skipped
+    return first, FoundFrames(frames, data, found.record, 0), skipped

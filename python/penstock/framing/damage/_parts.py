@@ -53,7 +53,7 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class FoundFrames:
     """Consecutive records at verified boundaries (salvage: or inside a larger, broken record). `data` holds their frames
     back to back."""
 
@@ -73,7 +73,7 @@ class Frames:
         return self.start + len(self.data)
 
 
-def between(part: Frames, first: int, end: int) -> Frames:
+def between(part: FoundFrames, first: int, end: int) -> FoundFrames:
     """A contiguous range of a part's records. The file bytes of the part are counted with its first record."""
     starts = as_numpy(part.frames.starts())
     start = int(starts[first])
@@ -81,10 +81,10 @@ def between(part: Frames, first: int, end: int) -> Frames:
     data = part.data.slice(start - part.start, stop - start)
     record = None if part.first_record is None else part.first_record + first
     file_bytes = part.file_bytes if first == 0 else 0
-    return Frames(part.frames[first:end], data, record, file_bytes)
+    return FoundFrames(part.frames[first:end], data, record, file_bytes)
 
 
-Part = Frames | Bad
+Part = FoundFrames | Bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Found:
     @property
     def num_bytes(self) -> int:
         """Bytes that the parts hold in memory."""
-        return sum(len(part.data) for part in self.parts if isinstance(part, Frames))
+        return sum(len(part.data) for part in self.parts if isinstance(part, FoundFrames))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ScanWindow:
     """A task: a window of a plain file, and the call that finds the records that end in it, all intact."""
 
     found: Callable[[], Sequence[Stretch]]
 
 
-Task = Frames | Members | Window | Found
+Task = FoundFrames | Members | ScanWindow | Found

@@ -26,19 +26,19 @@ from penstock.framing.damage._compressed_walk import CompressedWalk
 from penstock.framing.damage._parts import (
     Bad,
     Found,
-    Frames,
+    FoundFrames,
     Members,
     Part,
+    ScanWindow,
     Scope,
     Task,
-    Window,
     between,
 )
 from penstock.framing.damage._verification import Verifier
 from penstock.framing.damage._walk import Walk
 from penstock.framing.framings import Framing
 from penstock.framing.index.sidecar import Index, SeekPoint
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams import gzip_members
 from penstock.framing.streams.forward import ForwardStream
@@ -87,9 +87,9 @@ class DamageScan:
             yield from self.walk()
             return
         options = Options(damage="skip", limits=scope.limits)
-        shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
+        shard = OpenShard(scope.source, PlainStream(scope.source), scope.framing, options)
         windows = Windows(shard, scope.source.size)
-        yield from map(Window, windows)
+        yield from map(ScanWindow, windows)
         if (rest := windows.rest()) is not None:
             yield from self.walk(*rest)
 
@@ -130,7 +130,7 @@ class DamageScan:
             end = _ENDLESS  # damaged compressed data may inflate to more than was written
         walk = self._walk_from(start, record, index)
         for task in walk.tasks():
-            if isinstance(task, Frames):
+            if isinstance(task, FoundFrames):
                 at = task.end
                 yield task if at <= end else _up_to(task, end)
             else:
@@ -160,15 +160,15 @@ class DamageScan:
         """The records of a task, and all its faults."""
         parts = list(self.opened(task))
         file_bytes = (
-            sum(part.file_bytes for part in parts if isinstance(part, Frames))
-            if isinstance(task, Window)
+            sum(part.file_bytes for part in parts if isinstance(part, FoundFrames))
+            if isinstance(task, ScanWindow)
             else task.file_bytes
         )
         if self._decoder is not None:
             parts = [
                 one
                 for part in parts
-                for one in (self._decoded(part) if isinstance(part, Frames) else (part,))
+                for one in (self._decoded(part) if isinstance(part, FoundFrames) else (part,))
             ]
         return [Found(tuple(parts), file_bytes)]
 
@@ -176,23 +176,23 @@ class DamageScan:
         """The records of a task, and the faults between them."""
         if isinstance(task, Found):
             yield from task.parts
-        elif isinstance(task, Frames):
+        elif isinstance(task, FoundFrames):
             yield task
-        elif isinstance(task, Window):
+        elif isinstance(task, ScanWindow):
             yield from self._found(task)
         else:
             yield from self._open(task)
 
-    def _found(self, task: Window) -> Iterator[Frames]:
+    def _found(self, task: ScanWindow) -> Iterator[FoundFrames]:
         for chunk in only_chunks(task.found()):
             frames = chunk.data.frames
             size = chunk.end_byte - chunk.start_byte
             data = frames.buffer.slice(chunk.start_byte - frames.base, size)
-            yield Frames(frames, data, chunk.first_record, size)
+            yield FoundFrames(frames, data, chunk.first_record, size)
 
     # -- payloads -------------------------------------------------------------------------------
 
-    def _decoded(self, part: Frames) -> Iterator[Part]:
+    def _decoded(self, part: FoundFrames) -> Iterator[Part]:
         """The records that a scan can decode, and between them findings for those that it cannot. A record that is
         intact but does not fit the schema of the others is not a fault here."""
         decoder, frames = self._decoder, part.frames
@@ -224,7 +224,7 @@ class DamageScan:
                 error.record += first
             raise
 
-    def _undecodable(self, part: Frames, row: int, error: FormatError) -> Bad:
+    def _undecodable(self, part: FoundFrames, row: int, error: FormatError) -> Bad:
         one = between(part, row, row + 1)
         field = "" if error.field is None else f"field {error.field!r}: "
         kind = "limit" if isinstance(error, LimitError) else "message"
@@ -242,7 +242,7 @@ class DamageScan:
                 self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
-                yield from self._verifier.parts(Frames(frames, plain, task.first_record, 0))
+                yield from self._verifier.parts(FoundFrames(frames, plain, task.first_record, 0))
                 return
         except _core.KernelError:
             pass
@@ -292,7 +292,7 @@ def _members_of(index: Index, start: int, end: int) -> list[Member]:
     return members
 
 
-def _up_to(task: Frames, end: int) -> Frames:
+def _up_to(task: FoundFrames, end: int) -> FoundFrames:
     """The frames that begin before `end`."""
     starts = as_numpy(task.frames.starts())
     count = int(np.searchsorted(starts, end))
@@ -300,7 +300,7 @@ def _up_to(task: Frames, end: int) -> Frames:
     return replace(task, frames=task.frames[:count], data=task.data.slice(0, last - task.start))
 
 
-def _records_in(part: Frames | Bad) -> int:
-    if isinstance(part, Frames):
+def _records_in(part: FoundFrames | Bad) -> int:
+    if isinstance(part, FoundFrames):
         return len(part.frames)
     return (part.finding.num_records or 0) + (part.payload is not None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
-from penstock.framing.damage._parts import Bad, Frames, Scope, between
+from penstock.framing.damage._parts import Bad, FoundFrames, Scope, between
 from penstock.framing.index.sidecar import Index
 
 UNKNOWN = "unknown_record"
@@ -23,7 +23,7 @@ class Verifier:
         self._scope = scope
         self._index = index
 
-    def parts(self, task: Frames) -> Iterator[Frames | Bad]:
+    def parts(self, task: FoundFrames) -> Iterator[FoundFrames | Bad]:
         """The intact records, and between them those with damaged payloads or unknown to the index. If payloads are not
         to be verified, all count as intact. The parts of a task report 0 file bytes; the task counts them."""
         for part in self._proved(task):
@@ -32,7 +32,7 @@ class Verifier:
             else:
                 yield from self._known_parts(part, self._index)
 
-    def _known_parts(self, part: Frames, index: Index) -> Iterator[Frames | Bad]:
+    def _known_parts(self, part: FoundFrames, index: Index) -> Iterator[FoundFrames | Bad]:
         """The frames of a plain file that the index has at their offsets. Others may still be intact frames: bytes of a
         payload that ended up at a record boundary. Frames after the first such one are not examined."""
         starts = as_numpy(part.frames.starts())
@@ -58,7 +58,7 @@ class Verifier:
         record = _later(part.first_record, first)
         yield Bad(self._scope.finding(UNKNOWN, record, start, end, message, int(there[first])))
 
-    def _proved(self, task: Frames) -> Iterator[Frames | Bad]:
+    def _proved(self, task: FoundFrames) -> Iterator[FoundFrames | Bad]:
         faults = task.frames.verify(self._known(task.frames)) if self._scope.proves else []
         if not faults:
             yield task
@@ -75,7 +75,7 @@ class Verifier:
                 end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
                 data = task.data.slice(start - base, end - start)
                 record = _later(task.first_record, done)
-                yield Frames(task.frames[done:bad], data, record, 0)
+                yield FoundFrames(task.frames[done:bad], data, record, 0)
             if fault is not None:
                 start, length = int(starts[bad]), int(lengths[bad])
                 payload = task.data.slice(start - base + framing.head_bytes, length)

@@ -20,7 +20,7 @@ from penstock import _core
 from penstock.contract.report import Finding
 from penstock.framing.damage._boundaries import Boundaries
 from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Lead
-from penstock.framing.damage._parts import Bad, Found, Frames, Part, Scope, Task
+from penstock.framing.damage._parts import Bad, Found, FoundFrames, Part, Scope, Task
 from penstock.framing.damage._resync import Region, resynchronise
 from penstock.framing.damage._verification import UNKNOWN, Verifier
 from penstock.framing.index.sidecar import Index
@@ -112,9 +112,9 @@ class Walk:
         Afterwards the walk is at the next boundary."""
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
-        task = Frames(frames, data, self._record, file_bytes)
+        task = FoundFrames(frames, data, self._record, file_bytes)
         for part in self._verifier.parts(task):
-            if isinstance(part, Frames):
+            if isinstance(part, FoundFrames):
                 yield replace(part, file_bytes=file_bytes)
                 self._advance(part.end - self._plain_base - self._at, len(part.frames))
             else:

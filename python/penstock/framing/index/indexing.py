@@ -22,7 +22,7 @@ from penstock.framing.index._sections import State
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import walked_chunks
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams import gzip_members
 from penstock.framing.streams.forward import ForwardStream
 from penstock.framing.streams.gzip_members import Member
@@ -35,7 +35,7 @@ from penstock.tuned import GZIP_GROUP_BYTES
 ENDLESS = 1 << 62
 
 
-def load_index(shard: Shard) -> Index | None:
+def load_index(shard: OpenShard) -> Index | None:
     """Load the sidecar of a file if there is a valid one. A compressed stream gets its seek points from it."""
     source, options = shard.source, shard.options
     if options.index == "never" or not has_place(source, options.index):
@@ -83,7 +83,7 @@ def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | N
             yield folder, sidecar.load(left, storage)
 
 
-def _of_this_state(shard: Shard, index: Index) -> Index | None:
+def _of_this_state(shard: OpenShard, index: Index) -> Index | None:
     """The index if it is valid for the current file; extended if it is valid for the file's first part; else None."""
     if index.layout == "none":
         return None  # it has no positions
@@ -108,7 +108,7 @@ def has_place(source: Source, kept: str) -> bool:
     return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
 
 
-def _extended(shard: Shard, index: Index) -> Index | None:
+def _extended(shard: OpenShard, index: Index) -> Index | None:
     """The index of a file to which records were appended, extended from the index of its first part without reading
     that again. None if the appended part is damaged, or cannot be indexed separately."""
     source, start = shard.source, index.data_bytes
@@ -130,12 +130,12 @@ def _extended(shard: Shard, index: Index) -> Index | None:
     return None if more is None else sidecar.joined(index, more)
 
 
-def _teach(shard: Shard, index: Index) -> None:
+def _teach(shard: OpenShard, index: Index) -> None:
     if isinstance(shard.stream, InflatedStream):
         shard.stream.learn(index)
 
 
-def build_index(shard: Shard) -> Index:
+def build_index(shard: OpenShard) -> Index:
     """Find all records of a file, and save the result in a sidecar. A compressed stream gets its seek points from it.
 
     In a plain local file only the headers are read. A damaged file raises its error, unless damage is to be skipped.
@@ -157,7 +157,7 @@ def build_index(shard: Shard) -> Index:
         return index
 
 
-def _found_index(shard: Shard) -> tuple[Index, bool]:
+def _found_index(shard: OpenShard) -> tuple[Index, bool]:
     """The index of the current file, and whether it is complete."""
     state = sidecar.state_of(shard.source)  # before it is read: it may change during that
     if shard.stream.container:
@@ -184,13 +184,13 @@ def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None
         tell_if_slow(seconds, data_path)
 
 
-def _read_at_once(shard: Shard) -> int:
+def _read_at_once(shard: OpenShard) -> int:
     """Maximum bytes of a record that indexing may read at once. Longer records are indexed as well: their headers give
     their ends, or a window is moved over them."""
     return ENDLESS if shard.framing.is_checked else shard.record_bytes
 
 
-def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
+def _index_plain(shard: OpenShard, source: LocalSource) -> tuple[Index, bool]:
     limit = _read_at_once(shard)
     starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
     if fault is not None:
@@ -218,7 +218,7 @@ def _index(
 
 
 def _index_by_walking(
-    shard: Shard, stream: Stream | None = None, points: list[SeekPoint] | None = None
+    shard: OpenShard, stream: Stream | None = None, points: list[SeekPoint] | None = None
 ) -> tuple[Index, bool]:
     """Build an index of the records that a scan returns; for `points` see `walked_chunks`."""
     walking = replace(shard, stream=stream or shard.stream)
@@ -253,7 +253,7 @@ def _index_by_walking(
     return (index if is_whole else replace(index, gap_ends=end)), is_whole
 
 
-def _index_compressed(shard: Shard) -> tuple[Index, bool]:
+def _index_compressed(shard: OpenShard) -> tuple[Index, bool]:
     """Index a compressed file by its members if penstock wrote it, otherwise by one pass that notes where inflating may
     restart."""
     source, compression = shard.source, shard.stream.container
@@ -268,7 +268,7 @@ def _index_compressed(shard: Shard) -> tuple[Index, bool]:
     return replace(index, compression=compression, points=points, layout="points"), whole
 
 
-def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
+def _index_of_members(shard: OpenShard, members: list[Member]) -> Index | None:
     """The index of some members, as if the file contained only these."""
     if not members:
         return None

@@ -11,14 +11,14 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow
 from penstock.contract.decoder import Places
 from penstock.framing.index.sidecar import Index
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import PlainStream
 from penstock.storage.local import LocalSource
 
 _MOST = (1 << 64) - 1
 
 
-def places_of(shard: Shard, index: Index) -> Places | None:
+def places_of(shard: OpenShard, index: Index) -> Places | None:
     """The positions of a shard's records; None if they cannot be read this way."""
     source = shard.source
     if not isinstance(source, LocalSource) or not isinstance(shard.stream, PlainStream):

@@ -28,7 +28,7 @@ from penstock.framing.index.fitting import fits
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._gather import gather
 from penstock.framing.read.held import FrameChunk, Held, frames_in
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.limits import raise_limit
 from penstock.storage.local import LocalSource
 from penstock.tuned import CHUNK_BYTES
@@ -40,7 +40,7 @@ _RESTORED = "only the framing of the record is damaged, the payload is right"
 class ChunkFrames:
     """Returns the frames of one shard's chunks. Safe to use from several threads at once."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: OpenShard) -> None:
         self._shard = shard
         self._framing = shard.framing
         self._seen: tuple[tuple[int, int], bool] | None = None

@@ -12,7 +12,7 @@ from penstock.contract.format import Chunk, SkippedRegion, Stretch, only_chunks
 from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import Stream
 from penstock.tuned import CHUNK_BYTES, LARGE_CHUNK_BYTES, LARGE_RECORD_BYTES
@@ -62,7 +62,7 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
     return np.unique(np.concatenate([long, long + 1]))
 
 
-def sample_chunks(shard: Shard) -> Iterator[FrameChunk]:
+def sample_chunks(shard: OpenShard) -> Iterator[FrameChunk]:
     """The chunks of `walked_chunks` for callers that look at the first records only. The first chunk is small, because a
     scan will read these bytes again, and perhaps inflate them again."""
     return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
@@ -70,7 +70,7 @@ def sample_chunks(shard: Shard) -> Iterator[FrameChunk]:
 
 # Complexity: one walk, in which each way to go on or to end is a branch.
 def walked_chunks(
-    shard: Shard,
+    shard: OpenShard,
     points: list[SeekPoint] | None = None,
     *,
     first_bytes: int = CHUNK_BYTES,
@@ -137,14 +137,14 @@ def walked_chunks(
             return
 
 
-def _window_bytes(shard: Shard, record_bytes: float) -> int:
+def _window_bytes(shard: OpenShard, record_bytes: float) -> int:
     """How much to read at once. Inflated data is kept for reading back, and larger windows would not fit in a cache."""
     is_large = record_bytes >= LARGE_RECORD_BYTES and not shard.stream.container
     return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
 
 
 def _after(
-    shard: Shard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
+    shard: OpenShard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
 ) -> Iterator[Stretch]:
     """What follows a fault, if reading continues after damage; otherwise raise it, or skip the rest."""
     if shard.skips_damage:
@@ -154,7 +154,7 @@ def _after(
 
 
 def _end_of_long(
-    shard: Shard, stream: Stream, fault: Any, at: int, on_long: OnLong | None
+    shard: OpenShard, stream: Stream, fault: Any, at: int, on_long: OnLong | None
 ) -> int | None:
     """The end of a record above the size limit, if reading continues after it."""
     if fault.kind != "limit" or shard.skips_damage or not (on_long or shard.skips_long):
@@ -166,7 +166,7 @@ def _end_of_long(
 
 
 def _long(
-    shard: Shard, fault: Any, at: int, end: int, record: int, on_long: OnLong | None
+    shard: OpenShard, fault: Any, at: int, end: int, record: int, on_long: OnLong | None
 ) -> Iterator[SkippedRegion]:
     """Report a record above the size limit, or skip it."""
     if on_long is None:

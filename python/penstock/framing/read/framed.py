@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.decoder import Decoder, Places, Proof
+from penstock.contract.decoder import Decoder, FrameCheck, Places
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, Stretch, only_chunks
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
@@ -31,7 +31,7 @@ from penstock.framing.read._places import places_of
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import OnLong, indexed_chunks, walked_chunks
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 
@@ -42,7 +42,7 @@ _PART_BYTES = 16 << 20
 class FramedReader(Reader):
     """A Reader of one framed shard. Its index is `known`, or is built when it is needed."""
 
-    def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
+    def __init__(self, shard: OpenShard, decoder: Decoder, known: Index | None) -> None:
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)
@@ -162,7 +162,7 @@ class FramedReader(Reader):
         held = self._frames.read(chunk, numbers)
         proof = None
         if self._shard.verifies and not held.verified:
-            proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
+            proof = FrameCheck(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:
                 batch = decoder.decode(held.frames, columns, _apart(held.frames, proof))
@@ -261,7 +261,7 @@ def proving_timed() -> Generator[Callable[[], float]]:
         _PROVING.seconds = None
 
 
-def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
+def _apart(frames: _core.Frames, proof: FrameCheck | None) -> FrameCheck | None:
     """The verification that remains for the decoder."""
     if proof is None or _PROVING.seconds is None:
         return proof

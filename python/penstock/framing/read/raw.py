@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection
-from penstock.contract.decoder import Decoder, Proof
+from penstock.contract.decoder import Decoder, FrameCheck
 
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
 
@@ -19,7 +19,7 @@ class RawDecoder(Decoder):
         self.schema = schema
 
     def decode(
-        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+        self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
         if columns is not None and "record" not in columns:
             return without_columns(frames, proof)
@@ -29,12 +29,12 @@ class RawDecoder(Decoder):
         return pa.RecordBatch.from_arrays([array], schema=self.schema)
 
 
-def given(proof: Proof | None) -> tuple[bool, pa.Array | None]:
+def given(proof: FrameCheck | None) -> tuple[bool, pa.Array | None]:
     """Convert a proof to the arguments of the kernels."""
     return (False, None) if proof is None else (True, proof.indexed)
 
 
-def without_columns(frames: _core.Frames, proof: Proof | None) -> pa.RecordBatch:
+def without_columns(frames: _core.Frames, proof: FrameCheck | None) -> pa.RecordBatch:
     """A batch with the right number of records and no columns."""
     if proof is not None:
         frames.prove(proof.indexed)

@@ -21,7 +21,7 @@ INSIDE = "inside a record"
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class OpenShard:
     """A file, its stream of frames, and the caller's options.
 
     | damage= | error, stop | skip |

@@ -18,7 +18,7 @@ from penstock import _core
 from penstock.contract.format import Chunk
 from penstock.engine.threads import wait_for
 from penstock.framing.read.held import FrameChunk, Held
-from penstock.framing.read.shard import Shard
+from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import Walked
 from penstock.tuned import (
     CHUNK_BYTES,
@@ -90,7 +90,7 @@ class Windows:
     payload with a wrong checksum is such a fault.
     """
 
-    def __init__(self, shard: Shard, size: int) -> None:
+    def __init__(self, shard: OpenShard, size: int) -> None:
         self._shard = shard
         self._size = size
         self._latest = _Start(shard.begin, 0)

@@ -19,7 +19,7 @@ from penstock.contract.opening import open_shard
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
-from penstock.framing.damage import DamageScan, Found, Frames
+from penstock.framing.damage import DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
 from penstock.framing.framings import Framing
 from penstock.framing.index import ahead, kept_schema, sidecar
@@ -361,7 +361,7 @@ class _Framed(_Saving):
 def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
     """Append the good records to the new file."""
     for part in found.parts:
-        if isinstance(part, Frames):
+        if isinstance(part, FoundFrames):
             lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
             checksums = as_numpy(part.frames.checksums())
             writer.write_frames([part.data], lengths, checksums)

@@ -23,7 +23,7 @@ from penstock.errors import (
     UnsupportedError,
     command,
 )
-from penstock.framing.damage import Bad, DamageScan, Found, Frames
+from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
@@ -201,7 +201,7 @@ def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
 
 def tally_of(found: Found) -> Tally:
     """What was found, without the records."""
-    right = sum(len(part.frames) for part in found.parts if isinstance(part, Frames))
+    right = sum(len(part.frames) for part in found.parts if isinstance(part, FoundFrames))
     bad = [part for part in found.parts if isinstance(part, Bad)]
     restored = sum(part.payload is not None for part in bad)
     return Tally(right + restored, tuple(part.finding for part in bad), found.file_bytes)

@@ -15,7 +15,7 @@ from penstock.verbs.write.shards import Names
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputFile:
     """One file to write: records [first, last) of the order in which they are read."""
 
     number: int
@@ -32,7 +32,7 @@ def plan(
     num_shards: int | None,
     shard_records: int | None,
     compression: str | None,
-) -> list[Part]:
+) -> list[OutputFile]:
     """The parts, in the order of their records. Nothing is written."""
     dataset = reading.dataset
     if is_folder:
@@ -46,7 +46,7 @@ def plan(
         names = Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
         finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
     check_names(finals, target, reading)
-    return [Part(n, edges[n], edges[n + 1], final) for n, final in enumerate(finals)]
+    return [OutputFile(n, edges[n], edges[n + 1], final) for n, final in enumerate(finals)]
 
 
 def check_names(finals: list[str], target: str, reading: Reading) -> None:

@@ -21,7 +21,7 @@ from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.check import textindex
-from penstock.verbs.convert._parts import Part, check_names
+from penstock.verbs.convert._parts import OutputFile, check_names
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.progress import Meter
@@ -55,7 +55,7 @@ class Writing:
 
 
 def run(
-    parts: list[Part],
+    parts: list[OutputFile],
     target: str,
     reading: Reading,
     writing: Writing,
@@ -89,7 +89,7 @@ def run(
 
 
 def _write_part(
-    part: Part, journal: Journal, reading: Reading, writing: Writing, meter: Meter
+    part: OutputFile, journal: Journal, reading: Reading, writing: Writing, meter: Meter
 ) -> None:
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
     stream = Incoming(reading.schema, batches, None, reading.kept)
@@ -219,7 +219,7 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
     }
 
 
-def _verify(part: Part, path: str, reading: Reading, writing: Writing) -> None:
+def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:
     """Compare a finished part with the records that it was made of."""
     # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal

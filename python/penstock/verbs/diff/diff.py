@@ -24,7 +24,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.fields.keys import Matched, match
-from penstock.verbs.fields.payloads import Column, Side, read_alike, same_payloads
+from penstock.verbs.fields.payloads import NewColumn, Side, read_alike, same_payloads
 from penstock.verbs.progress import Progress, meter_of
 
 _MOST_EXAMPLES = 3
@@ -252,7 +252,7 @@ def _columns(
     b: pa.RecordBatch,
     pair: _Pair,
     rows: np.ndarray | None,
-) -> tuple[dict[str, Column], dict[str, Column]]:
+) -> tuple[dict[str, NewColumn], dict[str, NewColumn]]:
     left = sides[0].columns(a, rows, pair.numbers_a, sides[1].names)
     right = sides[1].columns(b, rows, pair.numbers_b, list(left))
     if any(side.has_features for side in sides):
@@ -263,8 +263,8 @@ def _columns(
 
 def _compare_columns(
     seen: _PairSeen,
-    left: dict[str, Column],
-    right: dict[str, Column],
+    left: dict[str, NewColumn],
+    right: dict[str, NewColumn],
     numbers: list[np.ndarray],
 ) -> None:
     any_differs = np.zeros(len(numbers[0]), bool)
@@ -277,25 +277,25 @@ def _compare_columns(
         seen.first_differ = int(numbers[0][np.argmax(any_differs)])
 
 
-def _features(columns: dict[str, Column]) -> dict[str, Column]:
+def _features(columns: dict[str, NewColumn]) -> dict[str, NewColumn]:
     """Structs as the features of an Example: one a field, called `parent/child`."""
-    found: dict[str, Column] = {}
+    found: dict[str, NewColumn] = {}
     for name, column in columns.items():
         if not pa.types.is_struct(column.type):
             found[name] = column
             continue
         children = zip(column.type, column.values.flatten(), strict=True)
-        inner = {f"{name}/{c.name}": Column(values, c.type) for c, values in children}
+        inner = {f"{name}/{c.name}": NewColumn(values, c.type) for c, values in children}
         found |= _features(inner)
     return found
 
 
 def _compare_field(
-    left: Column | None, right: Column | None, numbers: list[np.ndarray]
+    left: NewColumn | None, right: NewColumn | None, numbers: list[np.ndarray]
 ) -> tuple[_FieldSeen, np.ndarray]:
     count = len(numbers[0])
-    x = left or Column(pa.nulls(count), pa.null())
-    y = right or Column(pa.nulls(count), pa.null())
+    x = left or NewColumn(pa.nulls(count), pa.null())
+    y = right or NewColumn(pa.nulls(count), pa.null())
     mask = x.differs_from(y)
     found = _FieldSeen(None if left is None else left.type, None if right is None else right.type)
     found.is_unlike = left is not None and right is not None and not x.is_like(y)
@@ -308,14 +308,14 @@ def _compare_field(
     return found, mask
 
 
-def _example(x: Column, y: Column, row: int, numbers: list[np.ndarray]) -> ValueDiff:
+def _example(x: NewColumn, y: NewColumn, row: int, numbers: list[np.ndarray]) -> ValueDiff:
     scalars = [_shown(side, row) for side in (x, y)]
     texts = [describe.value(scalar, _VALUE_WIDTH) for scalar in scalars]
     place = _place(*scalars)
     return ValueDiff(int(numbers[0][row]), int(numbers[1][row]), *texts, place=place)
 
 
-def _shown(column: Column, row: int) -> pa.Scalar:
+def _shown(column: NewColumn, row: int) -> pa.Scalar:
     """A value by the field's type: a feature whose lists all have one value is that value."""
     scalar = column.values[row]
     is_single = column.layout == "feature" and not is_list(column.type)
@@ -333,9 +333,9 @@ def _place(a: Any, b: Any) -> int | None:
         size = min(len(x), len(y))
         wrong = np.flatnonzero(x[:size] != y[:size])
     elif is_list(a.type) and is_list(b.type):
-        columns = [Column(s.values, s.type.value_type) for s in (a, b)]
+        columns = [NewColumn(s.values, s.type.value_type) for s in (a, b)]
         size = min(len(c.values) for c in columns)
-        x, y = (Column(c.values.slice(0, size), c.type) for c in columns)
+        x, y = (NewColumn(c.values.slice(0, size), c.type) for c in columns)
         wrong = np.flatnonzero(x.differs_from(y))
     else:
         return None

@@ -32,14 +32,14 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EditPart:
     """A shard that is to be written: its place among those that are, and among all."""
 
     place: int
     shard: int
 
 
-def edited(old: Dataset, part: Part, edit: Edit) -> Iterator[pa.RecordBatch]:
+def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]:
     """The records of a shard with the fields that an edit makes; at least one batch."""
     reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)

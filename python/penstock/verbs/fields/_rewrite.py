@@ -36,7 +36,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import Calls, close_as, sync_path
 from penstock.verbs.check import textindex
-from penstock.verbs.fields._edit import Edit, Part, edited, names_after
+from penstock.verbs.fields._edit import Edit, EditPart, edited, names_after
 from penstock.verbs.fields._job import Job, check
 from penstock.verbs.fields._new_fields import Baked
 from penstock.verbs.fields._splicing import Output, Splicing, held_bytes
@@ -84,10 +84,10 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
     # Shards that are replaced already have the new fields; the others have the old schema.
     old = _old(job.dataset, [job.dataset.paths[shard] for shard in todo])
     check(job, old, todo)
-    spliced: list[Part] = []
-    decoded: list[Part] = []
+    spliced: list[EditPart] = []
+    decoded: list[EditPart] = []
     for place, shard in enumerate(todo):
-        (spliced if _is_spliced(old, place) else decoded).append(Part(place, shard))
+        (spliced if _is_spliced(old, place) else decoded).append(EditPart(place, shard))
     work.splice(old, spliced)
     for part in decoded:
         work.decode_and_write(old, part)
@@ -157,7 +157,7 @@ class _Work:
 
     # -- splicing -------------------------------------------------------------------------------
 
-    def splice(self, old: Dataset, parts: list[Part]) -> None:
+    def splice(self, old: Dataset, parts: list[EditPart]) -> None:
         """Write TFRecord shards: several read at once, one written."""
         if not parts:
             return
@@ -197,7 +197,7 @@ class _Work:
             threads=job.threads,
         )
 
-    def _publish(self, old: Dataset, part: Part, output: Output) -> None:
+    def _publish(self, old: Dataset, part: EditPart, output: Output) -> None:
         """Give a whole file its name, so that a restart knows whether it has it."""
         shard, index = part.shard, output.finish()
         if self._job.verify:
@@ -233,7 +233,7 @@ class _Work:
 
     # -- other formats --------------------------------------------------------------------------
 
-    def decode_and_write(self, old: Dataset, part: Part) -> None:
+    def decode_and_write(self, old: Dataset, part: EditPart) -> None:
         """Write a shard whose records have no bytes of their own to copy."""
         from penstock.verbs.write.write import write
 
@@ -278,7 +278,7 @@ class _Work:
         self._count(part.shard, made.num_records, made.num_bytes)
 
     def _types_of(
-        self, old: Dataset, part: Part, path: str, kept: bytes
+        self, old: Dataset, part: EditPart, path: str, kept: bytes
     ) -> AbstractContextManager[Any]:
         """The sidecar of a shard whose format cannot hold its types, on disk before that has its name."""
         if not kept or self._job.index is False:
@@ -305,7 +305,7 @@ def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
         return reader.index
 
 
-def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:
+def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
     """What the sidecar of a new shard keeps of its types, where that of the old one keeps them. Other shards may
     keep other fields: a killed job has changed some of them."""
     path, kind = old.paths[part.place], formats.by_name(_format_name(old, part))
@@ -333,11 +333,11 @@ def _move_text_index(format: str, path: str, target: str) -> None:
         os.replace(text.path_for(path), text.path_for(target))
 
 
-def _format_name(old: Dataset, part: Part) -> str:
+def _format_name(old: Dataset, part: EditPart) -> str:
     return old.shards[part.place].format
 
 
-def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
+def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
     """Verify that a new file has the old fields unchanged.
 
     Raises:
@@ -373,7 +373,7 @@ def _unchanged_fields(old: Dataset, edit: Edit, added: Collection[str]) -> dict[
     return {new: was for new, was in names.items() if new not in gone and was not in added}
 
 
-def _verify_count(old: Dataset, part: Part, found: Dataset, target: str) -> None:
+def _verify_count(old: Dataset, part: EditPart, found: Dataset, target: str) -> None:
     """Where no old field stays, only the number of records is compared."""
     first, end = (int(n) for n in old.files.firsts[part.place : part.place + 2])
     if len(found) != end - first:

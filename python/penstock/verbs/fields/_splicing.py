@@ -24,10 +24,10 @@ from penstock.framing.write.output import parts_of
 from penstock.payloads.example.encode_plans import PayloadPlan, plan_payload
 from penstock.payloads.example.plans import IN_LISTS_KEY, LISTS_PREFIX
 from penstock.storage.local import LocalStorage
-from penstock.verbs.fields._edit import REPLACE_HINT, Edit, Part
+from penstock.verbs.fields._edit import REPLACE_HINT, Edit, EditPart
 
-Task = tuple[Part, FramedReader, Chunk[Any] | None]
-Spliced = tuple[Part, _core.Framed | None]
+Task = tuple[EditPart, FramedReader, Chunk[Any] | None]
+Spliced = tuple[EditPart, _core.Framed | None]
 """The new frames of some records of a shard; None after the last."""
 
 
@@ -55,7 +55,7 @@ class Splicing:
             schema = pa.schema([f.with_name(n) for f, n in fields])
             self._payload = plan_payload(schema, self._kind, self.losses)
 
-    def tasks(self, part: Part) -> Iterator[Task]:
+    def tasks(self, part: EditPart) -> Iterator[Task]:
         """The chunks of a shard, then None."""
         reader = self._old.files.reader(part.place)
         assert isinstance(reader, FramedReader)

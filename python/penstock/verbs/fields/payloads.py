@@ -44,7 +44,7 @@ _NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class NewColumn:
     """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, where
     a scalar is a list of one and shapes are not stored, and "typed" for all else."""
 
@@ -52,15 +52,15 @@ class Column:
     type: pa.DataType
     layout: str = "typed"
 
-    def differs_from(self, other: Column) -> np.ndarray:
+    def differs_from(self, other: NewColumn) -> np.ndarray:
         """In which records the two differ."""
         return alike.differing(*self._like(other))
 
-    def is_like(self, other: Column) -> bool:
+    def is_like(self, other: NewColumn) -> bool:
         """Whether the two can be equal."""
         return alike.alike(*(array.type for array in self._like(other)))
 
-    def _like(self, other: Column) -> tuple[pa.Array, pa.Array]:
+    def _like(self, other: NewColumn) -> tuple[pa.Array, pa.Array]:
         layouts = {self.layout, other.layout}
         if len(layouts) == 1:
             return self.values, other.values
@@ -162,7 +162,7 @@ class Side:
         rows: np.ndarray | None,
         numbers: np.ndarray,
         known: Collection[str],
-    ) -> dict[str, Column]:
+    ) -> dict[str, NewColumn]:
         """What some rows of a batch hold, by the names of fields.
 
         Args:
@@ -184,7 +184,7 @@ class Side:
 
     def _decoded(
         self, frames: _core.Frames, numbers: np.ndarray, known: Collection[str]
-    ) -> dict[str, Column]:
+    ) -> dict[str, NewColumn]:
         if self._typed is not None:
             batch = self._decode(self._typed, frames, numbers)
             return _typed_columns(batch.schema, batch.columns)
@@ -197,7 +197,7 @@ class Side:
         batch = self._decode(self._plan(fields), frames, numbers)
         layouts = {False: "feature", True: "feature list"}
         return {
-            name: Column(values, _shown_type(entry), layouts[entry["in_lists"]])
+            name: NewColumn(values, _shown_type(entry), layouts[entry["in_lists"]])
             for (name, entry), values in zip(found.items(), batch.columns, strict=True)
         }
 
@@ -248,9 +248,9 @@ class Side:
         return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
 
 
-def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, Column]:
+def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, NewColumn]:
     pairs = zip(schema, arrays, strict=True)
-    return {field.name: Column(array, field.type) for field, array in pairs}
+    return {field.name: NewColumn(array, field.type) for field, array in pairs}
 
 
 def _is_of_examples(dataset: datasets.Dataset) -> bool:

@@ -99,7 +99,7 @@ def _number(number: int, spec: str | None) -> str:
 
 
 @dataclass(slots=True)
-class Shard:
+class ShardBeingWritten:
     """One file being written: its sink, its writer, and the text index beside it."""
 
     sink: Sink
@@ -118,24 +118,27 @@ class Shards:
     """The shards of one call: at most one is open, the others wait to be committed."""
 
     def __init__(
-        self, create: Callable[[int], Shard], progress: Progress | None, total: int | None
+        self,
+        create: Callable[[int], ShardBeingWritten],
+        progress: Progress | None,
+        total: int | None,
     ) -> None:
         self._create = create
         self._progress = progress
         self._total_records = total
         self._finished_records = 0
-        self._shards: list[Shard] = []
-        self._open: Shard | None = None
+        self._shards: list[ShardBeingWritten] = []
+        self._open: ShardBeingWritten | None = None
 
     @property
     def num_shards(self) -> int:
         return len(self._shards)
 
-    def current(self) -> Shard:
+    def current(self) -> ShardBeingWritten:
         """The open shard; the first one is created on demand."""
         return self._open or self.start()
 
-    def start(self) -> Shard:
+    def start(self) -> ShardBeingWritten:
         """Finish the open shard and begin another."""
         self.finish()
         self._open = self._create(len(self._shards))
@@ -223,12 +226,14 @@ class Shards:
 
 def new_shard(
     sink: Sink, new_writer: Callable[[], Writer], storage: Storage, *, overwrite: bool
-) -> Shard:
+) -> ShardBeingWritten:
     """A shard with its writer; on an error nothing is left of it."""
     writer = None
     try:
         writer = new_writer()
-        return Shard(sink, writer, _text_sink(writer, sink.path, storage, overwrite=overwrite))
+        return ShardBeingWritten(
+            sink, writer, _text_sink(writer, sink.path, storage, overwrite=overwrite)
+        )
     except BaseException:
         _give_up(writer, sink)
         raise
@@ -243,21 +248,21 @@ def _give_up(writer: Writer | None, sink: Sink) -> None:
         sink.abort()
 
 
-def _summary(shards: list[Shard], paths: list[str]) -> Summary:
+def _summary(shards: list[ShardBeingWritten], paths: list[str]) -> Summary:
     num_records = sum(shard.num_records for shard in shards)
     num_bytes = sum(shard.num_bytes for shard in shards)
     notes = notes_of([shard.writer for shard in shards])
     return Summary(tuple(paths), num_records, num_bytes, notes)
 
 
-def _refuse_existing(shard: Shard, path: str, storage: Storage) -> None:
+def _refuse_existing(shard: ShardBeingWritten, path: str, storage: Storage) -> None:
     beside = [] if shard.text is None else [shard.text[0].path_for(path)]
     for name in [path, *beside]:
         if storage.exists(name):
             raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
 
 
-def _commit(shard: Shard, path: str) -> None:
+def _commit(shard: ShardBeingWritten, path: str) -> None:
     shard.sink.commit(path if path != shard.sink.path else None)
     try:
         if shard.ahead is not None:
@@ -303,7 +308,7 @@ def _text_instead(
 
 
 def _save_ahead(
-    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: ShardBeingWritten, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
     """Write the index of a complete local file before the file gets its name."""
     sink = shard.sink
@@ -324,7 +329,7 @@ def _warn_of_no_index(path: str, error: OSError) -> None:
 
 
 def _save_index(
-    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: ShardBeingWritten, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
     """Write the index of a file that could not have one before its name, or remove its predecessor's."""
     if shard.has_index:
@@ -417,7 +422,7 @@ class LimitCut(Cut):
             left = min(left, self._ask_at - shard.num_records)
         return left
 
-    def _is_full(self, shard: Shard) -> bool:
+    def _is_full(self, shard: ShardBeingWritten) -> bool:
         if self._shard_records is not None and shard.num_records >= self._shard_records:
             return True
         if self._shard_bytes is None or shard.num_records < self._ask_at:
