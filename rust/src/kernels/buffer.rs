@@ -14,7 +14,7 @@ const WANTED: i64 = -2;
 /// The positions in the stream of what comes out from step `start` to step `stop`.
 pub fn buffered(num_records: u64, size: u64, key: u64, start: u64, stop: u64) -> Vec<i64> {
     let size = size.min(num_records);
-    // Behind so many steps nothing goes in any more.
+    // After this many steps the buffer is not refilled.
     let num_refills = num_records - size;
     let slot = |step: u64| below(key_of(&[key, step]), size);
     let refills = start.min(num_refills)..stop.min(num_refills);

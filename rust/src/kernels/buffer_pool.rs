@@ -1,6 +1,5 @@
-//! Large buffers, used again: a scan fills one after another in one thread, and lets go of them in
-//! another. Fresh memory would cost a page fault and a cleared page for every 4 KiB of them, which
-//! is as much as reading costs.
+//! A pool of large buffers: a scan fills them in one thread and frees them in another. Fresh memory
+//! would cost a page fault and a cleared page for every 4 KiB, as much as reading costs.
 
 use crate::tuned::{POOL_BYTES, POOLED_BYTES};
 use std::ptr::NonNull;
@@ -9,7 +8,7 @@ use std::thread::{self, ThreadId};
 
 use arrow_buffer::Buffer;
 
-/// Each with the thread that filled it last, in whose cache it may still be; the latest come last.
+/// Each with the thread that filled it last, whose cache may still hold it; latest last.
 struct Pool {
     buffers: Vec<(ThreadId, Vec<u8>)>,
     held: usize,
@@ -27,8 +26,8 @@ impl Pool {
         Some(bytes)
     }
 
-    /// Keep a buffer. Those that had to go for it are returned: the ones that nobody has asked for
-    /// the longest, or sizes out of use would stay for ever.
+    /// Keep a buffer; returns those evicted for it. The least recently used go first, so that unused
+    /// sizes do not stay for ever.
     fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
         if bytes.capacity() > POOL_BYTES {
             return vec![(filler, bytes)];
@@ -46,20 +45,19 @@ impl Pool {
     }
 }
 
-/// Large enough, and not so large that most of it would lie idle.
+/// Large enough, and not so large that most of it would be wasted.
 fn fits(bytes: &Vec<u8>, length: usize) -> bool {
     bytes.capacity() >= length && bytes.capacity() / 2 <= length
 }
 
-/// An empty vector with room for `length` bytes, or None where there is no memory for them.
+/// An empty vector with capacity for `length` bytes; None if out of memory.
 pub fn take(length: usize) -> Option<Vec<u8>> {
     let mut bytes = take_any(length)?;
     bytes.clear();
     Some(bytes)
 }
 
-/// `length` bytes of any values, all to be overwritten: zeros, or what stood there before. Clearing
-/// them would cost as much as filling them.
+/// `length` bytes to be overwritten: zeros or old contents, as clearing would cost as much as filling.
 pub fn take_used(length: usize) -> Option<Vec<u8>> {
     let mut bytes = take_any(length)?;
     bytes.resize(length, 0);
@@ -74,7 +72,7 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     {
         return Some(bytes);
     }
-    // Sizes that differ by a few bytes must not keep buffers from being used again.
+    // Sizes are rounded up, so that nearly equal ones share buffers.
     let step = length.checked_next_power_of_two().map_or(1, |power| power / 8).max(1);
     let rounded =
         if length < POOLED_BYTES { length } else { length.checked_next_multiple_of(step)? };
@@ -84,8 +82,8 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Pages of 2 MiB waste little of a buffer that is much larger and is filled, and save the processor
-/// from looking up 512 times as many.
+/// Ask for pages of 2 MiB: they waste little of a buffer that is much larger and filled, and need one
+/// page-table lookup instead of 512.
 pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -94,7 +92,7 @@ pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
         let start = address.next_multiple_of(HUGE);
         let end = address.saturating_add(num_bytes) / HUGE * HUGE;
         if end.saturating_sub(start) >= 2 * HUGE {
-            // SAFETY: the pages lie wholly in memory that is the caller's, and advice changes no byte.
+            // SAFETY: the pages are wholly inside the caller's memory, and advice changes no byte.
             unsafe {
                 libc::madvise(start as *mut _, end.wrapping_sub(start), libc::MADV_HUGEPAGE);
             }
@@ -116,7 +114,7 @@ impl Drop for Shelved {
     }
 }
 
-/// The bytes as a buffer whose memory goes back to the pool when nobody holds it any more.
+/// The bytes as a buffer whose memory returns to the pool after its last use.
 pub fn pooled(bytes: Vec<u8>) -> Buffer {
     if bytes.capacity() < POOLED_BYTES {
         return Buffer::from_vec(bytes);
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_nobody_asks_for_make_room() {
+    fn sizes_out_of_use_make_room() {
         let (mut pool, me) = (pool(), thread::current().id());
         for _ in 0..POOL_BYTES / (300 << 10) + 10 {
             drop(pool.put(me, of(300 << 10)));

@@ -77,7 +77,7 @@ impl Drop for WholeInflate {
     }
 }
 
-/// The fault of having no memory for so many bytes.
+/// The fault of being out of memory.
 #[cold]
 pub fn no_memory(bytes: usize) -> Fault {
     Fault::new(FaultKind::Limit, 0, format!("no memory for {bytes} bytes"))

@@ -23,7 +23,7 @@ pub enum Change {
     ToHsv,
     /// And back.
     FromHsv,
-    /// Hue turned by so many turns.
+    /// Hue rotated by a number of turns.
     Hue,
     /// Saturation multiplied.
     Saturation,

@@ -14,7 +14,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 use self::values::bytes_array;
 pub use self::values::{MAX_OFFSET, Values, too_large};
 use super::buffer_pool;
-use super::strings::Lent;
+use super::strings::BorrowedStrings;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
@@ -35,8 +35,8 @@ pub enum Layout {
     FrameLists,
 }
 
-/// Whether records of so many bytes together are large enough that a column of strings, if there is
-/// one only, will hold most of them.
+/// Whether records are large on average, so that the only column of strings, if there is just one,
+/// holds most of their bytes.
 pub fn are_large(num_bytes: usize, records: usize) -> bool {
     num_bytes >= 256 << 10 && num_bytes / records.max(1) >= 4 << 10
 }
@@ -81,13 +81,13 @@ impl Column {
             Some(Values::Float(values)) => values.reserve(reserve),
             Some(Values::Double(values)) => values.reserve(reserve),
             Some(Values::Bytes(offsets, _)) => offsets.reserve(reserve),
-            Some(Values::Lent(_)) | None => {}
+            Some(Values::Borrowed(_)) | None => {}
         }
         Self { layout, text, values, inner: vec![0], outer: vec![0], validity: None, records: 0 }
     }
 
-    /// Make room for so many records of so many bytes together, of which all hold about as much as
-    /// those so far: columns would else be copied each time that their room doubles.
+    /// Reserve capacity for all records, in proportion to the records so far, to avoid the copies of
+    /// repeated doubling.
     pub fn expect(&mut self, records: usize, num_bytes: usize) {
         let so_far = self.records.max(1);
         let all = |len: usize, most: usize| {
@@ -109,15 +109,15 @@ impl Column {
                     *data = room;
                 }
             }
-            Some(Values::Lent(_)) | None => {}
+            Some(Values::Borrowed(_)) | None => {}
         }
         for ends in [&mut self.inner, &mut self.outer] {
             ends.reserve(more(ends.len(), num_bytes));
         }
     }
 
-    /// Make room for so many bytes of strings at once, if this column has any: large ones would else
-    /// be copied each time the room doubles.
+    /// Reserve capacity for this many bytes of strings, if the column has strings, to avoid the copies
+    /// of repeated doubling.
     pub fn reserve_bytes(&mut self, num_bytes: usize) {
         if let Some(Values::Bytes(_, data)) = &mut self.values
             && let Some(room) = buffer_pool::take(num_bytes)
@@ -126,12 +126,14 @@ impl Column {
         }
     }
 
-    /// Let byte strings, of which there are none so far but those that were handed over, lie in this buffer
-    /// instead of copying them.
-    pub fn lend(&mut self, buffer: &Buffer) {
+    /// Borrow byte strings from this buffer from now on, instead of copying them. All earlier strings
+    /// must have been handed over.
+    pub fn borrow_from(&mut self, buffer: &Buffer) {
         match &mut self.values {
-            Some(values @ Values::Bytes(..)) => *values = Values::Lent(Lent::new(buffer)),
-            Some(Values::Lent(strings)) => strings.go_on(buffer),
+            Some(values @ Values::Bytes(..)) => {
+                *values = Values::Borrowed(BorrowedStrings::new(buffer))
+            }
+            Some(Values::Borrowed(strings)) => strings.go_on(buffer),
             _ => {}
         }
     }
@@ -271,7 +273,7 @@ impl Column {
                 Values::Float(v) => Ok(Arc::new(Float32Array::new(v.into(), nulls))),
                 Values::Double(v) => Ok(Arc::new(Float64Array::new(v.into(), nulls))),
                 Values::Bytes(offsets, data) => bytes_array(offsets, data, nulls, text),
-                Values::Lent(strings) => Ok(Arc::new(strings.views(nulls)?)),
+                Values::Borrowed(strings) => Ok(Arc::new(strings.views(nulls)?)),
             };
         }
         let items = values.into_array(text).map_err(|fault| self.in_its_record(fault))?;

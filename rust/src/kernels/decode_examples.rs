@@ -1,9 +1,9 @@
 //! `tf.train.Example` and `SequenceExample` payloads to columns, in one pass over the wire.
 //!
-//! Nearly every file writes its features in one order and one shape of bytes. So a record is read
-//! along a guess (the keys of the record before, at the same places) and along a fast path for the
-//! one shape that all common writers produce. Whatever is not of that shape goes to the exact, slow
-//! functions of the dialect. Features that were not asked for are stepped over.
+//! In nearly every file all records have the same feature order and encoding. So the decoder predicts
+//! the keys of a record from the record before, and has a fast path for the encoding that all common
+//! writers produce. Everything else goes to the exact, slow functions of the dialect. Features that
+//! were not asked for are skipped.
 
 pub mod at_once;
 mod fill;
@@ -24,7 +24,7 @@ use crate::wire::example::Kind;
 use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
-/// Whose rules decide where writers were odd.
+/// Whose rules apply to unusual encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// protobuf's own.
@@ -38,7 +38,7 @@ pub enum Dialect {
 pub enum Numbers {
     /// Those of its own kind.
     OfItsKind,
-    /// Those of the other kind too, where no value changes.
+    /// Numbers of the other kind too, if no value changes.
     Any,
     /// The same, and they become float64.
     Doubles,
@@ -59,11 +59,11 @@ pub struct Wanted {
     pub layout: Layout,
     /// Whether bytes are to be checked as UTF-8 and become strings.
     pub text: bool,
-    /// Whether byte strings are given as views into what was read. Not for text.
-    pub lend: bool,
+    /// Whether byte strings become views into what was read. Not for text.
+    pub borrow: bool,
     /// Whether a record without the feature is an error.
     pub required: bool,
-    /// What stands for the feature where a record lacks it.
+    /// The value for records that lack the feature.
     pub default: Option<Values>,
 }
 
@@ -74,7 +74,7 @@ pub struct Plan {
     dialect: Dialect,
     context: HashMap<Vec<u8>, usize>,
     lists: HashMap<Vec<u8>, usize>,
-    /// Columns whose key an earlier column has too, with that column.
+    /// Columns that share their key with an earlier column, each with that column.
     shared: Vec<(usize, usize)>,
     /// Whether an entry without a kind never replaces an earlier one, as in `parse_single_example`.
     /// In TensorFlow's batch form that is so for dense tensors only.
@@ -111,15 +111,15 @@ impl Plan {
     }
 }
 
-/// Serialized records, wherever they lie.
+/// Serialized records in any storage.
 pub trait Payloads {
     /// How many records there are.
     fn count(&self) -> usize;
 
-    /// The bytes of one.
+    /// The bytes of one record.
     fn payload(&self, record: usize) -> &[u8];
 
-    /// Where it lies in its file, for faults.
+    /// Its offset in its file, for faults.
     fn place(&self, _record: usize) -> u64 {
         0
     }
@@ -153,42 +153,43 @@ impl Payloads for [&[u8]] {
 
 /// Decode the payloads of all frames. Arrays come in the order of the plan's columns.
 ///
-/// `prove` is called for each block of records before they are read. A block is small enough for the
-/// nearest cache, and large enough that the checksums of several records overlap in the processor.
-/// Large records are proved and their strings copied once all have been found, by so many threads.
+/// `verify` is called for each block of records before they are decoded. A block is small enough for the
+/// L1 cache, and large enough that the checksums of several records overlap in the processor. If records
+/// are large, `threads` threads verify them and copy their strings after all have been decoded.
 pub fn decode(
     frames: &Frames,
     plan: &Plan,
     threads: usize,
-    prove: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
+    verify: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
 ) -> Result<Vec<ArrayRef>, Fault> {
     let records = frames.spans.len();
     let is_late = are_large(num_bytes(frames), records);
     let mut columns = plan.columns(records);
     for (column, wanted) in columns.iter_mut().zip(&plan.wanted) {
-        if is_late || wanted.lend {
-            column.lend(&frames.buffer);
+        if is_late || wanted.borrow {
+            column.borrow_from(&frames.buffer);
         }
     }
     if is_late {
         read(frames, plan, &mut columns, |_| Ok(())).map_err(|fault| {
-            // Damage explains what cannot be read.
+            // If a record is damaged, report that instead.
             let end = fault.record.map_or(records, |record| record.saturating_add(1));
-            prove(0..end).err().unwrap_or(fault)
+            verify(0..end).err().unwrap_or(fault)
         })?;
-        let is_lent = |column: usize| plan.wanted.get(column).is_some_and(|wanted| wanted.lend);
+        let is_borrowed =
+            |column: usize| plan.wanted.get(column).is_some_and(|wanted| wanted.borrow);
         let key = |column: usize| {
             let key = plan.wanted.get(column).map(|wanted| wanted.key.as_slice());
             String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
         };
-        // As above: too large a column may be one of damaged records.
-        let told = |fault: Fault| match fault.kind {
-            FaultKind::Limit => prove(0..records).err().unwrap_or(fault),
+        // As above: a column may be too large because records are damaged.
+        let explained = |fault: Fault| match fault.kind {
+            FaultKind::Limit => verify(0..records).err().unwrap_or(fault),
             _ => fault,
         };
-        settle(frames, &mut columns, is_lent, key, threads, &prove).map_err(told)?;
+        settle(frames, &mut columns, is_borrowed, key, threads, &verify).map_err(explained)?;
     } else {
-        read(frames, plan, &mut columns, prove)?;
+        read(frames, plan, &mut columns, verify)?;
     }
     finished(columns, plan)
 }
@@ -201,8 +202,8 @@ fn finished(columns: Vec<Column>, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
     columns.into_iter().zip(&plan.wanted).map(finish).collect()
 }
 
-/// Decode unproved payloads to columns that are no arrays yet. Strings are lent, if all payloads lie in
-/// one `buffer`.
+/// Decode unverified payloads to columns that are not arrays yet. Strings are borrowed if all payloads
+/// are in one `buffer`.
 pub fn decode_columns<P: Payloads + ?Sized>(
     payloads: &P,
     plan: &Plan,
@@ -212,7 +213,7 @@ pub fn decode_columns<P: Payloads + ?Sized>(
     let strings = plan.wanted.iter().filter(|w| w.kind == Some(Kind::Bytes)).count();
     let num_bytes = num_bytes(payloads);
     if let Some(buffer) = buffer {
-        columns.iter_mut().for_each(|column| column.lend(buffer));
+        columns.iter_mut().for_each(|column| column.borrow_from(buffer));
     } else if strings == 1 && are_large(num_bytes, payloads.count()) {
         columns.iter_mut().for_each(|column| column.reserve_bytes(num_bytes));
     }
@@ -228,13 +229,13 @@ fn read<P: Payloads + ?Sized>(
     payloads: &P,
     plan: &Plan,
     columns: &mut [Column],
-    prove: impl Fn(Range<usize>) -> Result<(), Fault>,
+    verify: impl Fn(Range<usize>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let records = payloads.count();
     let mut walker = Walker::new(plan);
     for record in 0..records {
         if record.is_multiple_of(BLOCK_RECORDS) {
-            prove(record..record.saturating_add(BLOCK_RECORDS).min(records))?;
+            verify(record..record.saturating_add(BLOCK_RECORDS).min(records))?;
         }
         if record == BLOCK_RECORDS {
             let num_bytes = num_bytes(payloads);

@@ -3,7 +3,7 @@
 //! What is wanted is an Arrow schema: the types of its fields say what becomes of the values, and the
 //! metadata key `penstock.msgpack` says what a type alone does not: "tensor 2,3" (a map of an
 //! array), "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value).
-//! Values under other keys are passed over where they stand.
+//! Values under other keys are skipped.
 
 mod arrays;
 mod columns;
@@ -40,7 +40,7 @@ pub struct Costs {
     pub nesting: usize,
     /// Bytes of nulls in one batch, which cost nothing in the file.
     pub blanks: u64,
-    /// Whether a map may have no other keys, but for such as are no text.
+    /// Whether other text keys are a fault.
     pub complete: bool,
 }
 
@@ -62,11 +62,11 @@ impl Plan {
     }
 }
 
-/// Decode all frames, each run of which `prove` has seen before.
+/// Decode all frames; `verify` checks each run of frames first.
 pub fn decode(
     frames: &Frames,
     plan: &Plan,
-    prove: impl Fn(Range<usize>) -> Result<(), Fault>,
+    verify: impl Fn(Range<usize>) -> Result<(), Fault>,
 ) -> Result<Vec<ArrayRef>, Fault> {
     let num_records = frames.spans.len();
     let mut costs = plan.costs;
@@ -77,7 +77,7 @@ pub fn decode(
     }
     for first in (0..num_records).step_by(BLOCK_RECORDS) {
         let last = first.saturating_add(BLOCK_RECORDS).min(num_records);
-        prove(first..last)?;
+        verify(first..last)?;
         for record in first..last {
             let mut cursor = Cursor::new(frames.payload(record).unwrap_or_default());
             let read = match token(&mut cursor) {
@@ -119,7 +119,7 @@ impl Map {
         }
     }
 
-    /// Make room for so many bytes in the column of strings, if there is one only.
+    /// Reserve capacity for this many bytes in the only column of strings, if there is just one.
     fn reserve_bytes(&mut self, num_bytes: usize) {
         let mut strings = self.columns.iter_mut().filter_map(Column::strings);
         if let (Some(only), None) = (strings.next(), strings.next()) {
@@ -220,7 +220,7 @@ impl Map {
     }
 }
 
-/// The fault of a record that is no map among maps.
+/// The fault of a record that is not a map.
 #[cold]
 fn no_map(found: &Token<'_>) -> Fault {
     Fault { kind: FaultKind::Message, ..unfit("a record", found, "a map") }

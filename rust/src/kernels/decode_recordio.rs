@@ -9,7 +9,7 @@
 //! | 24 | 4 each | labels, float32 |
 //! | .. | | the image's bytes |
 //!
-//! A record of one part is lent as it lies in the buffer; one that was cut is joined in a copy.
+//! A record of one part is borrowed from the buffer; one of several parts is joined in a copy.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const HEADER: usize = 24;
 pub enum Label {
     /// One number: every flag is 0.
     Scalar,
-    /// So many: every flag is this.
+    /// This many: every flag is this number.
     Fixed(usize),
     /// Any number; the one of flag 0 is a list of one.
     List,
@@ -50,11 +50,11 @@ pub struct Wanted {
     pub id2: bool,
     /// The bytes behind header and labels.
     pub image: bool,
-    /// Images are views into the buffer where that can be, not copies.
-    pub lend: bool,
+    /// Images are views into the buffer if possible, not copies.
+    pub borrow: bool,
 }
 
-/// The payload of one record, and where it starts in the buffer if it lies there as it is.
+/// The payload of one record, and its start in the buffer if it is contiguous there.
 fn payload<'a>(
     frames: &'a Frames,
     record: usize,
@@ -81,15 +81,15 @@ fn fault(frames: &Frames, record: usize, kind: FaultKind, message: impl Into<Str
 
 /// Byte strings in the making.
 enum Values<'a> {
-    Lent(Views<'a>),
+    Borrowed(Views<'a>),
     Copied { bytes: Vec<u8>, ends: Vec<i32> },
 }
 
 impl<'a> Values<'a> {
-    fn new(frames: &'a Frames, lend: bool) -> Result<Self, Fault> {
+    fn new(frames: &'a Frames, borrow: bool) -> Result<Self, Fault> {
         let num_records = frames.spans.len();
-        if lend {
-            return Ok(Self::Lent(Views::new(&frames.buffer, num_records)));
+        if borrow {
+            return Ok(Self::Borrowed(Views::new(&frames.buffer, num_records)));
         }
         // No value is longer than its frame.
         let most = frames.spans.iter().fold(0usize, |all, span| all.saturating_add(span.1));
@@ -105,7 +105,7 @@ impl<'a> Values<'a> {
         Ok(Self::Copied { bytes: buffer_pool::take(most).ok_or_else(no_memory)?, ends })
     }
 
-    /// Append a value, which starts at a place of the buffer if it lies there as it is.
+    /// Append a value; `start` is its place in the buffer if it is contiguous there.
     #[inline(always)]
     fn push(
         &mut self,
@@ -115,7 +115,7 @@ impl<'a> Values<'a> {
         value: &[u8],
     ) -> Result<(), Fault> {
         let pushed = match self {
-            Self::Lent(views) => match start {
+            Self::Borrowed(views) => match start {
                 Some(start) => views.push(start, value.len()),
                 None => views.push_copy(value),
             },
@@ -130,7 +130,7 @@ impl<'a> Values<'a> {
 
     fn finish(self) -> Result<ArrayRef, Fault> {
         Ok(match self {
-            Self::Lent(views) => Arc::new(views.finish()),
+            Self::Borrowed(views) => Arc::new(views.finish()),
             Self::Copied { bytes, ends } => {
                 let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
                 let array = BinaryArray::try_new(ends, buffer_pool::pooled(bytes), None);
@@ -140,9 +140,9 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The payloads, whatever they hold: as views where they may be lent, else copied as binary.
-pub fn payloads(frames: &Frames, lend: bool) -> Result<ArrayRef, Fault> {
-    let mut values = Values::new(frames, lend)?;
+/// The raw payloads: views if `borrow`, else copies as binary.
+pub fn payloads(frames: &Frames, borrow: bool) -> Result<ArrayRef, Fault> {
+    let mut values = Values::new(frames, borrow)?;
     let mut copy = Vec::new();
     for record in 0..frames.spans.len() {
         let (start, bytes) = payload(frames, record, &mut copy)?;
@@ -158,7 +158,7 @@ pub fn columns(frames: &Frames, wanted: Wanted) -> Result<Vec<(&'static str, Arr
     let mut ids = Vec::with_capacity(if wanted.id { num_records } else { 0 });
     let mut id2s = Vec::with_capacity(if wanted.id2 { num_records } else { 0 });
     let mut images = match wanted.image {
-        true => Some(Values::new(frames, wanted.lend)?),
+        true => Some(Values::new(frames, wanted.borrow)?),
         false => None,
     };
     let mut copy = Vec::new();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     const ALL: Wanted =
-        Wanted { label: Some(Label::List), id: true, id2: true, image: true, lend: false };
+        Wanted { label: Some(Label::List), id: true, id2: true, image: true, borrow: false };
 
     #[test]
     fn packs_come_as_columns_also_where_the_magic_cuts_them() {
@@ -354,15 +354,15 @@ mod tests {
         let id = u64::from_le_bytes([magic, magic].concat().try_into().unwrap());
         let image = [&magic[..], b"an image that is cut", &magic].concat();
         let frames = frames(&[packed(2, &[1.0, 2.0], id, &image), packed(0, &[], 1, b"")]);
-        for lend in [false, true] {
-            let found = columns(&frames, Wanted { lend, ..ALL }).unwrap();
+        for borrow in [false, true] {
+            let found = columns(&frames, Wanted { borrow, ..ALL }).unwrap();
             let names: Vec<_> = found.iter().map(|(name, _)| *name).collect();
             assert_eq!(names, ["label", "id", "id2", "image"]);
             let labels = found[0].1.as_list::<i32>();
             assert_eq!(labels.value(0).as_primitive::<Float32Type>().values()[..], [1.0, 2.0]);
             assert_eq!(labels.value(1).as_primitive::<Float32Type>().values()[..], [5.0]);
             assert_eq!(found[1].1.as_primitive::<UInt64Type>().values()[..], [id, 1]);
-            let images = match lend {
+            let images = match borrow {
                 true => found[3].1.as_binary_view().iter().map(Option::unwrap).collect::<Vec<_>>(),
                 false => found[3].1.as_binary::<i32>().iter().map(Option::unwrap).collect(),
             };

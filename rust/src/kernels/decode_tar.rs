@@ -16,7 +16,7 @@ use crate::wire::{Fault, FaultKind};
 pub enum Contents {
     /// Bytes as they are.
     Bytes,
-    /// The same, as views into what was read.
+    /// Bytes, as views into what was read.
     Views,
     /// UTF-8.
     Text,
@@ -57,7 +57,7 @@ impl Plan {
 
 /// What a record may not have besides its members.
 const RESERVED: [&[u8]; 3] = [b"__key__", b"__url__", b"__local_path__"];
-/// Up to so many names are looked through one by one.
+/// Up to this many names are searched linearly.
 const FEW: usize = 16;
 
 /// The members of one record that are fields, each checked to be there once.
@@ -152,8 +152,8 @@ fn twice(place: u64, field: &Field<'_>) -> Fault {
     Fault::new(FaultKind::Message, place, message).in_field(&String::from_utf8_lossy(&field.field))
 }
 
-/// The fields of some records: how many have each.
-pub fn survey(frames: &Frames, most: usize) -> Result<BTreeMap<String, u64>, Fault> {
+/// The number of records that have each field. More than `most` fields are a fault.
+pub fn count_fields(frames: &Frames, most: usize) -> Result<BTreeMap<String, u64>, Fault> {
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for record in 0..frames.spans.len() {
         let mut fields = Fields::of(frames, record);
@@ -252,7 +252,7 @@ fn fill<'a, I: Iterator<Item = Option<&'a [u8]>>>(
     let is_text = contents == Contents::Text;
     let mut column = Column::new(Some(kind), Layout::Scalar, is_text, records);
     match contents {
-        Contents::Views => column.lend(&frames.buffer),
+        Contents::Views => column.borrow_from(&frames.buffer),
         _ => column.reserve_bytes(values().flatten().map(<[u8]>::len).sum()),
     }
     for (record, value) in values().enumerate() {

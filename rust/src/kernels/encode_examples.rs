@@ -1,12 +1,12 @@
 //! Arrow batches to TFRecord frames of `tf.train.Example` and `SequenceExample`.
 //!
-//! Every length in a protobuf message stands before what it measures, so the work is two passes:
+//! A protobuf message stores each length before the content, so encoding takes two passes:
 //! the first measures each feature of each record, column by column; the second writes record by
 //! record into memory of exactly the right size, and takes each checksum while its payload is
 //! still in the processor's cache.
 //!
-//! What is written is the subset that every reader agrees on: keys sorted bytewise and each once,
-//! key before value, one packed run a list, minimal varints. A null is an absent feature, an empty
+//! The output is canonical: keys sorted bytewise and unique, key before value, one packed run a
+//! list, minimal varints. A null is an absent feature, an empty
 //! list is a list with no values.
 
 mod frames;
@@ -39,7 +39,7 @@ pub enum Payload {
 /// Frames one after another, with what an index keeps of each.
 #[derive(Clone, Debug)]
 pub struct Framed {
-    /// The frames: one piece, where no value is lent.
+    /// The frames: one piece if no value is borrowed.
     pub bytes: Pieces,
     /// Bytes of each whole frame.
     pub lengths: Vec<u64>,
@@ -59,8 +59,9 @@ const SECOND: u8 = 0x12;
 /// A batch, whose columns are the features, as frames.
 pub fn encode_examples(batch: &StructArray, payload: Payload) -> Result<Framed, Fault> {
     let encoder = Encoder::new(batch, payload)?;
-    let lent = encoder.lent_bytes()?;
-    let frames = Frames::room(batch.len(), |record| encoder.sections.payload_len(record), lent)?;
+    let borrowed = encoder.borrowed_bytes()?;
+    let frames =
+        Frames::room(batch.len(), |record| encoder.sections.payload_len(record), borrowed)?;
     frames.fill(|pen, record| encoder.write(pen, record, true))
 }
 
@@ -87,11 +88,11 @@ impl<'a> Encoder<'a> {
         Ok(Self { columns, measured, sections, num_records })
     }
 
-    /// Bytes of all values that are lent.
-    fn lent_bytes(&self) -> Result<u64, Fault> {
+    /// Total bytes of borrowed values.
+    fn borrowed_bytes(&self) -> Result<u64, Fault> {
         let mut total = 0u64;
         for (column, lengths) in self.columns.iter().zip(&self.measured) {
-            // ABSENT and one is zero. No branch, so that many are looked at at once.
+            // ABSENT + 1 wraps to 0. There is no branch, so that the loop is vectorised.
             let longest = lengths.iter().fold(0u32, |max, length| max.max(length.wrapping_add(1)));
             let Values::Bytes(values) = &column.values else { continue };
             if longest as usize <= BORROWED_BYTES {
@@ -99,8 +100,8 @@ impl<'a> Encoder<'a> {
             }
             for (record, &length) in lengths.iter().enumerate() {
                 if length != ABSENT && length as usize >= BORROWED_BYTES {
-                    let lent = lent_of_record(column, values, record);
-                    total = total.saturating_add(lent.ok_or_else(|| disagree(record))?);
+                    let borrowed = borrowed_in_record(column, values, record);
+                    total = total.saturating_add(borrowed.ok_or_else(|| disagree(record))?);
                 }
             }
         }
@@ -133,8 +134,8 @@ impl<'a> Encoder<'a> {
         part(Section::Context).saturating_add(part(Section::Lists))
     }
 
-    /// Append a record's features as a message that merges with the one before it: parts without
-    /// a feature are left out, so nothing is added where all features are absent.
+    /// Append a record's features as a message that merges with the one before it. Parts without a
+    /// feature are left out, so a record without features adds nothing.
     #[inline]
     pub fn append(&self, record: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
         let start = out.len();
@@ -143,9 +144,9 @@ impl<'a> Encoder<'a> {
             return Err(too_long(record, length));
         }
         let stop = start.wrapping_add(length as usize);
-        // Room for a ready-made head behind the end, which only then may be copied whole.
+        // Slack past the end, so that a precomputed head can be copied whole.
         out.resize(stop.wrapping_add(SHORT_HEAD), 0);
-        let mut pen = Pen { out, at: start, lent: None };
+        let mut pen = Pen { out, at: start, borrowed: None };
         let written = self.write(&mut pen, record, false);
         if written.is_none() || pen.at != stop {
             return Err(disagree(record));
@@ -154,7 +155,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// One record's message; `empty_parts`: also parts that have no feature.
+    /// Write one record's message; with `empty_parts`, also parts that have no feature.
     #[inline(always)]
     fn write(&self, pen: &mut Pen<'_>, record: usize, empty_parts: bool) -> Option<()> {
         for (section, tag) in [(Section::Context, FIRST), (Section::Lists, SECOND)] {
@@ -169,7 +170,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Byte strings, each of which is a record already, as frames.
+/// Byte strings that are serialized records, as frames.
 pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
     let Some(bytes) = Bytes::of(array) else {
         let message = format!("a record must be a byte string, not {}", array.data_type());
@@ -181,17 +182,17 @@ pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
         return Err(Fault::new(FaultKind::Schema, 0, message).in_record(record));
     }
     let length = |record| bytes.get(record).map(|value| value.len() as u64);
-    let mut lent = 0u64;
+    let mut borrowed = 0u64;
     for record in 0..array.len() {
-        let bytes = lent_bytes(&bytes, record).ok_or_else(|| disagree(record))?;
-        lent = lent.saturating_add(bytes);
+        let bytes = borrowed_bytes(&bytes, record).ok_or_else(|| disagree(record))?;
+        borrowed = borrowed.saturating_add(bytes);
     }
-    let frames = Frames::room(array.len(), length, lent)?;
-    frames.fill(|pen, record| pen.put_or_lend(bytes.get(record)?, || bytes.home(record)))
+    let frames = Frames::room(array.len(), length, borrowed)?;
+    frames.fill(|pen, record| pen.put_or_borrow(bytes.get(record)?, || bytes.home(record)))
 }
 
-/// Bytes of those values of a column that one record has and lends.
-fn lent_of_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) -> Option<u64> {
+/// Bytes of a record's borrowed values in a column.
+fn borrowed_in_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) -> Option<u64> {
     let (first, count) = match &column.frames {
         Some(frames) => frames.span(record)?,
         None => (record, 1),
@@ -200,20 +201,20 @@ fn lent_of_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) -> Opt
     for row in first..first.checked_add(count)? {
         let (start, count) = column.rows.span(row)?;
         for at in start..start.checked_add(count)? {
-            total = total.saturating_add(lent_bytes(values, at)?);
+            total = total.saturating_add(borrowed_bytes(values, at)?);
         }
     }
     Some(total)
 }
 
-/// Bytes of a value, if it is lent.
+/// Bytes of a value if it is borrowed, else 0.
 #[inline(always)]
-fn lent_bytes(values: &Bytes<'_>, at: usize) -> Option<u64> {
+fn borrowed_bytes(values: &Bytes<'_>, at: usize) -> Option<u64> {
     let length = values.get(at)?.len();
     Some(if length >= BORROWED_BYTES && values.home(at).is_some() { length as u64 } else { 0 })
 }
 
-/// The two passes differ, or the array's offsets point outside of its values.
+/// The fault when the two passes differ, or offsets point outside of the values.
 #[cold]
 fn disagree(record: usize) -> Fault {
     Fault::new(FaultKind::Schema, 0, "the array's offsets point outside of its values")

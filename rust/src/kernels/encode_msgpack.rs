@@ -36,12 +36,12 @@ enum Values<'a> {
     Binary(Bytes<'a>),
     /// Whole values, as they are.
     Raw(Bytes<'a>),
-    /// Counts of a unit, of which a second has so many.
+    /// Counts of a unit, with the units per second.
     Time(&'a [i64], i64),
     Ext(&'a [i8], Bytes<'a>),
     List(Rows<'a>, Box<Column<'a>>),
     Struct(Vec<(Vec<u8>, Column<'a>)>),
-    /// NumPy arrays: where their numbers lie, their shapes, and the numbers.
+    /// NumPy arrays: the rows of their numbers, their shapes, and the numbers.
     Array(Rows<'a>, Shapes<'a>, Numbers),
 }
 
@@ -373,7 +373,7 @@ fn put_numbers(
 }
 
 impl Numbers {
-    /// The numbers of an array, where it lies in memory as NumPy has it.
+    /// The numbers of an array, if its memory layout is NumPy's.
     fn of(array: &dyn Array) -> Option<Self> {
         let dtype = dtype_of(array.data_type())?;
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();

@@ -1,8 +1,8 @@
 //! Columns of byte strings to records of a tar archive, one member a value.
 //!
 //! Equal records give equal bytes: owner, mode and time are always the same, and a record's members
-//! stand in the order of their fields. A name that ustar cannot hold stands in a PAX header before
-//! the member. A null is no member; a record of nulls only gets an empty member, so that it is there.
+//! are in the order of their fields. A name that does not fit ustar goes into a PAX header before the
+//! member. A null has no member; a record of nulls gets one empty member, so that it exists.
 
 use crate::tuned::BORROWED_BYTES;
 use arrow_array::{Array, StructArray};
@@ -15,14 +15,14 @@ use super::parts::Between;
 use crate::wire::tar::{BLOCK, split};
 use crate::wire::{Fault, FaultKind};
 
-/// The field of a record that has no other.
+/// The field of a record of nulls.
 pub const NOTHING: &[u8] = b"none";
 /// The largest size of eleven octal digits.
 const MOST_BYTES: usize = (1 << 33) - 1;
 /// The longest name of ustar's first field.
 const NAME_BYTES: usize = 100;
 
-/// What is the same in every header, and the sum of its bytes with a blank checksum.
+/// The constant part of every header, and the sum of its bytes with a blank checksum.
 struct Template {
     block: [u8; BLOCK],
     sum: u32,
@@ -81,7 +81,7 @@ fn octal<const N: usize>(mut value: usize) -> [u8; N] {
     digits
 }
 
-/// Append the zeros that follow so many bytes.
+/// Pad with zeros to whole blocks after `length` bytes.
 fn pad(out: &mut Vec<u8>, length: usize) {
     let zeros = length.next_multiple_of(BLOCK).wrapping_sub(length);
     out.resize(out.len().wrapping_add(zeros), 0);
@@ -100,13 +100,13 @@ pub fn pax_line(key: &[u8], value: &[u8]) -> Vec<u8> {
 /// Writes members.
 struct Archive {
     out: Vec<u8>,
-    lent: Between,
+    borrowed: Between,
     file: Template,
     pax: Template,
 }
 
 impl Archive {
-    /// One member. Long contents are lent by the buffer that they lie in.
+    /// Append a member. Long contents are borrowed from the buffer `home`.
     fn member(&mut self, name: &[u8], contents: &[u8], home: Option<&Buffer>) {
         let out = &mut self.out;
         if name.len() > NAME_BYTES || !name.is_ascii() {
@@ -115,11 +115,11 @@ impl Archive {
             out.extend_from_slice(&line);
             pad(out, line.len());
         }
-        // What a reader without PAX sees of a long name is its beginning.
+        // Readers without PAX see the beginning of a long name.
         self.file.write(out, name, contents.len());
-        let is_lent = contents.len() >= BORROWED_BYTES
-            && home.is_some_and(|home| self.lent.lend(out.len(), contents, home));
-        if !is_lent {
+        let is_borrowed = contents.len() >= BORROWED_BYTES
+            && home.is_some_and(|home| self.borrowed.borrow(out.len(), contents, home));
+        if !is_borrowed {
             out.extend_from_slice(contents);
         }
         pad(out, contents.len());
@@ -136,7 +136,7 @@ pub fn comment(comment: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Records of a batch, whose columns are called as the fields, in their order.
+/// The records of a batch; each column is the field of its name.
 pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
     let records = batch.len();
     let keys = bytes_of(keys, "__key__")?;
@@ -153,14 +153,14 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
     };
     let mut archive = Archive {
         out,
-        lent: Between::default(),
+        borrowed: Between::default(),
         file: Template::new(b'0'),
         pax: Template::new(b'x'),
     };
     let (mut lengths, mut checksums) = (Vec::with_capacity(records), Vec::with_capacity(records));
     let mut name = Vec::new();
     for record in 0..records {
-        let (start, before) = (archive.out.len(), archive.lent.mark());
+        let (start, before) = (archive.out.len(), archive.borrowed.mark());
         let key = keys.get(record).ok_or_else(|| outside(record))?;
         let mut put = |field: &[u8], contents: &[u8], home: Option<&Buffer>| {
             name.clear();
@@ -182,14 +182,14 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
             put(NOTHING, b"", None)?;
         }
         let end = archive.out.len();
-        let length = end.wrapping_sub(start).wrapping_add(archive.lent.bytes_since(before));
+        let length = end.wrapping_sub(start).wrapping_add(archive.borrowed.bytes_since(before));
         lengths.push(length as u64);
-        checksums.push(archive.lent.crc32c(&archive.out, start, end, before));
+        checksums.push(archive.borrowed.crc32c(&archive.out, start, end, before));
     }
-    Ok(Framed { bytes: archive.lent.finish(archive.out), lengths, checksums })
+    Ok(Framed { bytes: archive.borrowed.finish(archive.out), lengths, checksums })
 }
 
-/// Bytes of those values of a column that are not lent.
+/// Bytes of the copied values of a column.
 fn copied_bytes(values: &Bytes<'_>, records: usize) -> usize {
     let lengths = (0..records).filter_map(|record| values.get(record)).map(<[u8]>::len);
     lengths.filter(|&length| length < BORROWED_BYTES).fold(0, usize::saturating_add)

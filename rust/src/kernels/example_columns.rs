@@ -1,8 +1,8 @@
-//! Arrow columns as the lists that `tf.train.Example` knows: where a record's values lie, and of
-//! which of the three types they are.
+//! Arrow columns as the lists of `tf.train.Example`: the place of each record's values, and which of
+//! the three types they have.
 //!
-//! The numbers of a column come as int64 or float32; whoever hands the batch over has cast them.
-//! Offsets are claims until they have been looked up: nothing here indexes without checking.
+//! Numbers must be int64 or float32; the caller casts them. Offsets are not trusted: every access is
+//! checked.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
@@ -22,9 +22,9 @@ pub enum Section {
     Lists,
 }
 
-/// A column name that starts so is a context feature of a SequenceExample.
+/// Prefix of a column name for a context feature of a SequenceExample.
 pub const CONTEXT_PREFIX: &str = "context/";
-/// A column name that starts so is a feature list of a SequenceExample.
+/// Prefix of a column name for a feature list of a SequenceExample.
 pub const LISTS_PREFIX: &str = "feature_lists/";
 
 /// Which elements of the level below belong to a row.
@@ -35,7 +35,7 @@ pub enum Rows<'a> {
     Small(&'a [i32]),
     /// The same with wide offsets.
     Large(&'a [i64]),
-    /// So many for every row.
+    /// This many for every row.
     Fixed(usize),
 }
 
@@ -118,7 +118,7 @@ impl<'a> Bytes<'a> {
                 let value = u128::from_le_bytes(*view);
                 let length = value as u32 as usize;
                 if length <= 12 {
-                    // Short ones lie in the view itself.
+                    // Short values are inside the view itself.
                     let start = at.wrapping_mul(16).wrapping_add(4);
                     return views.get(start..start.wrapping_add(length));
                 }
@@ -129,7 +129,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The buffer that a byte string lies in; None for a short one, which lies in its view.
+    /// The buffer that holds a byte string; None for a short one, which is inside its view.
     pub fn home(&self, at: usize) -> Option<&'a Buffer> {
         match self {
             Self::Packed(_, _, buffer) => Some(buffer),
@@ -180,7 +180,7 @@ pub struct Column<'a> {
     pub name: String,
     /// The part of the message that it belongs to.
     pub section: Section,
-    /// What stands before its values.
+    /// The bytes before its values.
     pub head: Head,
     /// The features of each record, for feature lists.
     pub frames: Option<Rows<'a>>,

@@ -18,7 +18,7 @@ pub struct KeyFacts {
     pub kinds: [u64; 3],
     /// Fewest and most values in one feature (for a feature list: in one frame).
     pub values: Option<(u64, u64)>,
-    /// Fewest and most frames; None where the key is no feature list.
+    /// Fewest and most frames; None if the key is not a feature list.
     pub frames: Option<(u64, u64)>,
     /// Byte strings seen, and how many of them are UTF-8.
     pub strings: (u64, u64),
@@ -31,7 +31,7 @@ pub struct Facts {
     pub num_records: u64,
     /// Of them, those with at least one feature and nothing that an Example does not have.
     pub num_examples: u64,
-    /// Of them, those that are no valid message at all.
+    /// Of them, those that are not valid messages.
     pub num_broken: u64,
     /// Facts by (is a feature list, key).
     pub keys: BTreeMap<(bool, Vec<u8>), KeyFacts>,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | integers | int64; uint64 where one is beyond it and none is negative |
 //! | float32; float64; either with integers | float32; float64; float64 |
-//! | strings, binary; both, or a string that is no UTF-8 | string, binary; binary |
+//! | strings, binary; both, or a string that is not UTF-8 | string, binary; binary |
 //! | arrays; maps with keys of str or bin | list; struct, with the fields of all of them |
 //! | maps of NumPy arrays of one dtype, and one shape or number of axes | tensors |
 //! | timestamps; other extensions, or both | timestamp; struct of type and data |
@@ -23,7 +23,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::msgpack::{TIMESTAMP, Token, nanoseconds, skip, token};
 use crate::wire::numpy_map::{Dtype, Found, Kind, numpy_map};
 
-/// Records with more keys than this are read as they are: no table has so many columns.
+/// Records with more keys than this are read as raw bytes: a table does not have that many columns.
 const MOST_KEYS: usize = 4096;
 /// Maps within records with more keys than this, of which each map has less than a quarter, use
 /// their keys as data.
@@ -76,7 +76,7 @@ struct Keys {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     records: Keys,
-    /// Records that are no maps with string keys.
+    /// Records that are not maps with string keys.
     others: u64,
 }
 
@@ -97,14 +97,14 @@ impl Facts {
         self.records.maps.wrapping_add(self.others)
     }
 
-    /// The columns that fit them, or None where records are no maps of fields.
+    /// The columns that fit them, or None if records are not maps of fields.
     pub fn fields(&self) -> Option<Fields> {
         let usable = self.others == 0 && (1..=MOST_KEYS).contains(&self.records.fields.len());
         usable.then(|| self.records.arrow())
     }
 }
 
-/// Look at one record. False if it is no map with string keys.
+/// Add one record. False if it is not a map with string keys.
 fn see_record(keys: &mut Keys, cursor: &mut Cursor<'_>, nesting: usize) -> Result<bool, Fault> {
     let start = *cursor;
     if let Token::Map(count) = token(cursor)?
@@ -119,7 +119,7 @@ fn see_record(keys: &mut Keys, cursor: &mut Cursor<'_>, nesting: usize) -> Resul
 }
 
 impl Keys {
-    /// Look at a map whose head has been read. False, somewhere within it, if a key is no string.
+    /// Add a map whose head has been read. False, midway through it, if a key is not a string.
     fn see(
         &mut self,
         cursor: &mut Cursor<'_>,

@@ -1,8 +1,7 @@
-//! A gzip file or zlib stream, inflated in pieces by whoever has the bytes.
+//! Inflates a gzip file or zlib stream in pieces that the caller pushes.
 //!
-//! Every fault has its byte, an empty or cut member is told from a sound one, and inflating may
-//! start at a seek point in the middle of a member. What is good before a fault is delivered before
-//! the fault.
+//! Every fault has its byte, empty and cut members are reported, and inflating can start at a seek
+//! point in the middle of a member. Good bytes before a fault are returned before the fault.
 
 use penstock_codecs::inflate::{Pause, RawInflate};
 
@@ -65,7 +64,7 @@ pub struct Inflater {
     fault: Option<Fault>,
     reader: HeaderReader,
     member: Member,
-    /// Bits of the first byte that come before the seek point, if it lies within a byte.
+    /// Bits of the first byte before the seek point, if it is within a byte.
     skip_bits: u32,
     compressed: u64,
     plain: u64,
@@ -80,8 +79,8 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// At the start of a file. With `point_bytes > 0`, members and, about every so many plain
-    /// bytes, seek points are recorded.
+    /// At the start of a file. With `point_bytes > 0`, members are recorded, and a seek point about
+    /// every `point_bytes` plain bytes.
     pub fn new(container: Container, point_bytes: u64) -> Result<Self, Fault> {
         Ok(Self {
             container,
@@ -272,7 +271,7 @@ impl Inflater {
         self.compressed = self.compressed.wrapping_add(used as u64);
     }
 
-    /// What does not even begin like a member is no member that is broken.
+    /// The fault of a bad header: trailing bytes, if they do not even begin like a header.
     #[cold]
     fn bad_header(&self, fault: Fault) -> Fault {
         if self.num_members > 0 && !self.reader.is_recognised() {

@@ -1,6 +1,6 @@
 //! Images at another size, in TensorFlow's arithmetic: centres of pixels at halves, float32 all the
 //! way, nothing rounded or cut off. Rows are interpolated as they are needed; images of bytes and of
-//! floats are read as they lie, any others become floats first.
+//! floats are read in place, any others become floats first.
 
 mod bilinear;
 mod sums;

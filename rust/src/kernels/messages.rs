@@ -1,15 +1,15 @@
 //! The messages of `tf.train` as trees of shared nodes, for code that builds and changes them.
 //!
-//! A node is a message. Parents hold their children by `Arc`, and so does whoever looks at one, so a
-//! view stays attached however it was come by. A child that is looked at before it is set stands in
-//! its parent's slot without counting as present, and knows its parent: the first change sets it, and
-//! all above it (`touch`). Nodes taken out of a tree live on alone, with what they hold.
+//! A node is a message. Parents and views hold nodes by `Arc`, so a view stays attached to its tree. A
+//! child that is viewed before it is set occupies its parent's slot without counting as present, and
+//! refers to its parent: the first change sets the child and all nodes above it (`touch`). Nodes taken
+//! out of a tree live on with what they hold.
 //!
-//! Building a record sets messages into messages, and each is to be a copy. `share` makes that cheap: a
-//! message that nobody can change unseen is held by both sides, marked as lent, and whoever next looks
-//! at it to change it `settle`s: the one that is left alone keeps it, others take a copy first.
+//! Setting a message into another has to copy it. `share` makes that cheap: if there is no view of the
+//! message, both sides hold the same node, marked as shared. Before it is viewed to be changed, the
+//! holder calls `settle`: the last holder keeps the node, any other takes a copy.
 //!
-//! Locks are taken from parent to child or one at a time, and no code of Python's runs under one.
+//! Locks are taken from parent to child or one at a time, and no Python code runs under one.
 
 mod kinds;
 mod parse;
@@ -32,9 +32,9 @@ pub use write::{serialize, size};
 pub trait Blob: Sized {
     /// A copy of these bytes.
     fn of(bytes: &[u8]) -> Self;
-    /// The same string once more.
+    /// Another reference to the string.
     fn share(&self) -> Self;
-    /// What it holds.
+    /// Its bytes.
     fn bytes(&self) -> &[u8];
 }
 
@@ -55,11 +55,11 @@ impl Blob for Vec<u8> {
 /// The fields of one message.
 #[derive(Debug)]
 pub enum Body<B> {
-    /// Messages of their own, one for each field, and a bit for each that is set.
+    /// One message for each field, and a bit for each that is set.
     Parts([Option<Arc<Node<B>>>; 3], u8),
-    /// A map of messages, in the order of its keys.
+    /// A map of messages, sorted by key.
     Map(BTreeMap<Box<str>, Arc<Node<B>>>),
-    /// Messages one after another.
+    /// A list of messages.
     Many(Vec<Arc<Node<B>>>),
     /// The values of a `BytesList`.
     Bytes(Vec<B>),
@@ -87,9 +87,9 @@ impl<B> Body<B> {
 /// What a node holds.
 #[derive(Debug)]
 pub struct State<B> {
-    /// The parent that does not count this message as set yet.
+    /// The parent in which this message is not set yet.
     up: Weak<Node<B>>,
-    /// Fields that nobody knows, as they came.
+    /// Unknown fields, as serialized.
     pub unknown: Vec<u8>,
     /// The fields.
     pub body: Body<B>,
@@ -99,8 +99,8 @@ pub struct State<B> {
 #[derive(Debug)]
 pub struct Node<B> {
     kind: Kind,
-    /// Whether several may hold it, each for itself.
-    lent: AtomicBool,
+    /// Whether several holders may share the node, each as its own copy.
+    shared: AtomicBool,
     state: Mutex<State<B>>,
 }
 
@@ -118,7 +118,7 @@ impl<B: Blob> Node<B> {
     fn below(kind: Kind, body: Body<B>, up: Weak<Self>) -> Arc<Self> {
         Arc::new(Self {
             kind,
-            lent: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             state: Mutex::new(State { up, unknown: Vec::new(), body }),
         })
     }
@@ -128,9 +128,9 @@ impl<B: Blob> Node<B> {
         self.kind
     }
 
-    /// What it holds, as long as nobody else needs it.
+    /// Lock the node's state.
     pub fn lock(&self) -> MutexGuard<'_, State<B>> {
-        // Nothing is half done where a panic may come.
+        // No panic can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,20 +146,20 @@ impl<B: Blob> Node<B> {
         child.clone()
     }
 
-    /// What another message may hold for itself as if it were a copy: this message, where nobody else
-    /// sees it or a part of it; else a copy indeed.
+    /// A node that another message may hold as a copy: this one, marked as shared, if there is no view
+    /// of it or of a part of it; else a real copy.
     pub fn share(self: &Arc<Self>) -> Arc<Self> {
         if !self.is_unseen() {
             return self.copy();
         }
-        self.lent.store(true, Ordering::Relaxed);
+        self.shared.store(true, Ordering::Relaxed);
         self.clone()
     }
 
-    /// Whether its one holder is the only way to it and to all parts of it.
+    /// Whether there is no view of it or of any part of it.
     fn is_unseen(self: &Arc<Self>) -> bool {
-        // What is lent was unseen then, and stays so until a holder settles it.
-        if self.lent.load(Ordering::Relaxed) {
+        // A shared node has no views until a holder settles it.
+        if self.shared.load(Ordering::Relaxed) {
             return true;
         }
         if Arc::strong_count(self) > 1 {
@@ -176,13 +176,13 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// Make a message that was lent the holder's own, before it is looked at to be changed.
+    /// Make a shared message the holder's own, before it is viewed to be changed.
     pub fn settle(holder: &mut Arc<Self>) {
-        if holder.lent.load(Ordering::Relaxed) {
+        if holder.shared.load(Ordering::Relaxed) {
             if Arc::strong_count(holder) > 1 {
                 *holder = holder.copy();
             } else {
-                holder.lent.store(false, Ordering::Relaxed);
+                holder.shared.store(false, Ordering::Relaxed);
             }
         }
     }
@@ -192,7 +192,7 @@ impl<B: Blob> Node<B> {
         matches!(self.lock().body, Body::Parts(_, set) if set & 1 << index != 0)
     }
 
-    /// Count a message as set, and all that it stands in.
+    /// Set this message in its parent, and all parents above.
     pub fn touch(self: &Arc<Self>) {
         let mut node = self.clone();
         loop {
@@ -204,14 +204,14 @@ impl<B: Blob> Node<B> {
                     .position(|slot| slot.as_ref().is_some_and(|s| Arc::ptr_eq(s, &node))),
                 _ => None,
             };
-            // Cleared in the meantime: it belongs to nobody any more.
+            // Cleared in the meantime: it has no parent any more.
             let Some(index) = place else { return };
             parent.set(index);
             node = parent;
         }
     }
 
-    /// Count the message of a field as set; of a oneof, the others no longer.
+    /// Mark a field as set, and clear the other fields of a oneof.
     fn set(&self, index: usize) {
         let mut state = self.lock();
         let Body::Parts(slots, set) = &mut state.body else { return };
@@ -230,7 +230,7 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// Set a field to a message that nobody else has; what a view of it saw before, it sees merged.
+    /// Set a field to an unshared message. If the field has views, the message is merged into it.
     pub fn put(self: &Arc<Self>, index: usize, message: Arc<Self>) {
         let waiting = {
             let mut state = self.lock();
@@ -253,14 +253,14 @@ impl<B: Blob> Node<B> {
         self.set(index);
     }
 
-    /// Make it empty. What is taken out lives on where it is looked at.
+    /// Make it empty. Views of removed messages keep them.
     pub fn clear(&self) {
         let mut state = self.lock();
         state.body = Body::new(self.kind);
         state.unknown.clear();
     }
 
-    /// Make it empty to take what another message holds: views of what is not set stay attached.
+    /// Make it empty before another message is merged in: views of unset fields stay attached.
     pub fn make_room(&self) {
         let mut state = self.lock();
         state.unknown.clear();
@@ -282,8 +282,8 @@ impl<B: Blob> Node<B> {
         match &mut state.body {
             Body::Parts(slots, set) => {
                 if let Some(slot) = slots.get_mut(index) {
-                    // As in protobuf, where clearing a message that was looked at sets it first, and
-                    // so clears the others of a oneof.
+                    // As in protobuf: clearing a message that was viewed sets it first, which clears
+                    // the other fields of a oneof.
                     if slot.take().is_some() && self.kind == Kind::Feature && *set & 1 << index == 0
                     {
                         let set_ones = slots.iter_mut().enumerate();
@@ -297,7 +297,7 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// Drop the fields that nobody knows, here and below.
+    /// Drop unknown fields, here and below.
     pub fn discard_unknown(&self) {
         let mut state = self.lock();
         state.unknown = Vec::new();
@@ -313,7 +313,7 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// A message of its own that holds the same.
+    /// A deep copy.
     pub fn copy(&self) -> Arc<Self> {
         let state = self.lock();
         let body = match &state.body {
@@ -340,8 +340,7 @@ impl<B: Blob> Node<B> {
         copy
     }
 
-    /// Merge what a message of the same kind holds: set fields are merged, keys replaced, values
-    /// appended.
+    /// Merge a message of the same kind: set fields are merged, keys replaced, values appended.
     pub fn absorb(self: &Arc<Self>, mut other: Arc<Self>) {
         Self::settle(&mut other);
         let (body, unknown) = {
@@ -379,7 +378,7 @@ impl<B: Blob> Node<B> {
         Some(found.clone())
     }
 
-    /// Take the message of a key out.
+    /// Remove the message of a key.
     pub fn remove(&self, key: &str) -> Option<Arc<Self>> {
         let Body::Map(entries) = &mut self.lock().body else { return None };
         let mut found = entries.remove(key)?;
@@ -395,14 +394,14 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// The messages that stand one after another.
+    /// The messages of a list.
     pub fn items(&self) -> Vec<Arc<Self>> {
         let Body::Many(items) = &mut self.lock().body else { return Vec::new() };
         items.iter_mut().for_each(Self::settle);
         items.clone()
     }
 
-    /// The message of a key, made where there is none, as reading a map of messages does.
+    /// The message of a key; created if missing, as when a protobuf map is read.
     pub fn get_or_create(self: &Arc<Self>, key: &str) -> Arc<Self> {
         if let Some(found) = self.get(key) {
             return found;
@@ -413,7 +412,7 @@ impl<B: Blob> Node<B> {
         made
     }
 
-    /// Put a message that nobody else has under a key.
+    /// Put an unshared message under a key.
     pub fn insert(&self, key: &str, message: Arc<Self>) {
         if let Body::Map(entries) = &mut self.lock().body {
             entries.insert(key.into(), message);

@@ -8,7 +8,7 @@
 
 use super::permute::{below, key_of};
 
-/// So many positions are disturbed together: as many as a byte of a key tells apart.
+/// Positions that are jittered together: as many as a byte of a key can number.
 const GROUP: usize = 256;
 
 /// So many pairs of a group are drawn: enough for no trace of the regular pattern to be left.

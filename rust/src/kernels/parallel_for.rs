@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::wire::{Fault, FaultKind};
 
-/// Do all jobs, in order, by so many threads, each with a state of its own. After a fault no new
-/// job is begun; of several faults the one of the first job counts, whatever the threads did.
+/// Run all jobs, started in order, on `threads` threads, each with a state of its own. After a fault no
+/// new job starts; of several faults, that of the first job is returned, whatever the timing.
 pub fn parallel_for<S, J: Send, R: Send>(
     jobs: impl Iterator<Item = J> + Send,
     num_jobs: usize,

@@ -1,5 +1,5 @@
-//! A result in the making: bytes of its own and, between them, long values that stay where they lie.
-//! Who writes the result takes them from there, so that they are not copied on the way.
+//! Output made of own bytes and, between them, borrowed long values: the writer takes these from the
+//! buffers they are in, without a copy.
 
 use arrow_buffer::Buffer;
 
@@ -7,13 +7,13 @@ use super::buffer_pool;
 use super::views::place_in;
 use penstock_codecs::crc32c::extend;
 
-/// So many buffers are looked through for one that has lent before.
+/// How many of the latest owners are compared with the owner of a new value.
 const RECENT: usize = 8;
 
 /// Some bytes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its number among the buffers.
+    /// Index of the buffer.
     pub buffer: usize,
     /// Where they start in it.
     pub start: usize,
@@ -21,10 +21,10 @@ pub struct Piece {
     pub end: usize,
 }
 
-/// Pieces of a few buffers, which follow one another.
+/// Consecutive pieces of a few buffers.
 #[derive(Clone, Debug)]
 pub struct Pieces {
-    /// What they lie in: first the bytes that were made here.
+    /// Own bytes first, then the owners of borrowed values.
     pub buffers: Vec<Buffer>,
     /// At least one.
     pub pieces: Vec<Piece>,
@@ -38,7 +38,7 @@ impl Pieces {
         Self { buffers: vec![buffer_pool::pooled(bytes)], pieces }
     }
 
-    /// Each as a buffer.
+    /// Each piece as a buffer, without a copy.
     pub fn parts(&self) -> impl Iterator<Item = Buffer> {
         self.pieces.iter().map(|piece| match self.buffers.get(piece.buffer) {
             Some(whole) => {
@@ -49,22 +49,22 @@ impl Pieces {
         })
     }
 
-    /// How many bytes they are.
+    /// Total bytes.
     pub fn num_bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.end.saturating_sub(piece.start)).sum()
     }
 }
 
-/// Values that are lent, each at a place between the bytes that are made here.
+/// Borrowed values, each at its place between the own bytes.
 #[derive(Debug, Default)]
 pub struct Between {
-    /// Each with the number of own bytes before it.
-    lent: Vec<(usize, Piece)>,
-    lenders: Vec<Buffer>,
+    /// Each value with the number of own bytes before it.
+    borrowed: Vec<(usize, Piece)>,
+    owners: Vec<Buffer>,
     num_bytes: usize,
 }
 
-/// What has been lent so far.
+/// What had been borrowed at some point.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     count: usize,
@@ -72,55 +72,55 @@ pub struct Mark {
 }
 
 impl Between {
-    /// What stands at this place lies in that buffer; false if it does not.
-    pub fn lend(&mut self, place: usize, value: &[u8], lender: &Buffer) -> bool {
-        let Some(start) = place_in(value, lender) else { return false };
+    /// Borrow a value from its owner at this place among the own bytes. False if the owner does not hold it.
+    pub fn borrow(&mut self, place: usize, value: &[u8], owner: &Buffer) -> bool {
+        let Some(start) = place_in(value, owner) else { return false };
         let end = start.wrapping_add(value.len());
-        let same =
-            |known: &Buffer| known.as_ptr() == lender.as_ptr() && known.len() == lender.len();
-        let recent = self.lenders.len().saturating_sub(RECENT);
-        let found = self.lenders.iter().skip(recent).position(same);
-        let number = found.map_or(self.lenders.len(), |at| recent.wrapping_add(at));
+        let same = |known: &Buffer| known.as_ptr() == owner.as_ptr() && known.len() == owner.len();
+        let recent = self.owners.len().saturating_sub(RECENT);
+        let found = self.owners.iter().skip(recent).position(same);
+        let number = found.map_or(self.owners.len(), |at| recent.wrapping_add(at));
         if found.is_none() {
-            self.lenders.push(lender.clone());
+            self.owners.push(owner.clone());
         }
-        // The first buffer will be that of the own bytes.
-        self.lent.push((place, Piece { buffer: number.wrapping_add(1), start, end }));
+        // Buffer 0 holds the own bytes.
+        self.borrowed.push((place, Piece { buffer: number.wrapping_add(1), start, end }));
         self.num_bytes = self.num_bytes.saturating_add(value.len());
         true
     }
 
-    /// What has been lent until now.
+    /// What has been borrowed so far.
     #[inline(always)]
     pub fn mark(&self) -> Mark {
-        Mark { count: self.lent.len(), num_bytes: self.num_bytes }
+        Mark { count: self.borrowed.len(), num_bytes: self.num_bytes }
     }
 
-    /// Bytes that were lent since.
+    /// Bytes borrowed since the mark.
     #[inline(always)]
     pub fn bytes_since(&self, mark: Mark) -> usize {
         self.num_bytes.wrapping_sub(mark.num_bytes)
     }
 
-    /// The CRC32C of own bytes and of what was lent between them since.
+    /// The CRC32C of own bytes and the values borrowed between them since the mark.
     #[inline]
     pub fn crc32c(&self, own: &[u8], start: usize, end: usize, since: Mark) -> u32 {
         let (mut at, mut crc) = (start, 0);
-        for (place, piece) in self.lent.get(since.count..).unwrap_or_default() {
+        for (place, piece) in self.borrowed.get(since.count..).unwrap_or_default() {
             crc = extend(crc, own.get(at..*place).unwrap_or_default());
-            let lender = self.lenders.get(piece.buffer.wrapping_sub(1));
-            let value = lender.and_then(|all| all.get(piece.start..piece.end));
+            let owner = self.owners.get(piece.buffer.wrapping_sub(1));
+            let value = owner.and_then(|all| all.get(piece.start..piece.end));
             crc = extend(crc, value.unwrap_or_default());
             at = *place;
         }
         extend(crc, own.get(at..end).unwrap_or_default())
     }
 
-    /// All of it, in order.
+    /// Own and borrowed bytes, in order.
     pub fn finish(self, own: Vec<u8>) -> Pieces {
-        let mut pieces = Vec::with_capacity(self.lent.len().saturating_mul(2).saturating_add(1));
+        let mut pieces =
+            Vec::with_capacity(self.borrowed.len().saturating_mul(2).saturating_add(1));
         let mut done = 0;
-        for (place, piece) in self.lent {
+        for (place, piece) in self.borrowed {
             if place > done {
                 pieces.push(Piece { buffer: 0, start: done, end: place });
             }
@@ -131,7 +131,7 @@ impl Between {
             pieces.push(Piece { buffer: 0, start: done, end: own.len() });
         }
         let mut buffers = vec![buffer_pool::pooled(own)];
-        buffers.extend(self.lenders);
+        buffers.extend(self.owners);
         Pieces { buffers, pieces }
     }
 }
@@ -142,16 +142,16 @@ mod tests {
     use penstock_codecs::crc32c::crc32c;
 
     #[test]
-    fn own_and_lent_bytes_stand_in_the_order_they_came() {
+    fn own_and_borrowed_bytes_stand_in_the_order_they_came() {
         let buffer = Buffer::from_vec(b"first, lent, and lent".to_vec());
         let own = b", own, last".to_vec();
         let mut between = Between::default();
         let start = between.mark();
-        assert!(between.lend(0, &buffer[..5], &buffer));
+        assert!(between.borrow(0, &buffer[..5], &buffer));
         let middle = between.mark();
-        assert!(between.lend(5, &buffer[5..11], &buffer));
-        assert!(between.lend(5, &buffer[11..], &buffer.slice(3)));
-        assert!(!between.lend(7, b"a value that lies elsewhere", &buffer));
+        assert!(between.borrow(5, &buffer[5..11], &buffer));
+        assert!(between.borrow(5, &buffer[11..], &buffer.slice(3)));
+        assert!(!between.borrow(7, b"a value of another buffer", &buffer));
         let wanted = b"first, own, lent, and lent, last";
         assert_eq!(between.bytes_since(start), 21);
         assert_eq!(between.bytes_since(middle), 16);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_lent_is_one_part() {
+    fn what_is_not_borrowed_is_one_part() {
         let own = Between::default().finish(b"whole".to_vec());
         for whole in [own, Pieces::whole(b"whole".to_vec())] {
             assert_eq!(whole.parts().collect::<Vec<_>>(), [Buffer::from_vec(b"whole".to_vec())]);

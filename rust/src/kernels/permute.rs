@@ -21,7 +21,7 @@ const FEW: usize = 64;
 /// of two there are too few networks for every permutation to come about equally often.
 const LEAST_BITS: u32 = 12;
 
-/// So many positions are walked side by side.
+/// Positions computed in parallel.
 const BLOCK: usize = 256;
 
 /// Lengths are signed numbers elsewhere.
@@ -123,7 +123,7 @@ impl Network {
         Self { num_records, left_bits: bits / 2, right_bits: bits - bits / 2, round_keys }
     }
 
-    /// Once through the network: a permutation of all numbers of so many bits.
+    /// One pass through the network: a permutation of all numbers with that many bits.
     #[inline(always)]
     fn step(&self, number: u64) -> u64 {
         let mut left = number >> self.right_bits;
@@ -135,8 +135,7 @@ impl Network {
         (left << self.right_bits) | right
     }
 
-    /// As `Permutation::fill`. It comes to an end: each position lies on the cycle that is walked
-    /// from it.
+    /// As `Permutation::fill`. It terminates: each position is on the cycle walked from it.
     fn fill(&self, start: u64, numbers: &mut [i64]) {
         let mut first = start;
         for block in numbers.chunks_mut(BLOCK) {

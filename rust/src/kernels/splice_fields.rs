@@ -52,20 +52,20 @@ use penstock_codecs::crc32c::{crc32c, crc32c_u64, extend, extend_stored, mask};
 /// The records with their new fields.
 #[derive(Clone, Debug)]
 pub struct Spliced {
-    /// Their frames; where payloads are large and only get an addition, these are lent.
+    /// Their frames. Large payloads that are only added to are borrowed.
     pub framed: Framed,
     /// For each name that was to be dropped or renamed, how many records had it.
     pub found: Vec<u64>,
 }
 
-/// What the encoder may touch behind the end of an addition.
+/// Bytes that the encoder may write past the end of an addition.
 const SLACK: usize = 64;
 
 /// Cut and rename as `edit` says, then append the features of `added`, record by record.
 ///
-/// With `verify` every old payload is proved. Without it, damage is passed on: it is as wrong
-/// against its checksum afterwards as before. A record that is no message is a fault either way,
-/// unless it is damaged too, nothing is verified, and it is only added to.
+/// With `verify`, every old payload is verified. Without it, damage is kept: the new checksum is as
+/// wrong as the old one. A record that is not a message is a fault either way, except a damaged one
+/// that is only added to, without `verify`.
 pub fn splice(
     frames: &Frames,
     edit: &Edit,
@@ -80,16 +80,16 @@ pub fn splice(
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
     let payloads: usize = frames.spans.iter().map(|span| span.1).fold(0, usize::saturating_add);
-    let lends = edit.only_adds() && payloads / num_records.max(1) >= BORROWED_BYTES;
+    let borrows = edit.only_adds() && payloads / num_records.max(1) >= BORROWED_BYTES;
     let mut splicer = Splicer {
         frames,
         edit,
         added,
         verify,
-        proven: false,
-        lends,
-        lent: Between::default(),
-        out: room(frames, edit, added, lends)?,
+        verified: false,
+        borrows,
+        borrowed: Between::default(),
+        out: room(frames, edit, added, borrows)?,
         lengths: Vec::with_capacity(num_records),
         checksums: Vec::with_capacity(num_records),
         found: vec![0; edit.num_names],
@@ -98,20 +98,20 @@ pub fn splice(
     let mut block = 0..0;
     while block.end < num_records {
         block = block_from(frames, block.end);
-        splicer.proven = verify && block.len() > 1 && {
-            // Neighbours overlap in the processor. Where one is broken, each is looked at by
-            // itself, so that the first fault of any kind is the one that is raised.
-            frames.prove_all(TfRecord, block.clone(), None).is_ok()
+        splicer.verified = verify && block.len() > 1 && {
+            // The checksums of consecutive records overlap in the processor. If one is wrong,
+            // records are verified one by one, to raise the first fault of any kind.
+            frames.verify_range_in(TfRecord, block.clone(), None).is_ok()
         };
         for record in block.clone() {
             splicer.next(record, &mut found).map_err(|fault| fault.in_record(record))?;
         }
     }
-    let Splicer { out, lent, lengths, checksums, found, .. } = splicer;
-    Ok(Spliced { framed: Framed { bytes: lent.finish(out), lengths, checksums }, found })
+    let Splicer { out, borrowed, lengths, checksums, found, .. } = splicer;
+    Ok(Spliced { framed: Framed { bytes: borrowed.finish(out), lengths, checksums }, found })
 }
 
-/// Some records that fit into the nearest cache together, or a longer one.
+/// The next records that fit into the L1 cache together, or one that is longer.
 fn block_from(frames: &Frames, start: usize) -> Range<usize> {
     let mut bytes = 0usize;
     let rest = frames.spans.get(start..).unwrap_or_default();
@@ -123,7 +123,7 @@ fn block_from(frames: &Frames, start: usize) -> Range<usize> {
     start..start.saturating_add(count)
 }
 
-/// Which of some names each record has: for each name, one bool a record.
+/// For each name, one bool a record: whether the record has the field.
 pub fn has_fields(
     frames: &Frames,
     names: &[String],
@@ -146,27 +146,26 @@ pub fn has_fields(
     Ok(present)
 }
 
-/// What is wrong with a record whose payload a walk did not like: damage, if there is any, since
-/// that explains the rest.
+/// The fault of a record whose payload could not be parsed: its damage, if it has any.
 #[cold]
 fn blame(frames: &Frames, record: usize, fault: Fault) -> Fault {
-    match frames.prove(TfRecord, record, None) {
+    match frames.verify_record(TfRecord, record, None) {
         Err(damage) => damage,
         Ok(()) => fault.shifted(frames.place(record)).in_record(record),
     }
 }
 
-/// Memory for all of the result, unless several entries of one record are renamed to longer keys.
+/// Memory for the whole result. Only renaming several entries of a record to longer keys needs more.
 fn room(
     frames: &Frames,
     edit: &Edit,
     added: Option<&Encoder<'_>>,
-    lends: bool,
+    borrows: bool,
 ) -> Result<Vec<u8>, Fault> {
     let mut total = SLACK;
     for (record, span) in frames.spans.iter().enumerate() {
         let addition = added.map_or(0, |encoder| encoder.addition_len(record)) as usize;
-        let copied = if lends { 0 } else { span.1 };
+        let copied = if borrows { 0 } else { span.1 };
         let parts = [copied, TFRECORD_HEAD + TFRECORD_TAIL, edit.growth, addition];
         total = parts.into_iter().fold(total, usize::saturating_add);
     }
@@ -185,11 +184,11 @@ struct Splicer<'a> {
     edit: &'a Edit,
     added: Option<&'a Encoder<'a>>,
     verify: bool,
-    /// Whether the records at hand have been verified.
-    proven: bool,
-    /// Whether payloads stay where they are.
-    lends: bool,
-    lent: Between,
+    /// Whether the current block has been verified.
+    verified: bool,
+    /// Whether payloads are borrowed, not copied.
+    borrows: bool,
+    borrowed: Between,
     out: Vec<u8>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
@@ -204,8 +203,8 @@ impl<'a> Splicer<'a> {
         match found.look(self.edit, payload) {
             Ok(()) if found.hits.is_empty() => self.carry(record, payload),
             Ok(()) => {
-                if !self.proven {
-                    frames.prove(TfRecord, record, None)?;
+                if !self.verified {
+                    frames.verify_record(TfRecord, record, None)?;
                 }
                 self.rewrite(record, payload, found)
             }
@@ -220,7 +219,7 @@ impl<'a> Splicer<'a> {
         }
     }
 
-    /// The payload as it is, with the addition behind it.
+    /// Write the payload unchanged, then the addition.
     #[inline(always)]
     fn carry(&mut self, record: usize, payload: &[u8]) -> Result<(), Fault> {
         let stored = self.stored(record);
@@ -230,15 +229,16 @@ impl<'a> Splicer<'a> {
             return Err(too_long(record, length));
         }
         self.out.extend_from_slice(&head(length));
-        let is_lent = self.lends && self.lent.lend(self.out.len(), payload, &self.frames.buffer);
-        if self.verify && !self.proven {
-            let crc = if is_lent { crc32c(payload) } else { self.copy_checked(payload) };
+        let is_borrowed =
+            self.borrows && self.borrowed.borrow(self.out.len(), payload, &self.frames.buffer);
+        if self.verify && !self.verified {
+            let crc = if is_borrowed { crc32c(payload) } else { self.copy_checked(payload) };
             if mask(crc) != stored {
-                self.frames.prove(TfRecord, record, None)?;
+                self.frames.verify_record(TfRecord, record, None)?;
                 let message = "the record changed while it was read";
                 return Err(Fault::new(FaultKind::Stale, self.frames.place(record), message));
             }
-        } else if !is_lent {
+        } else if !is_borrowed {
             self.out.extend_from_slice(payload);
         }
         if addition == 0 {
@@ -267,7 +267,7 @@ impl<'a> Splicer<'a> {
         })
     }
 
-    /// The checksum that the old record is stored with.
+    /// The stored checksum of the old record.
     #[inline(always)]
     fn stored(&self, record: usize) -> u32 {
         let (start, length) = self.frames.spans.get(record).copied().unwrap_or_default();
@@ -282,7 +282,7 @@ impl<'a> Splicer<'a> {
         self.checksums.push(checksum);
     }
 
-    /// The payload without what is cut, with what is renamed, and with the addition.
+    /// Write the payload with entries cut and renamed, then the addition.
     fn rewrite(&mut self, record: usize, payload: &[u8], found: &Found<'a>) -> Result<(), Fault> {
         self.count(&found.hits);
         let start = self.out.len();
@@ -319,7 +319,7 @@ impl<'a> Splicer<'a> {
         Ok(())
     }
 
-    /// The entries of a submessage that are kept, and those with new keys.
+    /// Write the kept and the renamed entries of a submessage.
     fn entries(&mut self, payload: &[u8], map: Map, group: &[Hit<'_>]) {
         let mut copied = map.body;
         for hit in group {
@@ -337,7 +337,7 @@ impl<'a> Splicer<'a> {
         self.out.extend_from_slice(part(payload, copied, map.end));
     }
 
-    /// Note which of the names asked for this record has.
+    /// Count the requested names that this record has.
     fn count(&mut self, hits: &[Hit<'_>]) {
         let name = |hit: &Hit<'_>| match hit.action {
             Action::Cut(name) => *name,
@@ -373,14 +373,14 @@ impl<'a> Splicer<'a> {
     }
 }
 
-/// Decides what becomes of submessages that are empty after a cut.
+/// Decides which submessages that are empty after a cut are kept.
 struct Leftovers {
-    /// For each part: whether the message has it anyway.
+    /// For each section: whether the message has it anyway.
     covered: [bool; 2],
 }
 
 impl Leftovers {
-    /// Whether this one stays, as an empty one: at most one of a part does.
+    /// Whether this one is kept, empty: at most one of a section.
     fn stays(&mut self, map: Map) -> bool {
         let appended = map.section == Section::Context && map.start > 0;
         match self.covered.get_mut(map.section as usize) {
@@ -395,12 +395,12 @@ fn maps<'h, 'a>(hits: &'h [Hit<'a>]) -> impl Iterator<Item = &'h [Hit<'a>]> {
     hits.chunk_by(|a, b| a.map.start == b.map.start)
 }
 
-/// Bytes of a map entry with this key and the rest that it had.
+/// Bytes of a map entry with this key and its old rest.
 fn renamed_len(key: &[u8], rest: &[u8]) -> u64 {
     field_len(key.len() as u64).saturating_add(rest.len() as u64)
 }
 
-/// Bytes inside a submessage after all that is done in it.
+/// Bytes inside a submessage after its edits.
 fn length_after(map: Map, group: &[Hit<'_>]) -> u64 {
     let before = map.end.saturating_sub(map.body) as u64;
     group.iter().fold(before, |length, hit| {

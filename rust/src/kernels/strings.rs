@@ -1,5 +1,5 @@
-//! Byte strings that stay where they were read until it is known how many bytes they are together:
-//! then they are views, or are copied into memory of exactly that size, by several threads.
+//! Byte strings borrowed from the bytes that were read, until their total size is known. Then they
+//! become views, or several threads copy them into memory of exactly that size.
 
 use crate::tuned::JOB_BYTES;
 use std::ops::Range;
@@ -15,35 +15,35 @@ use super::views::{Views, place_in};
 use super::walk::Frames;
 use crate::wire::{Fault, FaultKind};
 
-/// Byte strings in a buffer; those that lie elsewhere are kept as copies.
+/// Byte strings borrowed from a buffer; strings from elsewhere are copied.
 #[derive(Clone, Debug)]
-pub struct Lent {
+pub struct BorrowedStrings {
     buffer: Buffer,
-    /// Where each starts, and its length. The copies lie behind the end of the buffer, as it were.
+    /// Start and length of each. Starts of copies count on from the end of the buffer.
     spans: Vec<(usize, usize)>,
     copies: Vec<u8>,
-    /// How many came before these, and were handed over.
+    /// How many earlier ones were handed over.
     before: usize,
 }
 
-impl Lent {
-    /// None so far.
+impl BorrowedStrings {
+    /// No strings yet.
     pub fn new(buffer: &Buffer) -> Self {
         Self { buffer: buffer.clone(), spans: Vec::new(), copies: Vec::new(), before: 0 }
     }
 
-    /// How many there are, with those that were handed over.
+    /// How many there are, including those handed over.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.before.wrapping_add(self.spans.len())
     }
 
-    /// Whether there are none, and were none.
+    /// Whether there are none, and none were handed over.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Those since the last time, to somebody who knows what came before.
+    /// Take the strings since the last call; only their number is kept.
     pub fn hand_over(&mut self) -> Self {
         let before = self.len();
         let mine = std::mem::replace(self, Self::new(&Buffer::default()));
@@ -51,12 +51,12 @@ impl Lent {
         Self { before: 0, ..mine }
     }
 
-    /// Of no string yet but those that were handed over: the next lie in this buffer.
+    /// Borrow from this buffer from now on; all earlier strings must have been handed over.
     pub fn go_on(&mut self, buffer: &Buffer) {
         self.buffer = buffer.clone();
     }
 
-    /// Append one.
+    /// Append a string.
     #[inline]
     pub fn push(&mut self, value: &[u8]) {
         if value.is_empty() {
@@ -77,12 +77,12 @@ impl Lent {
         start
     }
 
-    /// Drop all but the first.
+    /// Keep only the first `count`.
     pub fn truncate(&mut self, count: usize) {
         self.spans.truncate(count.saturating_sub(self.before));
     }
 
-    /// One of them.
+    /// One string.
     #[inline]
     fn get(&self, at: usize) -> Option<&[u8]> {
         let &(start, length) = self.spans.get(at)?;
@@ -92,17 +92,17 @@ impl Lent {
         }
     }
 
-    /// All of them.
+    /// All strings.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
         (0..self.spans.len()).map(|at| self.get(at))
     }
 
-    /// Bytes of all of them.
+    /// Total bytes.
     pub fn num_bytes(&self) -> usize {
         self.spans.iter().fold(0, |all: usize, span| all.saturating_add(span.1))
     }
 
-    /// As an array of views into the buffer.
+    /// A view array over the buffer.
     pub fn views(&self, nulls: Option<NullBuffer>) -> Result<BinaryViewArray, Fault> {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (at, &(start, length)) in self.spans.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Lent {
         views.finish_with_nulls(nulls).ok_or_else(unequal)
     }
 
-    /// Where each of them ends when they lie one behind the other.
+    /// Arrow offsets of the strings stored one after another.
     fn ends(&self) -> Result<Vec<i32>, Fault> {
         let num_bytes = self.num_bytes();
         if num_bytes > MAX_OFFSET {
@@ -131,7 +131,7 @@ impl Lent {
         Ok(ends)
     }
 
-    /// The same behind what lies there already.
+    /// Append their offsets to those of earlier strings.
     pub fn push_ends(&self, ends: &mut Vec<i32>) {
         let mut end = ends.last().map_or(0, |&end| end as usize);
         ends.extend(self.spans.iter().map(|span| {
@@ -140,12 +140,12 @@ impl Lent {
         }));
     }
 
-    /// Copy all of them into a room that they fill, which is too large for a cache.
+    /// Copy all strings into `room`, which they fill; it is too large for a cache.
     pub fn copy_all(&self, room: &mut [u8]) -> Option<()> {
         self.copy(0..self.spans.len(), room, streaming_store::copy)
     }
 
-    /// Copy some of them, which fill `room`.
+    /// Copy some strings into `room`, which they fill.
     fn copy(
         &self,
         values: Range<usize>,
@@ -162,64 +162,63 @@ impl Lent {
     }
 }
 
-/// Prove all records by `prove`, and give those columns that are lent, but are not to stay so, memory of
-/// their own. The first fault of the first record is the one that is told; a column that is too large by
-/// its `key`.
+/// Verify all records, and copy each borrowed column into memory of its own unless `stays_borrowed`.
+/// Reports the first fault of the first record; a column that is too large is named by its `key`.
 pub fn settle(
     frames: &Frames,
     columns: &mut [Column],
-    stays_lent: impl Fn(usize) -> bool,
+    stays_borrowed: impl Fn(usize) -> bool,
     key: impl Fn(usize) -> String,
     threads: usize,
-    prove: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
+    verify: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
 ) -> Result<(), Fault> {
-    let mut lent: Vec<(&mut Column, Lent)> = Vec::new();
+    let mut borrowed: Vec<(&mut Column, BorrowedStrings)> = Vec::new();
     let mut ends: Vec<Vec<i32>> = Vec::new();
     for (number, column) in columns.iter_mut().enumerate() {
-        if let Some(Values::Lent(strings)) = &mut column.values
-            && !stays_lent(number)
+        if let Some(Values::Borrowed(strings)) = &mut column.values
+            && !stays_borrowed(number)
         {
-            let strings = std::mem::replace(strings, Lent::new(&Buffer::default()));
+            let strings = std::mem::replace(strings, BorrowedStrings::new(&Buffer::default()));
             ends.push(strings.ends().map_err(|fault| fault.in_field(&key(number)))?);
-            lent.push((column, strings));
+            borrowed.push((column, strings));
         }
     }
-    let mut rooms: Vec<Vec<u8>> = Vec::with_capacity(lent.len());
-    for (_, strings) in &lent {
+    let mut rooms: Vec<Vec<u8>> = Vec::with_capacity(borrowed.len());
+    for (_, strings) in &borrowed {
         let num_bytes = strings.num_bytes();
         rooms.push(buffer_pool::take_used(num_bytes).ok_or_else(|| {
             Fault::new(FaultKind::Limit, 0, format!("no memory for {num_bytes} bytes"))
         })?);
     }
-    let jobs = jobs(frames, &lent, &ends, &mut rooms);
+    let jobs = jobs(frames, &borrowed, &ends, &mut rooms);
     let count = jobs.len();
-    let wrong = || Fault::new(FaultKind::Structure, 0, "a value lies outside of what was read");
+    let wrong = || Fault::new(FaultKind::Structure, 0, "a value is outside of what was read");
     parallel_for(
         jobs.into_iter(),
         count,
         threads,
         || (),
         |(), (records, rooms): Job<'_>| {
-            prove(records.clone())?;
-            for ((column, strings), room) in lent.iter().zip(rooms) {
+            verify(records.clone())?;
+            for ((column, strings), room) in borrowed.iter().zip(rooms) {
                 let values = column.first_value(records.start)..column.first_value(records.end);
                 strings.copy(values, room, <[u8]>::copy_from_slice).ok_or_else(wrong)?;
             }
             Ok(())
         },
     )?;
-    for ((column, _), (ends, room)) in lent.into_iter().zip(ends.into_iter().zip(rooms)) {
+    for ((column, _), (ends, room)) in borrowed.into_iter().zip(ends.into_iter().zip(rooms)) {
         column.values = Some(Values::Bytes(ends, room));
     }
     Ok(())
 }
 
-/// Some records, and for each lent column where their values go.
+/// A range of records, and for each borrowed column the room for their values.
 type Job<'a> = (Range<usize>, Vec<&'a mut [u8]>);
 
 fn jobs<'a>(
     frames: &Frames,
-    lent: &[(&mut Column, Lent)],
+    borrowed: &[(&mut Column, BorrowedStrings)],
     ends: &[Vec<i32>],
     rooms: &'a mut [Vec<u8>],
 ) -> Vec<Job<'a>> {
@@ -236,7 +235,7 @@ fn jobs<'a>(
             num_bytes = num_bytes.saturating_add(span.1.max(1));
             last = last.wrapping_add(1);
         }
-        let parts = lent.iter().zip(ends).zip(&mut rooms).map(|(((column, _), ends), room)| {
+        let parts = borrowed.iter().zip(ends).zip(&mut rooms).map(|(((column, _), ends), room)| {
             let end = |record| ends.get(column.first_value(record)).map_or(0, |&end| end as usize);
             let size = end(last).saturating_sub(end(first)).min(room.len());
             let (mine, rest) = std::mem::take(room).split_at_mut(size);
@@ -255,14 +254,14 @@ mod tests {
     use crate::kernels::columns::Layout;
     use crate::wire::example::Kind;
 
-    fn texts(strings: &Lent) -> Vec<&[u8]> {
+    fn texts(strings: &BorrowedStrings) -> Vec<&[u8]> {
         strings.iter().flatten().collect()
     }
 
     #[test]
-    fn strings_of_the_buffer_are_lent_and_others_kept() {
+    fn strings_of_the_buffer_are_borrowed_and_others_kept() {
         let buffer = Buffer::from_vec(b"one value and another one of the buffer".to_vec());
-        let mut strings = Lent::new(&buffer);
+        let mut strings = BorrowedStrings::new(&buffer);
         strings.push(&buffer[0..9]);
         strings.push(b"a value that lies somewhere else");
         strings.push(b"");
@@ -290,7 +289,7 @@ mod tests {
         let mut scalar = Column::new(Some(Kind::Bytes), Layout::Scalar, false, records);
         let mut lists = Column::new(Some(Kind::Bytes), Layout::List, false, records);
         for column in [&mut scalar, &mut lists] {
-            column.lend(&frames.buffer);
+            column.borrow_from(&frames.buffer);
         }
         for record in 0..records {
             let payload = frames.payload(record).unwrap();
@@ -313,19 +312,19 @@ mod tests {
         };
         for threads in [1, 3] {
             let fault = |record| Fault::new(FaultKind::DataChecksum, 0, "").in_record(record);
-            let prove = |records: Range<usize>| match [17, 33].iter().find(|r| records.contains(r))
+            let verify = |records: Range<usize>| match [17, 33].iter().find(|r| records.contains(r))
             {
                 Some(&record) => Err(fault(record)),
                 None => Ok(()),
             };
             let (none, key) = (|_| false, |column: usize| column.to_string());
-            let found = settle(&frames, &mut columns(&frames), none, key, threads, prove);
+            let found = settle(&frames, &mut columns(&frames), none, key, threads, verify);
             assert_eq!(found.unwrap_err().record, Some(17));
             let mut columns = columns(&frames);
             settle(&frames, &mut columns, |number| number == 2, key, threads, |_| Ok(())).unwrap();
             let data = |number: usize| match &columns[number].values {
                 Some(Values::Bytes(_, data)) => data.clone(),
-                _ => panic!("still lent"),
+                _ => panic!("still borrowed"),
             };
             assert_eq!(data(0), all(|_| 7..50_000));
             assert_eq!(data(1), all(|record| 0..1000 * (record % 5)));

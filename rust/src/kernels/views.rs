@@ -1,4 +1,4 @@
-//! Byte strings as Arrow views: 16 bytes each, which point into buffers that are lent, not copied.
+//! Byte strings as Arrow views: 16 bytes each, pointing into borrowed buffers.
 
 use std::sync::Arc;
 
@@ -7,49 +7,48 @@ use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 
 use crate::wire::{Fault, FaultKind};
 
-// A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts that start
-// every GiB; nothing is longer than what then remains of a part.
+// A view has a 31-bit offset, so a larger buffer is split into overlapping parts that start every
+// GiB; a value at the end of such a step still has a GiB left in its part.
 const PART: usize = 1 << 30;
 const REACH: usize = i32::MAX as usize;
 
-/// Bytes that a view has of its own, for a value that is as short.
+/// Values up to this length are stored inside the view.
 const INLINE: usize = 12;
 
-/// Where a value starts in a buffer, if it is a part of it.
+/// Offset of a value in a buffer; None if the buffer does not contain it.
 #[inline]
 pub fn place_in(value: &[u8], buffer: &Buffer) -> Option<usize> {
-    // Only the buffer's own bytes lie between its first and its last.
+    // Every address between the buffer's first and last byte belongs to the buffer.
     let start = (value.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
     (start.checked_add(value.len())? <= buffer.len()).then_some(start)
 }
 
-/// The views of an array in the making, over one large buffer and over copies of what does not
-/// lie in it as a whole.
+/// Builds a view array over one large buffer and copies of values that are not contiguous in it.
 pub struct Views<'a> {
     buffer: &'a Buffer,
     views: Vec<u128>,
     buffers: Vec<Buffer>,
-    /// Which part of the large buffer lies where among `buffers`.
-    lent: Vec<(usize, usize)>,
+    /// Parts of the large buffer, each with its index in `buffers`.
+    parts: Vec<(usize, usize)>,
     copies: Vec<u8>,
-    /// Where the copies will lie among `buffers`.
+    /// Index of the copies in `buffers`.
     copies_at: Option<usize>,
 }
 
 impl<'a> Views<'a> {
-    /// None yet, with room for so many.
+    /// Empty, with capacity for `num_records` views.
     pub fn new(buffer: &'a Buffer, num_records: usize) -> Self {
         Self {
             buffer,
             views: Vec::with_capacity(num_records),
             buffers: Vec::new(),
-            lent: Vec::new(),
+            parts: Vec::new(),
             copies: Vec::new(),
             copies_at: None,
         }
     }
 
-    /// Append a part of the buffer. None where it is too long for a view, or lies outside.
+    /// Append a range of the buffer. None if it is too long for a view, or out of bounds.
     #[inline(always)]
     pub fn push(&mut self, start: usize, length: usize) -> Option<()> {
         let value = self.buffer.get(start..start.checked_add(length)?)?;
@@ -59,9 +58,9 @@ impl<'a> Views<'a> {
         }
         let part = if self.buffer.len() <= REACH { 0 } else { start / PART };
         let origin = part.wrapping_mul(PART);
-        let number = match self.lent.last() {
+        let number = match self.parts.last() {
             Some((last, number)) if *last == part => *number,
-            _ => self.lend(part, origin),
+            _ => self.part_number(part, origin),
         };
         let offset = start.wrapping_sub(origin);
         if offset.checked_add(length)? > REACH {
@@ -72,18 +71,18 @@ impl<'a> Views<'a> {
     }
 
     #[cold]
-    fn lend(&mut self, part: usize, origin: usize) -> usize {
-        let known = self.lent.iter().position(|(at, _)| *at == part);
-        let entry = known.map(|at| self.lent.remove(at)).unwrap_or_else(|| {
+    fn part_number(&mut self, part: usize, origin: usize) -> usize {
+        let known = self.parts.iter().position(|(at, _)| *at == part);
+        let entry = known.map(|at| self.parts.remove(at)).unwrap_or_else(|| {
             let reach = self.buffer.len().saturating_sub(origin).min(REACH);
             self.buffers.push(self.buffer.slice_with_length(origin, reach));
             (part, self.buffers.len().wrapping_sub(1))
         });
-        self.lent.push(entry);
+        self.parts.push(entry);
         entry.1
     }
 
-    /// Append a copy of some bytes. None where they are too long for a view.
+    /// Append a copy of a value. None if it is too long for a view.
     pub fn push_copy(&mut self, value: &[u8]) -> Option<()> {
         if let Some(view) = inline_view(value) {
             self.views.push(view);
@@ -116,7 +115,7 @@ impl<'a> Views<'a> {
         self.finish_with(None)
     }
 
-    /// The array, of which some values are null. None where there are not as many of them.
+    /// The array with nulls. None if their number is not that of the values.
     pub fn finish_with_nulls(self, nulls: Option<NullBuffer>) -> Option<BinaryViewArray> {
         let fits = nulls.as_ref().is_none_or(|nulls| nulls.len() == self.views.len());
         fits.then(|| self.finish_with(nulls))
@@ -125,13 +124,13 @@ impl<'a> Views<'a> {
     fn finish_with(mut self, nulls: Option<NullBuffer>) -> BinaryViewArray {
         self.keep_copies();
         let buffers: Arc<[Buffer]> = self.buffers.into();
-        // SAFETY: every view was made from a value that lies in the buffer it points into, with its
-        // own prefix; short ones are stored inline, padded with zeros. There are as many nulls.
+        // SAFETY: every view was made from a value inside the buffer it points into, with its own
+        // prefix; short values are inline, padded with zeros. There are as many nulls as views.
         unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, nulls) }
     }
 }
 
-/// Parts of a buffer, by where they start and their lengths, as views that borrow it.
+/// Ranges of a buffer, by start and length, as views that borrow it.
 pub fn borrowed(
     buffer: &Buffer,
     starts: &[u64],
@@ -154,7 +153,7 @@ fn view(value: &[u8], number: usize, offset: usize) -> u128 {
     value.len() as u128 | u128::from(prefix) << 32 | (number as u128) << 64 | (offset as u128) << 96
 }
 
-/// The view of a value that it holds whole.
+/// The view of a value short enough to be inline.
 #[inline(always)]
 fn inline_view(value: &[u8]) -> Option<u128> {
     if value.len() > INLINE {

@@ -1,4 +1,4 @@
-//! Finding records: from a window of bytes to the list of frames in it, and proving them.
+//! Finds the frames in a window of bytes, and verifies them.
 
 use crate::tuned::{AHEAD_BYTES, AHEAD_TAKES, AHEAD_VIEWS};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::wire::frames::{AnyFraming, Framing, Step, with_framing};
 use crate::wire::{Fault, FaultKind};
 use penstock_codecs::prefetch::prefetch;
 
-/// Where records lie in one buffer.
+/// The frames of one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     /// How they are framed.
@@ -21,9 +21,9 @@ pub struct Frames {
     pub buffer: Buffer,
     /// Offset of the buffer in its file (or in the decompressed stream).
     pub base: u64,
-    /// Where each payload starts in the buffer, and its length.
+    /// Start and length of each payload in the buffer.
     pub spans: Vec<(usize, usize)>,
-    /// Offset of each payload in its file, where the buffer was gathered from many places.
+    /// Offset of each payload in its file, if the buffer was gathered from many places.
     pub places: Option<Arc<[u64]>>,
 }
 
@@ -70,7 +70,7 @@ impl Frames {
         self.place(record).saturating_sub(with_framing!(self.kind, f => head_of(f)))
     }
 
-    /// The checksums, as the index keeps them.
+    /// The stored checksums, as an index keeps them.
     pub fn checksums(&self) -> Vec<u32> {
         with_framing!(self.kind, f => self.checksums_in(f))
     }
@@ -80,22 +80,26 @@ impl Frames {
         (0..self.spans.len()).map(stored).collect()
     }
 
-    /// Check some records in turn, and stop at the first fault.
-    pub fn prove_range(&self, records: Range<usize>, indexed: Option<&[u32]>) -> Result<(), Fault> {
-        with_framing!(self.kind, f => self.prove_all(f, records, indexed))
+    /// Verify some records; the first fault.
+    pub fn verify_range(
+        &self,
+        records: Range<usize>,
+        indexed: Option<&[u32]>,
+    ) -> Result<(), Fault> {
+        with_framing!(self.kind, f => self.verify_range_in(f, records, indexed))
     }
 
-    /// Check all payloads. Returns what is wrong, by record.
+    /// Verify all records; all faults.
     pub fn verify(&self, indexed: Option<&[u32]>) -> Vec<Fault> {
         let records = 0..self.spans.len();
         with_framing!(self.kind, f => {
-            records.filter_map(|record| self.prove(f, record, indexed).err()).collect()
+            records.filter_map(|record| self.verify_record(f, record, indexed).err()).collect()
         })
     }
 
-    /// Check a payload against its stored checksum, and that against the one of an index, if given.
+    /// Verify a payload against its stored checksum, and that against the index's, if given.
     #[inline(always)]
-    pub fn prove<F: Framing>(
+    pub fn verify_record<F: Framing>(
         &self,
         framing: F,
         record: usize,
@@ -120,8 +124,8 @@ impl Frames {
         }
     }
 
-    /// Check some records in turn, and stop at the first fault.
-    pub fn prove_all<F: Framing>(
+    /// `verify_range` for a known framing.
+    pub fn verify_range_in<F: Framing>(
         &self,
         framing: F,
         records: Range<usize>,
@@ -136,7 +140,7 @@ impl Frames {
         if spans.is_some_and(is_right) && !differs {
             return Ok(());
         }
-        records.clone().try_for_each(|record| self.prove(framing, record, indexed))
+        records.clone().try_for_each(|record| self.verify_record(framing, record, indexed))
     }
 
     /// The payloads as views into the buffer.
@@ -233,7 +237,7 @@ pub fn too_long<F: Framing>(total: u64, max_record: u64, at: u64) -> Option<Faul
     })
 }
 
-/// The frames at known places of a buffer: where an index says they are, and proved to be there.
+/// The frames at the places that an index gives; a fault unless there is a frame at each.
 pub fn frames_at(
     kind: AnyFraming,
     buffer: &Buffer,
@@ -330,7 +334,7 @@ mod tests {
             let frames = Frames { buffer, spans: spans.clone(), ..Frames::default() };
             let found: Vec<_> = frames.verify(None).iter().map(|fault| fault.record).collect();
             assert_eq!(found, broken.map(Some).into_iter().collect::<Vec<_>>());
-            assert_eq!(frames.prove_range(0..20, None).is_err(), broken.is_some());
+            assert_eq!(frames.verify_range(0..20, None).is_err(), broken.is_some());
             broken.iter().for_each(|&record| bytes[spans[record].0] ^= 1);
         }
     }

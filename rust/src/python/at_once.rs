@@ -62,7 +62,7 @@ fn unread() -> Fault {
 
 /// Examples by their numbers (bytes of int64), of a plain local file, which may be `mapped`: a struct array
 /// with one field a column of the plan. `starts` (of uint64) says where each record of the file begins and
-/// where the last one ends, `checksums` (of uint32) what is to be proved of their payloads, if `check`.
+/// where the last one ends, `checksums` (of uint32) what is to be verified of their payloads, if `check`.
 /// All three are numbers as an index keeps them, little-endian: for a few hundred records the way by
 /// Arrow's interface would take longer than decoding them.
 ///
@@ -117,14 +117,14 @@ fn decoded(places: &Places<'_>, plan: &PyPlan, checks: &Checks) -> Result<Vec<Ar
     let threads = threads_for(num_bytes);
     if threads > 1 && are_large(num_bytes, count) && is_simple(&plan.plan) {
         let read = |records| places.frames(records);
-        let prove = |frames: &Frames, records| checks.prove_part(frames, records);
-        if let Some(done) = decode_at_once(&places.sizes, &plan.plan, threads, read, prove)? {
+        let verify = |frames: &Frames, records| checks.verify_part(frames, records);
+        if let Some(done) = decode_at_once(&places.sizes, &plan.plan, threads, read, verify)? {
             return Ok(done);
         }
     }
     let frames = places.frames(0..count)?;
     match checks.check {
-        true => decode(&frames, &plan.plan, threads, |records| checks.prove(&frames, records)),
+        true => decode(&frames, &plan.plan, threads, |records| checks.verify(&frames, records)),
         false => decode(&frames, &plan.plan, threads, |_| Ok(())),
     }
 }

@@ -60,23 +60,23 @@ impl Checks {
         Self { check, indexed: Some(indexed.into()) }
     }
 
-    /// The same as `prove`, if anything is to be verified, of frames that are some of the records.
-    pub(super) fn prove_part(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
+    /// The same as `verify`, if anything is to be verified, of frames that are some of the records.
+    pub(super) fn verify_part(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().and_then(|numbers| numbers.values().get(records));
         match self.check {
-            true => frames.prove_range(0..frames.spans.len(), known),
+            true => frames.verify_range(0..frames.spans.len(), known),
             false => Ok(()),
         }
     }
 
-    pub(super) fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
+    pub(super) fn verify(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().map(|numbers| &numbers.values()[..]);
-        frames.prove_range(records, known)
+        frames.verify_range(records, known)
     }
 
     pub(super) fn pass(&self, frames: &Frames) -> Result<(), Fault> {
         match self.check {
-            true => self.prove(frames, 0..frames.spans.len()),
+            true => self.verify(frames, 0..frames.spans.len()),
             false => Ok(()),
         }
     }
@@ -216,9 +216,9 @@ impl PyFrames {
                 true => threads_for(num_bytes),
                 false => 1,
             };
-            let prove = |records| checks.prove(frames, records);
+            let verify = |records| checks.verify(frames, records);
             let arrays = match checks.check {
-                true => decode(frames, &plan.plan, threads, prove)?,
+                true => decode(frames, &plan.plan, threads, verify)?,
                 false => decode(frames, &plan.plan, threads, |_| Ok(()))?,
             };
             batch(&plan.names, arrays, frames.spans.len())
@@ -290,7 +290,7 @@ type Given<'py> = (
 
 fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
     let (name, key, in_lists, kind, layout, size, strings, required, default) = given;
-    let (text, lend) = (strings == "text", strings == "views");
+    let (text, borrow) = (strings == "text", strings == "views");
     let (kind, numbers) = match kind.as_deref() {
         None => (None, Numbers::OfItsKind),
         Some("int64") => (Some(Kind::Int64), Numbers::OfItsKind),
@@ -315,7 +315,7 @@ fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
         (Some(kind), Some(list)) => Some(default_values(kind, &list)?),
         _ => None,
     };
-    Ok((name, Wanted { key, in_lists, kind, numbers, layout, text, lend, required, default }))
+    Ok((name, Wanted { key, in_lists, kind, numbers, layout, text, borrow, required, default }))
 }
 
 fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {

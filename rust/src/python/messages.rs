@@ -113,7 +113,7 @@ fn is_listed(node: &Node, index: usize) -> bool {
 }
 
 impl Message {
-    /// The message, which may have been lent since somebody last looked.
+    /// The message, settled: it may have been shared since the last call.
     fn node(&self) -> Node {
         let mut node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kernel::Node::settle(&mut node);

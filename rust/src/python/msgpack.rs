@@ -93,7 +93,7 @@ impl PyMsgpackPlan {
         let frames = &frames.0;
         let decoded = run(py, || {
             let arrays = match checks.check {
-                true => decode(frames, &self.plan, |records| checks.prove(frames, records))?,
+                true => decode(frames, &self.plan, |records| checks.verify(frames, records))?,
                 false => decode(frames, &self.plan, |_| Ok(()))?,
             };
             let options = RecordBatchOptions::new().with_row_count(Some(frames.spans.len()));

@@ -15,7 +15,7 @@ use crate::kernels::encode_recordio as encoding;
 use crate::wire::{Fault, FaultKind};
 
 /// The payloads: as a binary_view array that borrows the buffer where it can, if they are to be
-/// lent, else as a binary array. With `check`, the frames are verified first.
+/// borrowed, else as a binary array. With `check`, the frames are verified first.
 #[pyfunction]
 #[pyo3(signature = (frames, lend, check = false, indexed = None))]
 pub fn recordio_payloads(
@@ -53,7 +53,7 @@ pub fn recordio_columns(
         Some(0) => Label::Scalar,
         Some(count) => Label::Fixed(count),
     };
-    let mut wanted = Wanted { lend, ..Wanted::default() };
+    let mut wanted = Wanted { borrow: lend, ..Wanted::default() };
     for column in &columns {
         match column.as_str() {
             "label" => wanted.label = Some(label),

@@ -13,7 +13,7 @@ use crate::wire::riegeli::{Blocks, Head};
 
 /// The records of some chunks of a file, in the order of the chunks. Each chunk is where it starts
 /// in the buffer, how many bytes it may take, where it starts in the file, how many records it has
-/// and how many bytes they have (uint64 arrays). Heads are always proved, data with `check`.
+/// and how many bytes they have (uint64 arrays). Heads are always verified, data with `check`.
 #[pyfunction]
 #[pyo3(signature = (buffer, starts, lengths, offsets, counts, sizes, max_record, max_chunk, check = true))]
 #[expect(clippy::too_many_arguments, reason = "columns of one table, and three limits")]

@@ -17,7 +17,7 @@ use crate::kernels::splice_fields::{self as kernel, Edit};
 use crate::wire::{Fault, FaultKind};
 
 /// The records with other fields: (their new frames, how many records had each name of `drop` and
-/// then of `rename`). `fields` has a row a record; its columns are appended. `verify` proves all
+/// then of `rename`). `fields` has a row a record; its columns are appended. `verify` verifies all
 /// old payloads; without it damage is passed on, still detectable.
 #[pyfunction]
 #[pyo3(signature = (

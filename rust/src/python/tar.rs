@@ -13,7 +13,7 @@ use super::buffer::PyBuffer;
 use super::encode::PyFramed;
 use super::frames::PyFrames;
 use super::run;
-use crate::kernels::decode_tar::{Contents, Plan, decode, survey};
+use crate::kernels::decode_tar::{Contents, Plan, count_fields, decode};
 use crate::kernels::encode_tar as kernel;
 use crate::wire::tar::{Head, end_of_members, head};
 use crate::wire::{Fault, FaultKind};
@@ -73,7 +73,7 @@ pub fn tar_fields(
     frames: &PyFrames,
     most: usize,
 ) -> PyResult<BTreeMap<String, u64>> {
-    run(py, || survey(&frames.0, most))
+    run(py, || count_fields(&frames.0, most))
 }
 
 /// How many bytes of each record, at its end, are zeros that end an archive (uint64).

@@ -55,7 +55,7 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
             let spans: Vec<_> = ends.windows(2).map(span).collect();
             PyList::new(py, bytes_objects(py, &spans)?)?.into_any()
         }
-        Some(Values::Lent(strings)) => {
+        Some(Values::Borrowed(strings)) => {
             let spans: Vec<_> = strings.iter().collect();
             PyList::new(py, bytes_objects(py, &spans)?)?.into_any()
         }

@@ -150,7 +150,7 @@ impl Framing for MessagePack {
         }
     }
 
-    /// Nearly every byte begins a value, so this proves nothing.
+    /// Nearly every byte begins a value, so this verifies nothing.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
         let at = (from..window.len()).find(|&at| window.get(at) != Some(&0xc1))?;
         match self.next(window.get(at..)?, false) {

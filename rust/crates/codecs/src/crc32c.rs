@@ -1,8 +1,8 @@
 //! CRC-32C (Castagnoli) and the mask that TFRecord stores it under.
 //!
-//! Short payloads decide the speed of a scan. Where the processor multiplies 64 bytes without carry at
-//! once, `wide` does so; elsewhere a loop over its CRC instruction has no set-up cost, and neighbouring
-//! records overlap in the pipeline. Long data, many such products side by side, is for `crc-fast`.
+//! Short payloads decide the speed of a scan. If the processor has 64-byte carry-less products, `wide`
+//! uses them; else a loop over its CRC instruction has no set-up cost, and consecutive records overlap
+//! in the pipeline. For long data `crc-fast` computes many such products in parallel.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -14,7 +14,7 @@ use super::prefetch::prefetch;
 const MASK_DELTA: u32 = 0xa282_ead8;
 /// From here on the folding of `crc-fast` beats the plain instruction (benchmarks/NOTES.md).
 const FOLD_BYTES: usize = 512;
-/// From here on memory is asked for, so much at once.
+/// From this length on memory is prefetched, one piece at a time.
 const FAR_BYTES: usize = 16 << 10;
 const PIECE_BYTES: usize = 8 << 10;
 
@@ -34,8 +34,8 @@ pub fn crc32c(data: &[u8]) -> u32 {
     folded(data)
 }
 
-/// By folding. Of long data, which mostly comes from memory, each piece is asked for at once: the
-/// processor's own look ahead ends with every page.
+/// By folding. Long data mostly comes from memory, so each piece is prefetched at once: the hardware
+/// prefetcher stops at page boundaries.
 fn folded(data: &[u8]) -> u32 {
     if data.len() < FAR_BYTES {
         return checksum(CrcAlgorithm::Crc32Iscsi, data) as u32;
@@ -131,7 +131,7 @@ fn first_mismatch_sse42<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Opt
     rest.position(|(data, want)| mask(any_length(data)) != *want).map(|at| done.wrapping_add(at))
 }
 
-/// Strings whose checksums are computed side by side.
+/// Strings whose checksums are computed in parallel.
 #[cfg(target_arch = "x86_64")]
 const LANES: usize = 4;
 /// The lengths of those.
@@ -147,10 +147,10 @@ fn any_length(data: &[u8]) -> u32 {
 
 /// The checksums of some strings with lengths in `LANE_BYTES`.
 ///
-/// One string is a chain of instructions of which each waits three cycles for the one before, and
-/// its odd bytes and its end are branches that nobody can predict. So the strings advance in step,
-/// and nothing is asked of a string alone: its odd bytes go first, in one word behind zeros, which
-/// leave a state of zero as it is; and in the last steps a string that has ended keeps its state.
+/// For one string, each instruction waits three cycles for the one before, and the branches for odd
+/// bytes and for the end are unpredictable. So all strings advance in step, without branches for a
+/// single one: its odd bytes go first, in one word after zeros, which leave a zero state unchanged;
+/// and in the last steps a string that has ended keeps its state.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]

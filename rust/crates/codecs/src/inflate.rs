@@ -12,7 +12,7 @@ mod tests;
 
 use self::codes::{DISTANCES, DistanceTable, LENGTHS, LITLENS, LengthTable, LitlenTable, low};
 
-/// How far back deflate data may point, and so the most that a seek point must keep.
+/// How far back deflate data may point, and so the most bytes of a seek point's window.
 pub const WINDOW_BYTES: usize = 32 << 10;
 
 /// Why inflating paused.
@@ -22,7 +22,7 @@ pub enum Pause {
     Hungry,
     /// The output is full.
     Full,
-    /// Between two blocks, where it was to stop.
+    /// Between two blocks, where the caller asked to stop.
     Border,
     /// The last block has ended.
     End,
@@ -33,7 +33,7 @@ pub enum Pause {
 /// What one call did.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Input bytes taken. The last bits of the last may belong to what follows.
+    /// Input bytes taken. The last bits of the last byte may belong to what follows.
     pub consumed: usize,
     /// Plain bytes put into the output.
     pub produced: usize,
@@ -156,8 +156,7 @@ impl RawInflate {
         self.held.num_bits
     }
 
-    /// Inflate from the front of `input` into `out`; on demand only up to the next border between
-    /// blocks.
+    /// Inflate from the front of `input` into `out`; on demand only up to the next block boundary.
     pub fn inflate(&mut self, input: &[u8], out: &mut [u8], to_border: bool) -> Progress {
         let mut io = Io { input, taken: 0, out, filled: 0 };
         let pause = loop {
@@ -178,7 +177,7 @@ impl RawInflate {
         Progress { consumed: taken, produced: filled, pause }
     }
 
-    /// Whole bytes that nothing has asked for are the input's still.
+    /// Give unused whole bytes back to the input.
     pub(crate) fn give_back(&mut self, io: &mut Io<'_>) {
         let num_bytes = (self.held.num_bits / 8).min(u32::try_from(io.taken).unwrap_or(u32::MAX));
         io.taken = io.taken.wrapping_sub(num_bytes as usize);
@@ -209,7 +208,7 @@ impl RawInflate {
         }
     }
 
-    /// The next bits, at least so many of them, up to 56, if the input has them.
+    /// The next bits, at least `num_bits` (up to 56) if the input has them.
     pub(crate) fn need(&mut self, io: &mut Io<'_>, num_bits: u32) -> Result<u64, Pause> {
         let Held { bits, num_bits: held } = self.held;
         if held >= num_bits {
@@ -319,7 +318,7 @@ impl RawInflate {
         }
         let lengths = self.lengths.get(..LENGTHS.len()).unwrap_or_default();
         if !self.length_code.fill(lengths, &LENGTHS) {
-            return Err(Pause::Broken("a block whose code for the lengths of codes is no code"));
+            return Err(Pause::Broken("a block whose code for code lengths is invalid"));
         }
         Ok(Step::Lengths { num_read: 0 })
     }
@@ -344,7 +343,7 @@ impl RawInflate {
     fn next_length(&mut self, io: &mut Io<'_>, at: usize) -> Result<(u8, usize), Pause> {
         // As much as a length can have; less will do where the input ends.
         let _ = self.need(io, 14);
-        let entry = self.length_code.look(self.held.bits);
+        let entry = self.length_code.lookup(self.held.bits);
         let (extra_bits, least) = match entry.byte() {
             0..16 => (0, 1),
             16 => (2, 3),
@@ -376,10 +375,10 @@ impl RawInflate {
             return Err(Pause::Broken("a block without a code for its end"));
         }
         if !self.litlens.fill(litlens, &LITLENS) {
-            return Err(Pause::Broken("a block whose code for literals and lengths is no code"));
+            return Err(Pause::Broken("a block whose code for literals and lengths is invalid"));
         }
         if !self.distances.fill(distances, &DISTANCES) {
-            return Err(Pause::Broken("a block whose code for distances is no code"));
+            return Err(Pause::Broken("a block whose code for distances is invalid"));
         }
         Ok(Step::Symbols)
     }

@@ -1,9 +1,9 @@
 //! The scan of a baseline JPEG: Huffman codes to the blocks of 64 values that are transformed to
 //! pixels, one minimum coded unit after another.
 //!
-//! Only what every encoder writes is decoded. Whatever else there is (a code that no table has, a
-//! marker in the wrong place, bits that are missing or too many) ends it, and libjpeg-turbo looks
-//! at the file from its start; so what it makes of damage is what is given.
+//! Only what every encoder writes is decoded. Anything else (an unknown code, a marker in the wrong
+//! place, missing or surplus bits) stops it, and libjpeg-turbo decodes the file from the start; so
+//! damaged files give the pixels that libjpeg-turbo gives.
 
 pub mod bits;
 pub mod codes;
@@ -13,18 +13,18 @@ use std::rc::Rc;
 use self::bits::{Bits, Block, Odd, State};
 use self::codes::{Firsts, Others, Spec};
 
-/// Blocks that a unit has at most.
+/// The most blocks of a unit.
 pub const MOST_BLOCKS: usize = 10;
-/// Bytes of a unit at most: no value has more than 16 bits of code and 15 of its own.
+/// The most bytes of a unit: a value has at most 16 bits of code and 15 of its own.
 const MOST_BYTES: usize = MOST_BLOCKS * 64 * 31 / 8;
-/// Bytes that are made ready at once.
+/// Bytes unstuffed at once.
 const READY: usize = 16 << 10;
-/// Zeros behind them, so that eight bytes can be read at the last of them.
+/// Zeros after them, so that eight bytes can be read at the last one.
 const MARGIN: usize = 8;
-/// Tables that are kept: those of luminance and colour, of two kinds of files.
+/// Cached tables: luminance and colour of two kinds of files.
 const KEPT: usize = 4;
 
-/// Tables that were made. Most files have the same ones.
+/// A cache of tables. Most files have the same ones.
 #[derive(Default)]
 pub struct Tables {
     firsts: Vec<(Box<Spec>, Rc<Firsts>)>,
@@ -95,7 +95,7 @@ pub struct Layout {
     pub wanted: (u32, u32),
 }
 
-/// Bytes of a scan without what keeps them apart from markers. Used again for other scans.
+/// Bytes of a scan without byte stuffing. Reused for other scans.
 pub struct Ready {
     bytes: Box<[u8]>,
     length: usize,
@@ -108,15 +108,15 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Drop what is before `at`, and add what `source` has from `from` on, up to a marker. Tells
-    /// whether one was met. Bytes that end without one are odd, whether they are needed or not: the
-    /// library may look as far ahead, and warn.
+    /// Drop the bytes before `at`, and add those of `source` from `from` on, up to a marker. Returns
+    /// whether there was one. Bytes that end without a marker are odd, even if they are not needed:
+    /// the library may read that far ahead, and warn.
     fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> Result<bool, Odd> {
         self.bytes.copy_within((*at).min(self.length)..self.length, 0);
         self.length -= (*at).min(self.length);
         *at = 0;
         let ended = loop {
-            // Many at a time, as most have no 0xff among them.
+            // Many at a time: 0xff is rare.
             while self.copy::<32>(source, from) {}
             while self.copy::<8>(source, from) {}
             if self.length >= self.bytes.len() - MARGIN {
@@ -139,7 +139,7 @@ impl Ready {
         Ok(ended)
     }
 
-    /// Add so many bytes; false where they are not there, or not as they are to be read.
+    /// Add `N` bytes; false if there are fewer, or an 0xff among them.
     #[inline(always)]
     fn copy<const N: usize>(&mut self, source: &[u8], from: &mut usize) -> bool {
         let end = self.bytes.len() - MARGIN;
@@ -160,22 +160,22 @@ impl Ready {
 pub struct Scan<'a> {
     layout: Layout,
     source: &'a [u8],
-    /// The first byte of the source that is not ready.
+    /// The first byte of the source that is not in `ready`.
     from: usize,
     ready: &'a mut Ready,
-    /// A marker is behind what is ready.
+    /// A marker follows the bytes in `ready`.
     ended: bool,
     state: State,
     predictions: [i32; 4],
     column: u32,
-    /// Units up to the end.
+    /// Units left.
     left: u64,
-    /// Units up to a restart marker, and the number of that.
+    /// Units up to the next restart marker, and its number.
     restart: (u32, u8),
 }
 
 impl<'a> Scan<'a> {
-    /// The scan whose bytes begin where the source does.
+    /// The scan at the start of `source`.
     pub fn new(layout: Layout, source: &'a [u8], ready: &'a mut Ready) -> Self {
         ready.length = 0;
         let left = u64::from(layout.columns) * u64::from(layout.rows);
@@ -190,8 +190,8 @@ impl<'a> Scan<'a> {
         self.layout.blocks.len()
     }
 
-    /// Decode a unit into its blocks, which are zeros so far; without them it is passed over, as it
-    /// is outside the wanted columns. After the last one, tells where its marker is.
+    /// Decode a unit into its blocks, which must be zeros; without blocks, skip the unit, which is
+    /// outside the wanted columns. After the last unit, returns the offset of the marker.
     pub fn unit(&mut self, blocks: Option<&mut [Block]>) -> Result<Option<usize>, Odd> {
         self.left = self.left.checked_sub(1).ok_or(Odd)?;
         if self.layout.interval > 0 {
@@ -236,7 +236,7 @@ impl<'a> Scan<'a> {
         if self.left == 0 { self.marker().map(Some) } else { Ok(None) }
     }
 
-    /// Where the marker is that follows the last bits, with less than a byte before it.
+    /// The offset of the marker after the last bits, which must follow within the byte.
     fn marker(&mut self) -> Result<usize, Odd> {
         if !self.ended {
             self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from)?;

@@ -12,7 +12,7 @@ pub fn prefetch(bytes: &[u8], at: usize, length: usize) {
         let end = at.saturating_add(length).min(bytes.len());
         let mut place = at;
         while place < end {
-            // SAFETY: the address lies within the slice, and the instruction is a hint.
+            // SAFETY: the address is within the slice, and the instruction is a hint.
             unsafe { _mm_prefetch(bytes.as_ptr().wrapping_add(place).cast::<i8>(), _MM_HINT_T0) };
             place = place.wrapping_add(LINE);
         }

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BinaryArray, Float32Array, Float64Array, Int64Array,
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 
 use crate::kernels::buffer_pool;
-use crate::kernels::strings::Lent;
+use crate::kernels::strings::BorrowedStrings;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
@@ -21,8 +21,8 @@ pub enum Values {
     Double(Vec<f64>),
     /// byte strings: where each starts, and the end of the last; then the bytes
     Bytes(Vec<i32>, Vec<u8>),
-    /// byte strings that lie where they were read
-    Lent(Lent),
+    /// byte strings borrowed from what was read
+    Borrowed(BorrowedStrings),
 }
 
 /// Arrow's 32-bit offsets end here.
@@ -46,7 +46,7 @@ impl Values {
             Self::Float(values) => values.len(),
             Self::Double(values) => values.len(),
             Self::Bytes(offsets, _) => offsets.len().saturating_sub(1),
-            Self::Lent(strings) => strings.len(),
+            Self::Borrowed(strings) => strings.len(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Values {
                 }
                 offsets.push(data.len() as i32);
             }
-            Self::Lent(strings) => strings.push(value),
+            Self::Borrowed(strings) => strings.push(value),
             Self::Int64(_) | Self::Float(_) | Self::Double(_) => {}
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Values {
                 offsets.truncate(count.saturating_add(1));
                 data.truncate(offsets.last().map_or(0, |&end| end as usize));
             }
-            Self::Lent(strings) => strings.truncate(count),
+            Self::Borrowed(strings) => strings.truncate(count),
             Self::Int64(_) | Self::Float(_) | Self::Double(_) => {}
         }
     }
@@ -92,7 +92,7 @@ impl Values {
             Self::Float(values) => push_copies(values, count, 0.0)?,
             Self::Double(values) => push_copies(values, count, 0.0)?,
             Self::Bytes(offsets, data) => push_copies(offsets, count, data.len() as i32)?,
-            Self::Lent(strings) => (0..count).for_each(|_| strings.push(&[])),
+            Self::Borrowed(strings) => (0..count).for_each(|_| strings.push(&[])),
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Values {
                 make_room(mine, theirs.len())?;
                 mine.extend_from_slice(theirs);
             }
-            (mine @ (Self::Bytes(..) | Self::Lent(_)), Self::Bytes(offsets, data)) => {
+            (mine @ (Self::Bytes(..) | Self::Borrowed(_)), Self::Bytes(offsets, data)) => {
                 for pair in offsets.windows(2) {
                     if let [start, end] = *pair {
                         mine.push_bytes(
@@ -128,7 +128,7 @@ impl Values {
             Self::Float(values) => Arc::new(Float32Array::new(values.into(), None)),
             Self::Double(values) => Arc::new(Float64Array::new(values.into(), None)),
             Self::Bytes(offsets, data) => bytes_array(offsets, data, None, text)?,
-            Self::Lent(strings) => Arc::new(strings.views(None)?),
+            Self::Borrowed(strings) => Arc::new(strings.views(None)?),
         })
     }
 }
@@ -142,7 +142,7 @@ fn push_copies<T: Copy>(values: &mut Vec<T>, count: usize, value: T) -> Result<(
 fn make_room<T>(values: &mut Vec<T>, count: usize) -> Result<(), Fault> {
     let all = (values.len() as u64).saturating_add(count as u64);
     values.try_reserve(count).map_err(|_| {
-        let message = "there is no memory for so many values; read fewer records at once";
+        let message = "not enough memory for the values; read fewer records at once";
         Fault::new(FaultKind::Limit, 0, message).values(0, all)
     })
 }

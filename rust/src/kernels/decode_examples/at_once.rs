@@ -1,6 +1,5 @@
-//! Large records that are still to be read: some of them at a time are read, proved and decoded while they
-//! are in the nearest caches, and their strings are copied from there to where they stay. So what was read
-//! does not go to memory and come back from there.
+//! Reads, verifies and decodes large records a few at a time, and copies their strings out while the
+//! records are in the L1 and L2 caches, so that the bytes read do not make a round trip through memory.
 
 use crate::tuned::JOB_BYTES;
 use std::ops::Range;
@@ -13,29 +12,29 @@ use super::{Plan, finished, read};
 use crate::kernels::buffer_pool;
 use crate::kernels::columns::{Column, MAX_OFFSET, Values, too_large};
 use crate::kernels::parallel_for::parallel_for;
-use crate::kernels::strings::Lent;
+use crate::kernels::strings::BorrowedStrings;
 use crate::kernels::walk::Frames;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
-/// Whether `decode_at_once` can do it: strings go to one column at most, and none are lent.
+/// Whether `decode_at_once` supports the plan: at most one column of strings, and none borrowed.
 pub fn is_simple(plan: &Plan) -> bool {
     let strings = plan.wanted.iter().filter(|wanted| wanted.kind == Some(Kind::Bytes));
-    strings.clone().count() <= 1 && !strings.into_iter().any(|wanted| wanted.lend)
+    strings.clone().count() <= 1 && !strings.into_iter().any(|wanted| wanted.borrow)
 }
 
-/// Decode records of these sizes, frames included, by so many threads. `read_frames` gives the frames of
-/// some of them, in a buffer of its own; `prove` looks at these before they are decoded.
+/// Decode records of these sizes, frames included, with `threads` threads. `read_frames` reads the frames
+/// of some records into a buffer of its own; `verify` checks them before they are decoded. The plan must
+/// be simple (`is_simple`).
 ///
-/// None where the first records show that strings are less than half of what is read: room for all of it
-/// would be held for little. The plan has to be simple. Faults say little of where they are: who gets one
-/// reads again, all of it, and looks.
+/// None if strings are less than half of the bytes of the first records: the memory reserved for strings
+/// would stay mostly empty. Faults have no exact place: the caller decodes again, the plain way, for it.
 pub fn decode_at_once(
     sizes: &[u64],
     plan: &Plan,
     threads: usize,
     read_frames: impl Fn(Range<usize>) -> Result<Frames, Fault> + Sync,
-    prove: impl Fn(&Frames, Range<usize>) -> Result<(), Fault> + Sync,
+    verify: impl Fn(&Frames, Range<usize>) -> Result<(), Fault> + Sync,
 ) -> Result<Option<Vec<ArrayRef>>, Fault> {
     let num_bytes = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
     let num_bytes = usize::try_from(num_bytes).ok().filter(|&all| all <= MAX_OFFSET);
@@ -45,7 +44,7 @@ pub fn decode_at_once(
         Filling { strings, columns: plan.columns(sizes.len()), ends: vec![0], room: &mut [] };
     let frames_of = |records: Range<usize>| {
         let frames = read_frames(records.clone())?;
-        prove(&frames, records)?;
+        verify(&frames, records)?;
         Ok::<_, Fault>(frames)
     };
     let mut jobs = jobs(sizes).into_iter();
@@ -90,7 +89,7 @@ pub fn decode_at_once(
     finished(columns, plan).map(Some)
 }
 
-/// Neighbouring records that are read together.
+/// Ranges of consecutive records that are read together.
 fn jobs(sizes: &[u64]) -> Vec<Range<usize>> {
     let mut jobs = Vec::new();
     let (mut first, mut num_bytes) = (0, 0);
@@ -105,33 +104,33 @@ fn jobs(sizes: &[u64]) -> Vec<Range<usize>> {
     jobs
 }
 
-/// What all jobs fill, one after another.
+/// The columns that all jobs fill, in turn.
 struct Filling<'a> {
     /// The column of strings.
     strings: Option<usize>,
     columns: Vec<Column>,
-    /// Where each string ends among all.
+    /// Arrow offsets of the strings.
     ends: Vec<i32>,
-    /// What no string has been given yet.
+    /// The part of the string memory that is still free.
     room: &'a mut [u8],
 }
 
 impl<'a> Filling<'a> {
-    /// Decode the next records. Their strings, which lie where they were read.
-    fn decode(&mut self, frames: &Frames, plan: &Plan) -> Result<Lent, Fault> {
+    /// Decode the next records; their strings, borrowed from `frames`.
+    fn decode(&mut self, frames: &Frames, plan: &Plan) -> Result<BorrowedStrings, Fault> {
         if let Some(column) = self.strings.and_then(|number| self.columns.get_mut(number)) {
-            column.lend(&frames.buffer);
+            column.borrow_from(&frames.buffer);
         }
         read(frames, plan, &mut self.columns, |_| Ok(()))?;
         let column = self.strings.and_then(|number| self.columns.get_mut(number));
         match column.and_then(|column| column.values.as_mut()) {
-            Some(Values::Lent(all)) => Ok(all.hand_over()),
-            _ => Ok(Lent::new(&Buffer::default())),
+            Some(Values::Borrowed(all)) => Ok(all.hand_over()),
+            _ => Ok(BorrowedStrings::new(&Buffer::default())),
         }
     }
 
-    /// Where the strings that were decoded last are to stay.
-    fn place(&mut self, strings: &Lent) -> Result<&'a mut [u8], Fault> {
+    /// Room for the strings that were decoded last.
+    fn place(&mut self, strings: &BorrowedStrings) -> Result<&'a mut [u8], Fault> {
         // Defaults may be longer than what was read.
         let (mine, rest) = std::mem::take(&mut self.room)
             .split_at_mut_checked(strings.num_bytes())
@@ -142,7 +141,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Lets threads by in the order of their jobs.
+/// Admits threads in the order of their jobs.
 struct Turn<'a> {
     state: Mutex<State<'a>>,
     passed: Condvar,
@@ -165,7 +164,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A job whose turn will come. If it ends before it has, by a fault or a panic, those who wait for it are told.
+/// A job that waits for its turn. If it fails or panics before, the waiting jobs are stopped.
 struct Job<'t, 'a> {
     turn: &'t Turn<'a>,
     number: usize,
@@ -173,7 +172,7 @@ struct Job<'t, 'a> {
 }
 
 impl<'a> Job<'_, 'a> {
-    /// Do some of it when all jobs before have done as much.
+    /// Run `work` after all earlier jobs have run theirs.
     fn in_turn<R>(
         mut self,
         work: impl FnOnce(&mut Filling<'a>) -> Result<R, Fault>,
@@ -251,9 +250,9 @@ mod tests {
 
     fn wanted(key: &[u8], kind: Kind, layout: Layout) -> Wanted {
         let (key, kind) = (key.to_vec(), Some(kind));
-        let (in_lists, text, lend, required, default) = (false, false, false, false, None);
+        let (in_lists, text, borrow, required, default) = (false, false, false, false, None);
         let numbers = Numbers::OfItsKind;
-        Wanted { key, in_lists, kind, numbers, layout, text, lend, required, default }
+        Wanted { key, in_lists, kind, numbers, layout, text, borrow, required, default }
     }
 
     fn plan(layout: Layout) -> Plan {
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_anywhere_ends_it_and_nobody_waits_for_ever() {
+    fn a_fault_anywhere_ends_all_jobs_and_none_waits_for_ever() {
         for broken in [0, 17, 59] {
             let mut payloads = payloads(1);
             payloads[broken] = vec![10, 200, 1];
@@ -348,11 +347,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_simple_that_has_two_columns_of_strings_or_lends() {
+    fn nothing_is_simple_that_has_two_columns_of_strings_or_borrows() {
         assert!(is_simple(&plan(Layout::List)));
-        let mut lends = plan(Layout::Scalar);
-        lends.wanted[0].lend = true;
-        assert!(!is_simple(&lends));
+        let mut borrows = plan(Layout::Scalar);
+        borrows.wanted[0].borrow = true;
+        assert!(!is_simple(&borrows));
         let two = [b"a", b"b"].map(|key| wanted(key, Kind::Bytes, Layout::Scalar));
         assert!(!is_simple(&Plan::new(two.into(), Dialect::Protobuf)));
     }

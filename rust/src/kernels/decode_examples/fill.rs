@@ -109,7 +109,7 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Rang
                 _ => Ok(None),
             }
         }
-        Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
+        Some(out @ (Values::Bytes(..) | Values::Borrowed(_))) => {
             let Some(mut list) = only_field(bytes, 0x0a) else { return Ok(None) };
             let before = out.len();
             if let Some(value) = only_field(list, 0x0a) {
@@ -144,7 +144,7 @@ fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool
         Values::Int64(out) => example::int64s(list, out),
         Values::Float(out) => example::floats(list, out),
         Values::Double(_) => Ok(()),
-        out @ (Values::Bytes(..) | Values::Lent(_)) => {
+        out @ (Values::Bytes(..) | Values::Borrowed(_)) => {
             example::byte_strings(list, |value| out.push_bytes(value))
         }
     })?;
@@ -224,7 +224,7 @@ fn append_list_tensorflow(
         Some(Values::Int64(out)) => tf_example::int64s(list, parser, out),
         Some(Values::Float(out)) => tf_example::floats(list, parser, out),
         Some(Values::Double(_)) => Ok(()),
-        Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
+        Some(out @ (Values::Bytes(..) | Values::Borrowed(_))) => {
             tf_example::byte_strings(list, |value| out.push_bytes(value))
         }
         None => Ok(()),

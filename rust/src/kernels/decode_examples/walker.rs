@@ -153,7 +153,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         Ok(())
     }
 
-    /// The rest of a `Features` message from the first field that is no plain map entry.
+    /// The rest of a `Features` message from the first field that is not a plain map entry.
     #[cold]
     fn odd_entries(&mut self, rest: &'a [u8], in_lists: bool) -> Result<(), Fault> {
         if let Dialect::TensorFlow(parser) = self.plan.dialect {

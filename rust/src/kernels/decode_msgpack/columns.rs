@@ -109,7 +109,7 @@ pub struct Column {
 pub(super) const MAX_OFFSET: usize = i32::MAX as usize;
 
 impl Column {
-    /// An empty column, with room for so many rows.
+    /// An empty column, with capacity for `rows`.
     pub(super) fn new(form: &Form, rows: usize) -> Self {
         let room = rows.min(1 << 20);
         let values = match form {

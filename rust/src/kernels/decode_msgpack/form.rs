@@ -37,7 +37,7 @@ pub enum Form {
     Struct(Fields, Vec<(Vec<u8>, Form)>),
     /// Maps of NumPy arrays of one shape.
     Tensor(DataType, Dtype, Vec<u32>),
-    /// Maps of NumPy arrays of so many axes.
+    /// Maps of NumPy arrays with this many axes.
     Ragged(Fields, Dtype, usize),
 }
 

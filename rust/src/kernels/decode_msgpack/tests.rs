@@ -45,7 +45,7 @@ fn a_key_that_comes_again_counts_as_it_came_last() {
 }
 
 #[test]
-fn a_value_of_another_kind_is_told_with_its_record_and_field() {
+fn a_value_of_another_kind_is_reported_with_its_record_and_field() {
     let fields = vec![Field::new("a", DataType::Int64, true)];
     let fault = decoded(&[b"\x81\xa1a\x07", b"\x81\xa1a\xa1x"], fields).unwrap_err();
     assert_eq!((fault.record, fault.field.as_deref()), (Some(1), Some("a")));

@@ -13,21 +13,21 @@ use penstock_codecs::crc32c::{crc32c_u64, mask, masked};
 pub(super) struct Frames {
     data: Vec<u8>,
     at: usize,
-    /// Up to here frames have their checksums.
+    /// Frames before this offset have their checksums.
     sealed: usize,
-    /// Long values, which are not in `data`; None where there are none.
-    lent: Option<Between>,
+    /// Borrowed values, which are not in `data`; None if there are none.
+    borrowed: Option<Between>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
 }
 
 impl Frames {
-    /// Room for records of these lengths, of which so many bytes are lent; a None is an array that
-    /// contradicts itself.
+    /// Memory for records of these lengths without their `borrowed` bytes. `payload_len` returns None
+    /// for inconsistent offsets.
     pub(super) fn room(
         num_records: usize,
         payload_len: impl Fn(usize) -> Option<u64>,
-        lent: u64,
+        borrowed: u64,
     ) -> Result<Self, Fault> {
         let mut lengths = Vec::with_capacity(num_records);
         let mut total = 0u64;
@@ -40,30 +40,30 @@ impl Frames {
             total = total.saturating_add(frame);
             lengths.push(frame);
         }
-        let total = total.checked_sub(lent).ok_or_else(|| disagree(0))?;
+        let total = total.checked_sub(borrowed).ok_or_else(|| disagree(0))?;
         let data =
             usize::try_from(total).ok().and_then(buffer_pool::take_used).ok_or_else(|| {
                 Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
             })?;
-        let lent = (lent > 0).then(Between::default);
+        let borrowed = (borrowed > 0).then(Between::default);
         Ok(Self {
             data,
             at: 0,
             sealed: 0,
-            lent,
+            borrowed,
             lengths,
             checksums: Vec::with_capacity(num_records),
         })
     }
 
-    /// Every frame, whose payload `write` puts there.
+    /// Write all frames; `write` writes a payload.
     #[inline(always)]
     pub(super) fn fill(
         mut self,
         write: impl Fn(&mut Pen<'_>, usize) -> Option<()>,
     ) -> Result<Framed, Fault> {
-        if let Some(lent) = self.lent.take() {
-            return self.fill_between(lent, &write);
+        if let Some(borrowed) = self.borrowed.take() {
+            return self.fill_between(borrowed, &write);
         }
         for record in 0..self.lengths.len() {
             self.next(record, |pen| write(pen, record)).ok_or_else(|| disagree(record))?;
@@ -76,7 +76,7 @@ impl Frames {
         Ok(Framed { bytes, lengths: self.lengths, checksums: self.checksums })
     }
 
-    /// A frame without its checksum.
+    /// Write a frame without its checksum.
     #[inline(always)]
     fn next(
         &mut self,
@@ -87,7 +87,7 @@ impl Frames {
         let start = self.at.wrapping_add(TFRECORD_HEAD);
         let end = self.at.wrapping_add(frame);
         let stop = end.wrapping_sub(TFRECORD_TAIL);
-        let mut pen = Pen { out: &mut self.data, at: self.at, lent: None };
+        let mut pen = Pen { out: &mut self.data, at: self.at, borrowed: None };
         pen.head(stop.wrapping_sub(start) as u64)?;
         write(&mut pen)?;
         if pen.at != stop {
@@ -97,7 +97,7 @@ impl Frames {
         Some(())
     }
 
-    /// The checksums of the frames that wait for them.
+    /// Write the checksums of all frames that lack them.
     fn seal(&mut self) -> Option<()> {
         let first = self.checksums.len();
         let mut waiting = self.data.get(self.sealed..self.at)?;
@@ -117,41 +117,41 @@ impl Frames {
         Some(())
     }
 
-    /// The same where long values are lent. Apart, and called for every record: the other loop, which
-    /// is that of short records, is to ask nothing for it.
+    /// `fill` with borrowed values. A function of its own, not inlined, to keep the loop for short records
+    /// free of its branches.
     #[inline(never)]
     fn fill_between(
         mut self,
-        mut lent: Between,
+        mut borrowed: Between,
         write: &dyn Fn(&mut Pen<'_>, usize) -> Option<()>,
     ) -> Result<Framed, Fault> {
         for record in 0..self.lengths.len() {
-            self.next_between(&mut lent, &|pen| write(pen, record))
+            self.next_between(&mut borrowed, &|pen| write(pen, record))
                 .ok_or_else(|| disagree(record))?;
         }
-        let bytes = lent.finish(self.data);
+        let bytes = borrowed.finish(self.data);
         Ok(Framed { bytes, lengths: self.lengths, checksums: self.checksums })
     }
 
     fn next_between(
         &mut self,
-        lent: &mut Between,
+        borrowed: &mut Between,
         write: &dyn Fn(&mut Pen<'_>) -> Option<()>,
     ) -> Option<()> {
         let frame = *self.lengths.get(self.checksums.len())? as usize;
         let start = self.at.wrapping_add(TFRECORD_HEAD);
         let length = frame.wrapping_sub(TFRECORD_HEAD + TFRECORD_TAIL);
-        let before = lent.mark();
-        let mut pen = Pen { out: &mut self.data, at: self.at, lent: Some(lent) };
+        let before = borrowed.mark();
+        let mut pen = Pen { out: &mut self.data, at: self.at, borrowed: Some(borrowed) };
         pen.head(length as u64)?;
         write(&mut pen)?;
         let stop = pen.at;
         let own = stop.wrapping_sub(start);
-        let lent = pen.lent.take()?;
-        if own.wrapping_add(lent.bytes_since(before)) != length {
+        let borrowed = pen.borrowed.take()?;
+        if own.wrapping_add(borrowed.bytes_since(before)) != length {
             return None;
         }
-        let checksum = mask(lent.crc32c(pen.out, start, stop, before));
+        let checksum = mask(borrowed.crc32c(pen.out, start, stop, before));
         pen.put(&checksum.to_le_bytes())?;
         self.at = pen.at;
         self.checksums.push(checksum);
@@ -160,7 +160,7 @@ impl Frames {
 }
 
 impl Pen<'_> {
-    /// What stands before a payload.
+    /// Write the head of a frame.
     #[inline(always)]
     fn head(&mut self, length: u64) -> Option<()> {
         self.put(&length.to_le_bytes())?;

@@ -82,13 +82,13 @@ fn ready_made_heads_agree_with_built_ones() {
         let head = Head::new(&key, 0x0a, Section::Context, true);
         for length in 2..=130u32 {
             let mut short = [0; 512];
-            let mut pen = Pen { out: &mut short, at: 0, lent: None };
+            let mut pen = Pen { out: &mut short, at: 0, borrowed: None };
             if !head.write_short(&mut pen, length) {
                 continue;
             }
             let at = pen.at;
             let mut built = [0; 512];
-            let mut pen = Pen { out: &mut built, at: 0, lent: None };
+            let mut pen = Pen { out: &mut built, at: 0, borrowed: None };
             head.write(&mut pen, length.into()).unwrap();
             pen.open(0x0a, length.into()).unwrap();
             pen.open(FIRST, run_len(length.into()).unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn columns_of_equal_lengths_are_measured_like_lists() {
 }
 
 #[test]
-fn long_values_are_lent_and_the_message_is_the_same() {
+fn long_values_are_borrowed_and_the_message_is_the_same() {
     use arrow_array::builder::{BinaryBuilder, BinaryViewBuilder};
 
     let value = |n: usize| vec![n as u8; if n.is_multiple_of(2) { BORROWED_BYTES + n } else { n }];

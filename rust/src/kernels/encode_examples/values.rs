@@ -24,7 +24,7 @@ impl Values<'_> {
                 for at in start..start.checked_add(count)? {
                     let value = values.get(at)?;
                     pen.open(FIRST, value.len() as u64)?;
-                    pen.put_or_lend(value, || values.home(at))?;
+                    pen.put_or_borrow(value, || values.home(at))?;
                 }
                 Some(())
             }
@@ -109,7 +109,7 @@ pub(super) const SHORT_HEAD: usize = 48;
 /// Bytes of a ready-made head besides its key: six before and around it, five after.
 pub(super) const AROUND_KEY: usize = 10;
 
-/// What stands before a column's values in every record: the map entry, its key, and the tags and
+/// The bytes before a column's values in every record: the map entry, its key, and the tags and
 /// lengths down to the list.
 #[derive(Clone, Debug)]
 pub struct Head {
@@ -211,12 +211,12 @@ impl Head {
     }
 }
 
-/// Writes forward through memory of the right size. None means that it was not.
+/// Writes forward through memory of exactly the right size; None if it does not fit.
 pub struct Pen<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) at: usize,
-    /// Where long values are lent, if they are.
-    pub(super) lent: Option<&'a mut Between>,
+    /// Collects borrowed values; None if all are copied.
+    pub(super) borrowed: Option<&'a mut Between>,
 }
 
 impl Pen<'_> {
@@ -228,17 +228,17 @@ impl Pen<'_> {
         Some(())
     }
 
-    /// A value that lies in a buffer, if in any: copied, unless it is long and may be lent.
+    /// Write a value: borrowed if it is long, has a `home` buffer and borrowing is on; else copied.
     #[inline(always)]
-    pub(super) fn put_or_lend<'b>(
+    pub(super) fn put_or_borrow<'b>(
         &mut self,
         value: &[u8],
         home: impl FnOnce() -> Option<&'b Buffer>,
     ) -> Option<()> {
         if value.len() >= BORROWED_BYTES
-            && let (Some(lent), Some(home)) = (&mut self.lent, home())
+            && let (Some(borrowed), Some(home)) = (&mut self.borrowed, home())
         {
-            return lent.lend(self.at, value, home).then_some(());
+            return borrowed.borrow(self.at, value, home).then_some(());
         }
         self.put(value)
     }

@@ -1,4 +1,4 @@
-//! PNG by the crate of that name. Every checksum is proved: the CRC of each chunk, also of those
+//! PNG by the crate of that name. Every checksum is verified: the CRC of each chunk, also of those
 //! that say nothing of the pixels, and the Adler-32 of the whole.
 
 use std::io::{Cursor, ErrorKind};

@@ -95,7 +95,7 @@ fn empty_members_are_read_over_and_named() {
     assert_eq!((findings[0].kind, findings[0].byte), (FaultKind::EmptyMember, a.len() as u64));
     let (plain, fault, findings) = inflate(Container::Gzip, &[&a[..], &b, &empty].concat());
     assert_eq!((plain.as_slice(), fault), (&b"one two"[..], None));
-    assert!(findings.is_empty(), "the last one harms nobody");
+    assert!(findings.is_empty(), "the last one is harmless");
     assert_eq!(inflate(Container::Gzip, b""), (vec![], None, vec![]));
 }
 
@@ -116,7 +116,7 @@ fn every_cut_is_a_fault_after_what_was_good() {
 }
 
 #[test]
-fn wrong_trailers_are_told_apart() {
+fn wrong_trailers_have_different_faults() {
     let mut file = gzip(b"some bytes");
     let end = file.len();
     file[end - 1] ^= 1;
@@ -171,7 +171,7 @@ fn the_wrong_container_is_no_header() {
 }
 
 #[test]
-fn a_fault_is_told_again_and_again() {
+fn a_fault_is_returned_again_and_again() {
     let mut inflater = Inflater::new(Container::Gzip, 0).unwrap();
     let first = inflater.push(b"no gzip", true, 10).unwrap_err();
     assert_eq!(inflater.push(&gzip(b"x"), true, 10).unwrap_err(), first);

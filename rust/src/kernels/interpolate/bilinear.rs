@@ -92,7 +92,7 @@ impl Across {
         };
         for pair in &self.pairs {
             let (low, high) = (floats(pair.low), floats(pair.high));
-            // SAFETY: eight floats lie there, and of each pair six are kept: the fourth of a pixel is
+            // SAFETY: there is room for eight floats, and of each pair six are kept: the fourth of a pixel is
             // overwritten by the next one's first.
             unsafe {
                 let part = _mm256_loadu_ps(pair.parts.as_ptr());

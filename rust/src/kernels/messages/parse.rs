@@ -1,5 +1,5 @@
-//! Bytes to messages, by protobuf's rules: fields merge, the last of a oneof and of a key wins, and what
-//! nobody knows is kept. A map entry with an unknown field is itself one, as in protobuf.
+//! Bytes to messages, by protobuf's rules: fields merge, the last of a oneof and of a key wins, and
+//! unknown fields are kept. A map entry with an unknown field counts as unknown, as in protobuf.
 
 use std::str;
 use std::sync::Arc;

@@ -132,7 +132,7 @@ fn numbers_print_as_in_c() {
 }
 
 #[test]
-fn a_lent_message_is_copied_by_whoever_looks_at_it_first() {
+fn a_shared_message_is_copied_by_its_first_viewer() {
     let mut list: Message = Node::with(Kind::Int64List, Body::Ints(vec![1]));
     let feature: Message = Node::new(Kind::Feature);
     feature.put(2, list.share());
@@ -144,7 +144,7 @@ fn a_lent_message_is_copied_by_whoever_looks_at_it_first() {
 }
 
 #[test]
-fn what_somebody_looks_into_is_copied_and_not_lent() {
+fn a_message_with_views_is_copied_and_not_shared() {
     let features: Message = Node::new(Kind::Features);
     let seen = features.get_or_create("a").child(2);
     let example: Message = Node::new(Kind::Example);

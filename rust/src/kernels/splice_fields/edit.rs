@@ -1,4 +1,4 @@
-//! What is to be done with the fields of records, by their keys.
+//! The edits to make to the fields of records, by key.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::btree_set::BTreeSet;
@@ -10,18 +10,18 @@ use crate::wire::{Fault, FaultKind};
 /// What happens to the map entries of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They are cut out; the number is the place among the names asked for, if it was one.
+    /// They are cut; with the position among the requested names, if it is one.
     Cut(Option<usize>),
-    /// They get this key; the number as above.
+    /// They get this key; the position as above.
     Rename(usize, Box<[u8]>),
-    /// There must be none: the field of this name is about to come.
+    /// They are a fault: the field of this name is to be added.
     Refuse(Box<str>),
 }
 
 /// Keys of one part of a message, each with its action.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
-    /// A bit for each key, so that most others are passed over without a comparison.
+    /// A bit for each key, so that most other keys are skipped without a comparison.
     sieve: u64,
     sorted: Vec<(Box<[u8]>, Action)>,
 }
@@ -42,13 +42,13 @@ impl Keys {
         Self { sieve, sorted: actions.into_iter().collect() }
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there are no edits.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// What is to be done with the entries of `key`.
+    /// The action for the entries of `key`.
     #[inline(always)]
     pub fn get(&self, key: &[u8]) -> Option<&Action> {
         if self.sieve & bit(key) == 0 {
@@ -158,7 +158,7 @@ impl Edit {
         }
     }
 
-    /// Whether records are only added to: nothing of them can be cut or renamed.
+    /// Whether records are only added to: no entry is cut or renamed.
     pub fn only_adds(&self) -> bool {
         let refuses = |(_, action): &(_, Action)| matches!(action, Action::Refuse(_));
         self.context.sorted.iter().chain(&self.lists.sorted).all(refuses)

@@ -1,4 +1,4 @@
-//! Finding map entries by their keys: a walk that steps over values by their length.
+//! Finds map entries by key; values are skipped by their length.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::wire::{Fault, FaultKind};
 pub struct Map {
     /// Which part of the message it belongs to.
     pub section: Section,
-    /// Where its tag stands.
+    /// Start of its tag.
     pub start: usize,
     /// Where its entries begin.
     pub body: usize,
@@ -22,31 +22,31 @@ pub struct Map {
     pub end: usize,
 }
 
-/// A map entry with which something is to be done.
+/// A map entry to edit.
 pub struct Hit<'a> {
-    /// The submessage that it is in.
+    /// Its submessage.
     pub map: Map,
-    /// Where its tag stands in the payload.
+    /// Start of its tag in the payload.
     pub start: usize,
     /// Where it ends.
     pub end: usize,
-    /// What is to be done.
+    /// The edit.
     pub action: &'a Action,
-    /// What it holds besides its key, where it is to have another.
+    /// Its bytes besides the key, if it is to be renamed.
     pub rest: Cow<'a, [u8]>,
 }
 
-/// What a walk over a record found; used again for the next one.
+/// The entries found in a record; reused for the next one.
 #[derive(Default)]
 pub struct Found<'a> {
-    /// The entries to be cut or renamed, in their order.
+    /// The entries to edit, in order.
     pub hits: Vec<Hit<'a>>,
     /// How many submessages of features there are, and of feature lists.
     pub num_maps: [usize; 2],
 }
 
 impl<'a> Found<'a> {
-    /// Look through one payload. A field that is refused is a fault of kind Schema.
+    /// Search one payload. A refused field is a fault of kind Schema.
     #[inline]
     pub fn look(&mut self, edit: &'a Edit, payload: &'a [u8]) -> Result<(), Fault> {
         self.hits.clear();
@@ -115,7 +115,7 @@ fn exists(start: usize, name: &str) -> Fault {
     Fault::new(FaultKind::Schema, start as u64, "the field exists already").in_field(name)
 }
 
-/// The key of a map entry as protobuf reads it: the last one that it holds, or the empty one.
+/// The key of a map entry by protobuf's rules: the last one in it, or the empty key.
 #[inline(always)]
 fn key(entry: &[u8]) -> Result<&[u8], Fault> {
     // Nearly every entry is a key, a value, and nothing else.

@@ -53,7 +53,7 @@ fn file_of(spliced: &Spliced) -> Vec<u8> {
     spliced.framed.bytes.parts().flat_map(|part| part.to_vec()).collect()
 }
 
-/// The payloads of a result, each proved against its new checksum.
+/// The payloads of a result, each verified against its new checksum.
 fn payloads(spliced: &Spliced) -> Vec<Vec<u8>> {
     let frames = of_file(file_of(spliced));
     assert!(frames.verify(Some(&spliced.framed.checksums)).is_empty());
@@ -106,7 +106,7 @@ fn long_payloads_are_checked_in_pieces() {
     let batch = ints("n", vec![Some(1), Some(2)]);
     let before = frames(&old);
     let whole = add(&before, &batch, true).unwrap();
-    // Such payloads are lent: only what is between them is new.
+    // Such payloads are borrowed: only the bytes between them are new.
     let is_old = |part: &Buffer| before.buffer.as_ptr_range().contains(&part.as_ptr());
     assert_eq!(whole.framed.bytes.parts().filter(is_old).count(), 2);
     assert!(whole.framed.bytes.parts().filter(|part| !is_old(part)).all(|part| part.len() < 100));

@@ -70,7 +70,7 @@ const TO_NEXT: [i64; 8] = powers([512; 4]);
 /// What moves each 16 bytes of a block to the last 16. Those are left out, as they stay.
 const TO_LAST: [i64; 8] = powers([384, 256, 128, 0]);
 
-/// For each 16 bytes that are to move so many bits, what its two halves are multiplied by.
+/// For each 16 bytes, the factors of their two halves that move them by this many bits.
 const fn powers(bits: [u32; 4]) -> [i64; 8] {
     let [a, b, c, d] = bits;
     let [(a, b), (c, d), (e, f), (g, h)] = [halves(a), halves(b), halves(c), halves(d)];
@@ -160,7 +160,7 @@ mod tests {
                 assert_eq!(unsafe { crc32c(data) }, super::super::folded(data), "{length} bytes");
             }
         }
-        // SAFETY: what was mapped above, and nobody looks at it any more.
+        // SAFETY: it was mapped above, and is not used any more.
         assert_eq!(
             unsafe { libc::munmap(middle.as_ptr().cast_mut().byte_sub(page).cast(), 3 * page) },
             0

@@ -1,8 +1,8 @@
-//! Huffman codes of deflate, as tables that tell in one look what the next bits mean.
+//! Huffman codes of deflate, as lookup tables indexed by the next bits.
 //!
-//! RFC 1951, section 3.2. A code's bits come first bit first, so tables are indexed by the code
-//! read backwards: the next bits of the stream as they lie. Codes longer than a table's index go
-//! on in a second table behind it.
+//! RFC 1951, section 3.2. A stream has the first bit of a code lowest, so the index, the next bits
+//! of the stream, is the code reversed. Codes longer than the index continue in a second table
+//! after the first.
 
 /// What the bits at an index mean, in 32 bits:
 ///
@@ -10,21 +10,21 @@
 /// |---|---|---|---|---|
 /// | 0 to 5 | bits of the code | the same, and extra bits behind it | bits of the code | |
 /// | 7 | 0 | 0 | 1 | 1 |
-/// | 8 to 15 | bits of a first look | bits of the code | | bits of that table's index |
+/// | 8 to 15 | bits of a first lookup | bits of the code | | bits of that table's index |
 /// | 16 to 30 | the literal | the least length or distance | 0; 1 | where it begins |
 /// | 31 | 1 | 0 | 0 | 0 |
 ///
-/// The low half of a literal is what the instruction BEXTR wants to know for the next look: how many bits to
-/// pass over, and how many to take.
+/// The low half of a literal is the control word of the instruction BEXTR for the next lookup: how many
+/// bits to skip, and how many to take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(pub u32);
 
 const IS_LITERAL: u32 = 1 << 31;
 const IS_ODD: u32 = 1 << 7;
 const NOTHING: u32 = IS_ODD | 1 << 16;
-/// What each bit of a code adds to the entry of its symbol, if it is no literal.
+/// What each bit of a code adds to the entry of its symbol, unless it is a literal.
 const CODE_BIT: u32 = 1 << 8 | 1;
-/// How many bits a first look for a literal or length sees.
+/// Index bits of the first table for literals and lengths.
 const LITLEN_BITS: u32 = 11;
 /// The longest code of deflate.
 const MAX_BITS: u32 = 15;
@@ -47,7 +47,7 @@ impl Entry {
         self.0 & IS_ODD != 0
     }
 
-    /// Of those that are odd, the end of a block.
+    /// Of the odd entries, the end of a block.
     pub fn is_end(self) -> bool {
         self.0 >> 16 == 0
     }
@@ -66,7 +66,7 @@ impl Entry {
     }
 }
 
-/// How the index of a look is got from the bits behind a literal: each look waits for it.
+/// How to get the index of the lookup after a literal: each lookup waits for it.
 pub trait Shift: Copy {
     /// `LITLEN_BITS` bits of them.
     fn index_behind(self, bits: u64, literal: Entry) -> u64;
@@ -102,7 +102,7 @@ impl Bmi {
 impl Shift for Bmi {
     #[inline(always)]
     fn index_behind(self, bits: u64, literal: Entry) -> u64 {
-        // SAFETY: there is no value of this type where the processor lacks the instruction.
+        // SAFETY: a value of this type exists only where the processor has the instruction.
         unsafe { std::arch::x86_64::_bextr2_u64(bits, u64::from(literal.0)) }
     }
 }
@@ -149,7 +149,7 @@ pub const DISTANCES: [u32; 32] = {
     table
 };
 
-/// What stands in the head of a block for the lengths of its codes: a length, or how to repeat one.
+/// Symbols for the code lengths in the head of a block: a length, or how to repeat one.
 #[allow(clippy::indexing_slicing)]
 pub const LENGTHS: [u32; 19] = {
     let mut table = [0; 19];
@@ -161,13 +161,13 @@ pub const LENGTHS: [u32; 19] = {
     table
 };
 
-/// Codes of up to `BITS` bits take one look, longer ones two.
+/// Codes of up to `BITS` bits take one lookup, longer ones two.
 pub struct Table<const BITS: u32, const SIZE: usize> {
     entries: [u32; SIZE],
 }
 
-// The sizes are the most that any 288 (32, 19) codes of up to 15 (15, 7) bits take, as zlib's program
-// `enough` computes them.
+// The largest sizes for any 288 (32, 19) codes of up to 15 (15, 7) bits, computed by zlib's program
+// `enough`.
 pub type LitlenTable = Table<LITLEN_BITS, 2342>;
 pub type DistanceTable = Table<8, 402>;
 pub type LengthTable = Table<7, 128>;
@@ -177,22 +177,22 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         Self { entries: [NOTHING | 1; SIZE] }
     }
 
-    /// The entry for the next `BITS` bits: what they begin with, unless it is longer.
+    /// The entry for the next `BITS` bits.
     #[inline(always)]
-    pub fn look(&self, bits: u64) -> Entry {
+    pub fn lookup(&self, bits: u64) -> Entry {
         self.at(low(bits, BITS) as usize)
     }
 
-    /// The entry for the bits behind a literal.
+    /// The entry for the bits after a literal.
     #[inline(always)]
     pub fn look_behind(&self, bits: u64, literal: Entry, shift: impl Shift) -> Entry {
         self.at(shift.index_behind(bits, literal) as usize)
     }
 
-    /// The entry that bits begin with, however long.
+    /// The entry for the code at the front of the bits, of any length.
     #[inline(always)]
     pub fn find(&self, bits: u64) -> Entry {
-        let entry = self.look(bits);
+        let entry = self.lookup(bits);
         let start = (entry.0 >> 16) as usize;
         if !entry.is_odd() || start < 1 << BITS {
             return entry;
@@ -212,9 +212,8 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         }
     }
 
-    /// Set up for symbols whose codes have these lengths, 0 for none. False where there are no such
-    /// codes, or bits that none begins with: only where there is one code of one bit, or none at
-    /// all, that may be.
+    /// Set up the table for code lengths, 0 for unused symbols. False if the lengths are not a complete
+    /// prefix code; only a single code of one bit, or no code at all, may be incomplete.
     pub fn fill(&mut self, lengths: &[u8], symbols: &[u32]) -> bool {
         let mut sorted = [0; LITLENS.len()];
         let Some(counts) = sort(lengths, symbols, &mut sorted) else {
@@ -322,8 +321,8 @@ impl Codes<'_> {
         (code, symbol.wrapping_add(code_bit.wrapping_mul(length)))
     }
 
-    /// The bits of a second table's index, of which the first code has this length, with so many
-    /// more of it to come: those of the longest code that has a place in it.
+    /// Index bits of a second table whose first code has this length, with `num_left` codes of that
+    /// length to come: enough for the longest code in it.
     fn table_bits(&self, first_bits: u32, length: u32, num_left: usize) -> u32 {
         let (mut longest, mut used) = (length, num_left);
         while used < 1 << longest.wrapping_sub(first_bits) && longest < MAX_BITS {

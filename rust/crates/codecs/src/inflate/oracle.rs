@@ -7,7 +7,7 @@ use super::{Pause, RawInflate};
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// After its last block, and so many bytes of input.
+    /// After its last block, with the bytes of input taken.
     Ended(usize),
     Cut,
     Broken,

@@ -1,5 +1,5 @@
-//! The symbols of a block: a fast way as long as there is input and room for the longest match, and
-//! one that takes no bit before a whole symbol is here.
+//! Decodes the symbols of a block: a fast path while there is input and room for the longest match,
+//! and a slow path that takes bits only once a whole symbol is available.
 
 #[cfg(target_arch = "x86_64")]
 use super::codes::Bmi;
@@ -8,10 +8,10 @@ use super::{Held, Io, Pause, RawInflate, Step};
 
 /// The most bits of a length and a distance with their extra bits.
 const SYMBOL_BITS: u32 = 48;
-/// Literals between two refills: those of codes of up to 11 bits, which one look finds, leave 12 of 56
-/// bits for the next look.
+/// Literals between two refills: with codes of up to 11 bits, found in one lookup, they leave 12 of 56
+/// bits for the next lookup.
 const LITERALS: usize = 4;
-/// Most matches are no longer than this and no nearer: so many bytes are copied for each of those.
+/// Most matches are at most this long and at least this far: for those, this many bytes are copied.
 const COPY_BYTES: usize = 32;
 const LONGEST_MATCH: usize = 258;
 const FAST_ROOM: usize = LITERALS + LONGEST_MATCH + COPY_BYTES;
@@ -62,7 +62,7 @@ impl RawInflate {
         }
     }
 
-    /// One symbol, if it is wholly here, and the step that follows if it is another.
+    /// One symbol, if all its bits are available; the next step, if it changes.
     fn symbol(&mut self, io: &mut Io<'_>) -> Result<Option<Step>, Pause> {
         let is_short = self.need(io, SYMBOL_BITS).is_err();
         let bits = self.held.bits;
@@ -155,10 +155,10 @@ impl RawInflate {
         result
     }
 
-    /// Symbols until there is too little input or room, or something that is not done here.
+    /// Decode symbols until input or room runs low, or a symbol needs the slow path.
     ///
-    /// Every look at a table waits for the one before, so the look for what follows a literal does not wait
-    /// for the bits to be shifted, and the one for what follows a match comes before the match is copied.
+    /// Every lookup waits for the one before. So the lookup after a literal does not wait for the bits to be
+    /// shifted, and the one after a match starts before the match is copied.
     #[inline(always)]
     fn read(
         &self,
@@ -171,7 +171,7 @@ impl RawInflate {
         if !bits.refill() {
             return Ok(None);
         }
-        let mut entry = litlens.look(bits.bits);
+        let mut entry = litlens.lookup(bits.bits);
         'symbols: loop {
             let rest = out.get_mut(*filled..);
             let Some(room) = rest.and_then(|rest| rest.first_chunk_mut::<FAST_ROOM>()) else {
@@ -205,7 +205,7 @@ impl RawInflate {
                     }
                     *filled = filled.wrapping_add(1);
                     bits.take(entry);
-                    entry = litlens.look(bits.bits);
+                    entry = litlens.lookup(bits.bits);
                     continue;
                 }
                 if entry.is_odd() {
@@ -215,7 +215,7 @@ impl RawInflate {
             }
             let length = entry.value(bits.bits);
             bits.take(entry);
-            let mut far = distances.look(bits.bits);
+            let mut far = distances.lookup(bits.bits);
             if far.is_odd() {
                 far = distances.find(bits.bits);
                 if far.is_odd() {
@@ -235,7 +235,7 @@ impl RawInflate {
             }
             *filled = at.wrapping_add(length);
             let is_more = bits.refill();
-            entry = litlens.look(bits.bits);
+            entry = litlens.lookup(bits.bits);
             if length <= COPY_BYTES && distance >= COPY_BYTES {
                 let (before, after) = out.split_at_mut(at);
                 let from = before.get(at.wrapping_sub(distance)..);
@@ -254,7 +254,7 @@ impl RawInflate {
     }
 }
 
-/// Put what stands `distance` before `at` there, on and on for `length` bytes.
+/// Copy a match: `length` bytes from `distance` before `at`, repeating if they overlap.
 fn repeat(out: &mut [u8], at: usize, distance: usize, length: usize) {
     let Some(both) = out.get_mut(at.wrapping_sub(distance)..at.wrapping_add(length)) else {
         return;

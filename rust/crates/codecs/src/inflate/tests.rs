@@ -216,7 +216,7 @@ fn both_shifts_look_at_the_same_bits() {
     assert!(litlens.fill(&[8; 256], &LITLENS));
     for _ in 0..10_000 {
         let bits = (dice.below(u64::MAX) as u64).rotate_left(17);
-        let literal = litlens.look(bits);
+        let literal = litlens.lookup(bits);
         assert!(literal.is_literal());
         assert_eq!(bmi.index_behind(bits, literal), Anyhow.index_behind(bits, literal));
     }

@@ -1,4 +1,4 @@
-//! The bits of a scan, and the blocks of 64 values that are coded in them.
+//! Reads the bits of a scan, and the blocks of 64 values coded in them.
 
 use super::codes::{Firsts, Others, extended};
 
@@ -12,30 +12,30 @@ const ZIGZAG: [u8; 64] = [
 /// Values of a block, from left to right and from top to bottom.
 pub type Block = [i16; 64];
 
-/// What is wrong with a scan is not told: who meets it has libjpeg-turbo look at the file.
+/// A scan that is not decoded here. There is no reason in it: the caller falls back to libjpeg-turbo.
 #[derive(Debug)]
 pub struct Odd;
 
-/// The bits of some bytes, which are read eight at a time: behind the last one of value seven others
-/// have to follow. Behind all of them are zeros; `taken` tells who took bits from there.
+/// A bit reader. It reads eight bytes at a time, so seven bytes of padding must follow the last one.
+/// Past the end it reads zeros; `taken` shows how many bits were taken.
 #[derive(Clone, Copy)]
 pub struct Bits<'a> {
     bytes: &'a [u8],
     state: State,
 }
 
-/// Where a reader of bits stands.
+/// The position of a bit reader.
 #[derive(Clone, Copy, Default)]
 pub struct State {
-    /// The byte behind those whose bits are all held.
+    /// The first byte whose bits are not all held.
     pub at: usize,
-    /// The next bits, from the top; behind `count` of them there may be some of the next byte.
+    /// The next bits, from the top; after `count` of them there may be some of the next byte.
     held: u64,
     count: u32,
 }
 
 impl State {
-    /// Bits that were taken.
+    /// Bits taken so far.
     #[inline(always)]
     pub fn taken(&self) -> usize {
         self.at.wrapping_mul(8).wrapping_sub(self.count as usize)
@@ -43,19 +43,19 @@ impl State {
 }
 
 impl<'a> Bits<'a> {
-    /// Of these bytes, from where a reader stood.
+    /// Read these bytes, from the position of another reader.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], state: State) -> Self {
         Self { bytes, state }
     }
 
-    /// Where it stands.
+    /// Its position.
     #[inline(always)]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Have 56 bits or more: what two looks take.
+    /// Hold at least 56 bits: enough for two lookups.
     #[inline(always)]
     fn refill(&mut self) {
         let State { at, held, count } = self.state;
@@ -79,11 +79,11 @@ impl<'a> Bits<'a> {
         self.state.count = self.state.count.wrapping_sub(bits);
     }
 
-    /// The difference that a block begins with.
+    /// The first value of a block, a difference.
     #[inline(always)]
     pub fn first(&mut self, table: &Firsts) -> Result<i32, Odd> {
         self.refill();
-        let mut one = table.look(self.held());
+        let mut one = table.lookup(self.held());
         if one.code() == 0 {
             one = table.long(self.held());
             if one.code() == 0 {
@@ -95,22 +95,22 @@ impl<'a> Bits<'a> {
         Ok(value)
     }
 
-    /// The other values of a block, which are zeros so far.
+    /// The other values of a block, which must be zeros before.
     #[inline(always)]
     pub fn others(&mut self, table: &Others, block: &mut Block) -> Result<(), Odd> {
         let mut last = 0u32;
         loop {
             self.refill();
             for _ in 0..2 {
-                let look = table.look(self.held());
-                let first = last.wrapping_add(look.first());
-                let second = first.wrapping_add(look.second());
-                let value = extended(self.held() << look.code(), look.size()) as i16;
-                if (62i32.wrapping_sub_unsigned(second) | look.end()) < 0 {
-                    if look.end() < 0 && look.total() != 0 && first < 63 {
-                        // Where nothing but the end was seen, this is 0, and the place another's.
+                let entry = table.lookup(self.held());
+                let first = last.wrapping_add(entry.first());
+                let second = first.wrapping_add(entry.second());
+                let value = extended(self.held() << entry.code(), entry.size()) as i16;
+                if (62i32.wrapping_sub_unsigned(second) | entry.end()) < 0 {
+                    if entry.end() < 0 && entry.total() != 0 && first < 63 {
+                        // If the entry is only the end, the value is 0 and the place belongs to another value.
                         put(block, first, |there| *there |= value);
-                        self.take(look.total());
+                        self.take(entry.total());
                         return Ok(());
                     }
                     let Some((place, value)) = self.one(table, last)? else { return Ok(()) };
@@ -121,28 +121,28 @@ impl<'a> Bits<'a> {
                     last = place;
                     break;
                 }
-                // In this order: without a second value both are at one place.
-                put(block, second, |there| *there = look.value());
+                // In this order: without a second value, both have the same place.
+                put(block, second, |there| *there = entry.value());
                 put(block, first, |there| *there = value);
-                self.take(look.total());
+                self.take(entry.total());
                 last = second;
             }
         }
     }
 
-    /// Pass over the other values of a block.
+    /// Skip the other values of a block.
     #[inline(always)]
     pub fn skip_others(&mut self, table: &Others) -> Result<(), Odd> {
         let mut last = 0u32;
         loop {
             self.refill();
             for _ in 0..2 {
-                let look = table.skip(self.held());
-                let next = last.wrapping_add(look.advance());
-                if (62i32.wrapping_sub_unsigned(next) | look.end()) < 0 {
-                    let ends = look.end() < 0;
-                    if look.total() != 0 && ((ends && next < 63) || (!ends && next == 63)) {
-                        self.take(look.total());
+                let entry = table.skip(self.held());
+                let next = last.wrapping_add(entry.advance());
+                if (62i32.wrapping_sub_unsigned(next) | entry.end()) < 0 {
+                    let ends = entry.end() < 0;
+                    if entry.total() != 0 && ((ends && next < 63) || (!ends && next == 63)) {
+                        self.take(entry.total());
                         return Ok(());
                     }
                     match self.one(table, last)? {
@@ -151,14 +151,14 @@ impl<'a> Bits<'a> {
                     }
                     break;
                 }
-                self.take(look.total());
+                self.take(entry.total());
                 last = next;
             }
         }
     }
 
-    /// One symbol that a look did not see, or that leads to the end: the place of its value, and
-    /// the value; None where the block ends.
+    /// One symbol that is not in the table, or is the last of its block: the place of its value, and
+    /// the value; None at the end of the block.
     #[inline(always)]
     fn one(&mut self, table: &Others, last: u32) -> Result<Option<(u32, i16)>, Odd> {
         self.refill();
@@ -177,7 +177,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// The masks are for the compiler, which then needs no checks.
+/// The masks let the compiler drop bounds checks.
 #[inline(always)]
 fn put(block: &mut Block, place: u32, change: impl FnOnce(&mut i16)) {
     let place = ZIGZAG.get((place & 63) as usize).copied().unwrap_or(0);

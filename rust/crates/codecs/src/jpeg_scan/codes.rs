@@ -1,22 +1,21 @@
-//! The tables by which the Huffman codes of a JPEG are looked up: several codes, and what lies
-//! behind them, by one look at the next bits.
+//! Lookup tables for the Huffman codes of a JPEG: one lookup of the next bits decodes several codes
+//! and the values after them.
 //!
-//! A symbol is a code, which tells how many zeros come before a value and how many bits the value
-//! has, and then these bits. In photographs that are six bits together, so eleven bits mostly hold
-//! two symbols. Where values are not wanted, a look passes over as many as it sees whole.
+//! A symbol is a code, which gives the number of zeros before a value and the value's bits, then the
+//! value. In photographs it has six bits on average, so eleven bits mostly hold two symbols. Where
+//! values are not wanted, a lookup skips all symbols that it holds whole.
 
-/// Bits that a look for values sees.
+/// Index bits of the table for values.
 const VALUE_BITS: u32 = 11;
-/// Bits that a look which only passes over values sees.
+/// Index bits of the table for skipping values.
 const SKIP_BITS: u32 = 12;
-/// Bits that a look for the first value of a block sees.
+/// Index bits of the table for the first value of a block.
 const FIRST_BITS: u32 = 9;
 
-/// How many codes of 1 to 16 bits there are, and what they stand for, in order.
+/// The number of codes of each length from 1 to 16, and their symbols in order.
 pub type Spec = ([u8; 16], [u8; 256]);
 
-/// A number of `size` bits, of which those of the lower half stand for negative ones. It is at the
-/// top of `bits`.
+/// The signed value of the top `size` bits; the lower half of the numbers stands for negative values.
 #[inline(always)]
 pub fn extended(bits: u64, size: u32) -> i32 {
     let number = (bits >> 1) >> (63 - (size & 63));
@@ -25,7 +24,7 @@ pub fn extended(bits: u64, size: u32) -> i32 {
     number.wrapping_sub(below & negative) as i32
 }
 
-/// One symbol: the bits of its code, those of its value, and by how many places it leads on.
+/// One symbol: the bits of its code, those of its value, and the places that it advances.
 #[derive(Clone, Copy, Default)]
 pub struct One(u16);
 
@@ -46,7 +45,7 @@ impl One {
         Self((code + size) | (size << 6) | (advance << 10))
     }
 
-    /// Bits of code and value; 0 where there is none. A shift takes six bits as they are.
+    /// Bits of code and value; 0 if there is no symbol. Six bits, so that a shift needs no mask.
     #[inline(always)]
     pub fn total(self) -> u32 {
         u32::from(self.0) & 63
@@ -64,7 +63,7 @@ impl One {
         (u32::from(self.0) >> 6) & 15
     }
 
-    /// Places that it leads on; 0 where the block ends.
+    /// Places that it advances; 0 at the end of a block.
     #[inline(always)]
     pub fn advance(self) -> u32 {
         u32::from(self.0) >> 10
@@ -73,9 +72,9 @@ impl One {
 
 /// Codes of 1 to 16 bits: those of one length are consecutive numbers.
 struct Codes {
-    /// What lies behind the last code of each length, at the top of 16 bits.
+    /// One past the last code of each length, at the top of 16 bits.
     ends: [u32; 17],
-    /// What makes the place of a symbol of a code of each length.
+    /// For each length, what to add to a code to get the index of its symbol.
     offsets: [i32; 17],
     symbols: [u8; 256],
     meaning: fn(u32, u8) -> Option<One>,
@@ -101,7 +100,7 @@ impl Codes {
         Some(codes)
     }
 
-    /// What the next bits begin with; the bits of its code are 0 where that is nothing.
+    /// The symbol at the front of the bits; its code has 0 bits if there is none.
     #[cold]
     #[inline(never)]
     fn find(&self, bits: u64) -> One {
@@ -114,28 +113,28 @@ impl Codes {
         (self.meaning)(length, symbol).unwrap_or_default()
     }
 
-    /// What each number of so many bits begins with, where they hold the whole code.
-    fn looks<const N: usize>(&self, (counts, symbols): &Spec) -> Box<[One; N]> {
-        let mut looks = Box::new([One::default(); N]);
+    /// For each table index, the symbol it begins with, if it holds the whole code.
+    fn table<const N: usize>(&self, (counts, symbols): &Spec) -> Box<[One; N]> {
+        let mut table = Box::new([One::default(); N]);
         let (mut at, mut symbols) = (0, symbols.iter());
         for (length, count) in (1u32..=N.ilog2()).zip(counts) {
             for symbol in symbols.by_ref().take(usize::from(*count)) {
                 let span = N >> length;
                 let one = (self.meaning)(length, *symbol).unwrap_or_default();
-                if let Some(looks) = looks.get_mut(at..at + span) {
-                    looks.fill(one);
+                if let Some(table) = table.get_mut(at..at + span) {
+                    table.fill(one);
                 }
                 at += span;
             }
         }
-        looks
+        table
     }
 }
 
 /// Codes of the first value of a block, of which the difference to that of the block before is
 /// stored.
 pub struct Firsts {
-    looks: Box<[One; 1 << FIRST_BITS]>,
+    table: Box<[One; 1 << FIRST_BITS]>,
     codes: Codes,
 }
 
@@ -143,26 +142,26 @@ impl Firsts {
     /// None where there cannot be such codes.
     pub fn new(spec: &Spec) -> Option<Self> {
         let codes = Codes::new(spec, One::first)?;
-        Some(Self { looks: codes.looks(spec), codes })
+        Some(Self { table: codes.table(spec), codes })
     }
 
-    /// What the next bits begin with.
+    /// The symbol at the front of the bits.
     #[inline(always)]
-    pub fn look(&self, bits: u64) -> One {
-        self.looks.get((bits >> (64 - FIRST_BITS)) as usize).copied().unwrap_or_default()
+    pub fn lookup(&self, bits: u64) -> One {
+        self.table.get((bits >> (64 - FIRST_BITS)) as usize).copied().unwrap_or_default()
     }
 
-    /// The same, where a look saw no code.
+    /// The same for codes too long for the table.
     pub fn long(&self, bits: u64) -> One {
         self.codes.find(bits)
     }
 }
 
-/// One or two symbols: of the first one the sizes are known, of the second one the value too.
+/// A table entry: one or two symbols, the sizes of the first, and the value of the second.
 #[derive(Clone, Copy)]
-pub struct Look(u32);
+pub struct Entry(u32);
 
-impl Look {
+impl Entry {
     const END: u32 = 1 << 31;
 
     fn new(ones: &[One; 1 << SKIP_BITS], bits: usize) -> Self {
@@ -188,7 +187,7 @@ impl Look {
         } else if second.advance() == 0 {
             Self(single | total | Self::END)
         } else if total <= BITS && second.size() < 7 {
-            // A value has seven bits of room.
+            // There are seven bits for the value.
             let value = extended((rest as u64) << (64 - BITS + second.code()), second.size());
             let value = value.cast_unsigned() & 127;
             Self(single | total | (second.advance() << 19) | (value << 24))
@@ -215,13 +214,13 @@ impl Look {
         (self.0 >> 10) & 15
     }
 
-    /// Places that the first value leads on; 0 where the block ends instead.
+    /// Places that the first value advances; 0 if the block ends instead.
     #[inline(always)]
     pub fn first(self) -> u32 {
         (self.0 >> 14) & 31
     }
 
-    /// Places that the second value leads on; 0 where there is none.
+    /// Places that the second value advances; 0 if there is none.
     #[inline(always)]
     pub fn second(self) -> u32 {
         (self.0 >> 19) & 31
@@ -240,7 +239,7 @@ impl Look {
     }
 }
 
-/// As many symbols as a look saw whole, of which only the sizes are known.
+/// A table entry: all symbols that the index holds whole, and their total size.
 #[derive(Clone, Copy)]
 pub struct Skip(u16);
 
@@ -259,7 +258,7 @@ impl Skip {
             if one.advance() == 0 {
                 return Self(((used + total) | (advance << 6)) as u16 | Self::END);
             }
-            // Of the first symbol the value need not be seen; of more, a reader may lack the bits.
+            // The first value may end outside of the index; for later ones, the reader may lack the bits.
             if advance + one.advance() > 63 || (used > 0 && total > left) {
                 break;
             }
@@ -275,7 +274,7 @@ impl Skip {
         u32::from(self.0) & 63
     }
 
-    /// Places that it leads on.
+    /// Places that they advance.
     #[inline(always)]
     pub fn advance(self) -> u32 {
         (u32::from(self.0) >> 6) & 63
@@ -290,7 +289,7 @@ impl Skip {
 
 /// Codes of the other 63 values.
 pub struct Others {
-    looks: Box<[Look; 1 << VALUE_BITS]>,
+    table: Box<[Entry; 1 << VALUE_BITS]>,
     skips: Box<[Skip; 1 << SKIP_BITS]>,
     codes: Codes,
 }
@@ -299,33 +298,33 @@ impl Others {
     /// None where there cannot be such codes.
     pub fn new(spec: &Spec) -> Option<Self> {
         let codes = Codes::new(spec, One::other)?;
-        let ones = codes.looks(spec);
-        let mut looks = Box::new([Look(Look::END); 1 << VALUE_BITS]);
-        for (bits, look) in looks.iter_mut().enumerate() {
-            *look = Look::new(&ones, bits);
+        let ones = codes.table(spec);
+        let mut table = Box::new([Entry(Entry::END); 1 << VALUE_BITS]);
+        for (bits, entry) in table.iter_mut().enumerate() {
+            *entry = Entry::new(&ones, bits);
         }
         let mut skips = Box::new([Skip(Skip::END); 1 << SKIP_BITS]);
         for (bits, skip) in skips.iter_mut().enumerate() {
             *skip = Skip::new(&ones, bits);
         }
-        Some(Self { looks, skips, codes })
+        Some(Self { table, skips, codes })
     }
 
-    /// What the next bits begin with.
+    /// The entry for the next bits.
     #[inline(always)]
-    pub fn look(&self, bits: u64) -> Look {
-        let look = self.looks.get((bits >> (64 - VALUE_BITS)) as usize).copied();
-        look.unwrap_or(Look(Look::END))
+    pub fn lookup(&self, bits: u64) -> Entry {
+        let entry = self.table.get((bits >> (64 - VALUE_BITS)) as usize).copied();
+        entry.unwrap_or(Entry(Entry::END))
     }
 
-    /// What of the next bits can be passed over.
+    /// The symbols of the next bits that can be skipped.
     #[inline(always)]
     pub fn skip(&self, bits: u64) -> Skip {
         let skip = self.skips.get((bits >> (64 - SKIP_BITS)) as usize).copied();
         skip.unwrap_or(Skip(Skip::END))
     }
 
-    /// The one symbol that the next bits begin with, of any length.
+    /// The symbol at the front of the bits, of any length.
     pub fn one(&self, bits: u64) -> One {
         self.codes.find(bits)
     }

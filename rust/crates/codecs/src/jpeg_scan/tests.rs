@@ -1,4 +1,4 @@
-//! What looks see against one symbol after another.
+//! Table lookups against decoding one symbol after another.
 
 use super::bits::{Bits, Block, State};
 use super::codes::{Firsts, Others, Spec};
@@ -97,7 +97,7 @@ fn looks_see_what_one_symbol_after_another_is() {
                 assert!(found.is_ok() && skipped.is_ok(), "seed {seed}");
                 assert_eq!(bits.state().taken(), skipping.state().taken(), "seed {seed}");
                 assert_eq!(bits.state().taken(), bytes.len() * 8 - plain.clone().count());
-                // Their places are for the files to prove.
+                // Tests with files check the places.
                 block.sort_unstable();
                 expected.sort_unstable();
                 assert_eq!(block, expected, "seed {seed}");
