@@ -1,7 +1,7 @@
 //! The core of penstock: bytes in, Arrow out.
 //!
 //! `wire` reads and writes single values and frames; `kernels` do the work of one chunk or batch.
-//! Neither knows of Python or does I/O. `python` is the skin over them.
+//! Neither knows of Python or does I/O. `python` is the PyO3 layer over them.
 
 #[cfg_attr(
     not(test),
@@ -14,6 +14,7 @@ pub mod kernels;
 )]
 pub mod wire;
 
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "some are of `python`"))]
 mod tuned;
 
 #[cfg(feature = "python")]

@@ -1,17 +1,17 @@
-//! What a shuffle buffer makes of a stream, at any position, without what came before.
+//! The output order of a shuffle buffer at any position, without simulating the steps before.
 //!
 //! A buffer of some slots is filled with the first records. At each step one slot is drawn, its
 //! record comes out, and the next record of the stream goes in; at the end the buffer is emptied in
 //! random order. The slot of a step is a function of the step. So what a slot holds is known by
-//! going back to the last step that drew it: as many steps as there are slots, on average,
-//! wherever in the stream that is.
+//! going back to the last step that drew it: on average as many steps as there are slots, at any
+//! position.
 
 use super::permute::{Permutation, below, key_of};
 
 const UNKNOWN: i64 = -1;
 const WANTED: i64 = -2;
 
-/// The positions in the stream of what comes out from step `start` to step `stop`.
+/// The positions in the stream of the records that come out from step `start` to step `stop`.
 pub fn buffered(num_records: u64, size: u64, key: u64, start: u64, stop: u64) -> Vec<i64> {
     let size = size.min(num_records);
     // After this many steps the buffer is not refilled.

@@ -242,7 +242,7 @@ impl Column {
     }
 
     /// The values, and where lists of them end: the lists of a record, then those of frames within
-    /// it. None where there are no such lists.
+    /// it. None if there are no such lists.
     pub fn into_parts(self) -> (Option<Values>, Option<Vec<i32>>, Option<Vec<i32>>) {
         let (lists, frames) = match self.layout {
             Layout::Scalar | Layout::Fixed(_) => (None, None),

@@ -9,7 +9,7 @@ use super::parallel_for::parallel_for;
 use crate::wire::image_head::{Head, probe};
 use crate::wire::{Fault, FaultKind};
 
-/// The bytes of each record of a binary array; None where it is null.
+/// The bytes of each record of a binary array; None if it is null.
 pub fn values(array: &ArrayRef) -> Result<Vec<Option<&[u8]>>, Fault> {
     match array.data_type() {
         DataType::Binary => Ok(array.as_binary::<i32>().iter().collect()),
@@ -33,13 +33,13 @@ pub fn heads(images: &[Option<&[u8]>]) -> Result<Vec<Option<Head>>, Fault> {
 
 /// Images in one piece of memory.
 pub struct Decoded {
-    /// One image's pixels behind another's.
+    /// The pixels of the images, one after another.
     pub pixels: Vec<u8>,
     /// The shape of each; None for a null, which has no pixels.
     pub shapes: Vec<Option<Shape>>,
 }
 
-/// Decode them all. Their heads tell what they need, which is reserved once, within the limit.
+/// Decode all images. Their heads give the memory needed, which is reserved once, within the limit.
 pub fn decode(
     images: &[Option<&[u8]>],
     rules: &Rules,

@@ -2,7 +2,7 @@
 //!
 //! | offset | size | field of an image pack's payload |
 //! |---|---|---|
-//! | 0 | 4 | flag: the number of labels behind this header, 0 for the one inside |
+//! | 0 | 4 | flag: the number of labels after this header, 0 for the one inside |
 //! | 4 | 4 | label, float32 |
 //! | 8 | 8 | id |
 //! | 16 | 8 | id2 |
@@ -48,7 +48,7 @@ pub struct Wanted {
     pub id: bool,
     /// The second number.
     pub id2: bool,
-    /// The bytes behind header and labels.
+    /// The bytes after header and labels.
     pub image: bool,
     /// Images are views into the buffer if possible, not copies.
     pub borrow: bool,
@@ -79,7 +79,7 @@ fn fault(frames: &Frames, record: usize, kind: FaultKind, message: impl Into<Str
     Fault::new(kind, frames.place(record), message).in_record(record)
 }
 
-/// Byte strings in the making.
+/// A column of byte strings being built.
 enum Values<'a> {
     Borrowed(Views<'a>),
     Copied { bytes: Vec<u8>, ends: Vec<i32> },
@@ -253,7 +253,7 @@ impl Unlike {
     }
 }
 
-/// The label column in the making.
+/// The label column being built.
 struct Labels {
     kind: Option<Label>,
     values: Vec<f32>,

@@ -37,7 +37,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// These fields, behind the keys if these are wanted. With `complete`, a record that has others is
+    /// These fields, after the keys if these are wanted. With `complete`, a record that has others is
     /// a fault.
     pub fn new(fields: Vec<(String, Contents)>, keys: bool, complete: bool) -> Self {
         let number = |(at, field): (usize, &(String, Contents))| (field.0.clone().into_bytes(), at);
@@ -45,7 +45,7 @@ impl Plan {
         Self { fields, numbers, keys, complete }
     }
 
-    /// The number of a field among those wanted; `guess` is right where all records are alike.
+    /// The number of a field among those wanted; `guess` is right if all records are alike.
     #[inline(always)]
     fn number(&self, field: &[u8], guess: usize) -> Option<usize> {
         match self.fields.get(guess) {

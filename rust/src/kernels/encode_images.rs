@@ -27,7 +27,7 @@ impl Column {
     }
 }
 
-/// Encode images whose pixels lie one behind another, in one piece of memory or in several.
+/// Encode images whose pixels follow one another, in one piece of memory or several.
 pub fn encode(
     pieces: &[&[u8]],
     shapes: &[Shape],
@@ -68,7 +68,7 @@ pub fn encode(
 pub struct Change {
     /// The codec, or None to keep that of each.
     pub codec: Option<Codec>,
-    /// 1 to 100; None keeps an image as it is where nothing else would change it.
+    /// 1 to 100; None keeps an image as it is if nothing else changes it.
     pub quality: Option<u8>,
     /// Of WebP.
     pub lossless: bool,
@@ -79,7 +79,7 @@ pub struct Change {
 const USUAL_QUALITY: u8 = 90;
 
 impl Change {
-    /// The quality where it was not said.
+    /// The default quality.
     pub fn quality(&self) -> u8 {
         self.quality.unwrap_or(USUAL_QUALITY)
     }
@@ -94,7 +94,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The new bytes of an image, or None where the old ones do.
+    /// The new bytes of an image, or None if the old ones do.
     fn change(
         &mut self,
         old: &[u8],

@@ -1,4 +1,4 @@
-//! Columns to RecordIO frames: byte strings as they are, or behind the header of an image pack.
+//! Columns to RecordIO frames: raw byte strings, or with the header of an image pack.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
@@ -56,7 +56,7 @@ impl<'a> Headers<'a> {
         Ok(Self { labels, ids: numbers("id")?, id2s: numbers("id2")? })
     }
 
-    /// One record's header and labels. None where the columns contradict themselves.
+    /// One record's header and labels. None if the columns contradict themselves.
     fn write(&self, record: usize, out: &mut Vec<u8>) -> Option<()> {
         out.clear();
         let (flag, label, labels): (u32, f32, &[f32]) = match self.labels {
@@ -77,7 +77,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Byte strings as frames, each behind its header, if there are any.
+/// Byte strings as frames, each after its header, if there are headers.
 pub fn encode_recordio(bodies: &dyn Array, headers: Option<&StructArray>) -> Result<Framed, Fault> {
     let Some(bytes) = Bytes::of(bodies).filter(|_| bodies.null_count() == 0) else {
         let message = format!("a record must be a byte string, not {}", bodies.data_type());

@@ -1,5 +1,5 @@
-//! Byte strings in two parts: a body that stays where it was read, and a head that was made for it. They
-//! are the pixels of images whose container has them without the head of a file.
+//! Byte strings in two parts: a body borrowed from what was read, and a head made for it. They are the
+//! pixels of images from containers that store no file head.
 
 use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};

@@ -1,5 +1,5 @@
-//! One image: decoded to pixels, shrunk, encoded. The codecs stand beside each other in the files
-//! below; here is what they have in common.
+//! One image: decoded to pixels, shrunk, encoded. Each codec has its own file; this file has what they
+//! share.
 //!
 //! Pixels are bytes, rows from top to bottom, channels next to each other. Alpha is dropped where
 //! it is not wanted, never blended; 16 bits are cut to their upper 8; CMYK becomes RGB as
@@ -63,7 +63,7 @@ pub struct Rules {
     pub mode: Mode,
     /// Pixels that an image may have.
     pub most_pixels: u64,
-    /// Give what can be had of a JPEG that is damaged.
+    /// Decode a damaged JPEG as far as possible.
     pub allow_damaged: bool,
 }
 
@@ -123,7 +123,7 @@ fn damaged(message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Image, 0, message)
 }
 
-/// Room for so many bytes, all zero; large ones cost nothing until they are written.
+/// `length` zero bytes; large ones cost nothing until they are written.
 pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
     let no_memory =
         || Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
@@ -143,7 +143,7 @@ pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// `scratch` as zeros of this length, in the memory that it has where that is enough.
+/// `scratch` as zeros of this length, in its own memory if that is enough.
 fn fit(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     if scratch.capacity() < length {
         *scratch = zeroed(length)?;

@@ -27,7 +27,7 @@ pub struct KeyFacts {
 /// What was seen of some records.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Records looked at.
+    /// Records seen.
     pub num_records: u64,
     /// Of them, those with at least one feature and nothing that an Example does not have.
     pub num_examples: u64,

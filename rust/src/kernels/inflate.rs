@@ -171,13 +171,13 @@ impl Inflater {
     }
 
     /// Read from the front of `data`, giving up to `out_bytes` plain bytes. The rest of `data` is
-    /// to be pushed again, with more behind it if there is more; `at_end` says that there is none.
+    /// to be pushed again, with more after it if there is more; `at_end` says that there is none.
     /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
     pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
         self.push_after(&[], [data, &[]], at_end, out_bytes)
     }
 
-    /// The same, from two inputs, one behind the other, and with the plain bytes behind a copy of
+    /// The same, from two consecutive inputs, and with the plain bytes after a copy of
     /// `prefix`: neither input nor what a caller still holds of the push before need be joined.
     pub fn push_after(
         &mut self,

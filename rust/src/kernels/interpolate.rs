@@ -143,7 +143,7 @@ impl Filter {
 /// Rows, columns and channels.
 pub type Size = (usize, usize, usize);
 
-/// So many images one behind another, each at a new height and width.
+/// Consecutive images, each resized to a new height and width.
 pub fn resize<T: Value>(
     images: &[T],
     size: Size,

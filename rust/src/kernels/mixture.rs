@@ -1,17 +1,17 @@
-//! Which of several sets comes at a position of a mixture, so that in every prefix each set has its
-//! share, and yet in no regular pattern.
+//! Which of several sets is at a position of a mixture: in every prefix each set has its share, but
+//! without a regular pattern.
 //!
 //! A tree halves the sets. At a node the left half has round(n * share) of the first n positions,
 //! and its set and the number of its records so far are known by walking down. The pattern is then
-//! disturbed: within groups of positions, pairs that chance draws are exchanged wherever the two
-//! sets stay within one record of their shares in between.
+//! jittered: within groups of positions, random pairs are swapped if the two sets stay within one
+//! record of their shares in between.
 
 use super::permute::{below, key_of};
 
 /// Positions that are jittered together: as many as a byte of a key can number.
 const GROUP: usize = 256;
 
-/// So many pairs of a group are drawn: enough for no trace of the regular pattern to be left.
+/// Random pairs per group: enough to leave no trace of the regular pattern.
 const DRAWS: u64 = 8 * GROUP as u64;
 
 enum Node {
@@ -81,7 +81,7 @@ pub struct Mixed {
 }
 
 impl Mixture {
-    /// None where no weight is positive.
+    /// None if no weight is positive.
     pub fn new(weights: &[u64], key: u64) -> Option<Self> {
         let mut sets: Vec<_> = weights.iter().copied().zip(0..).filter(|set| set.0 > 0).collect();
         sets.sort_by_key(|&(weight, set)| (std::cmp::Reverse(weight), set));
@@ -100,8 +100,8 @@ impl Mixture {
         counts
     }
 
-    /// The sets at positions start to stop of an epoch of `length` positions, which begins behind
-    /// `origin` positions of epochs before. At its end all sets are as near to their shares as
+    /// The sets at positions start to stop of an epoch of `length` positions, after `origin`
+    /// positions of earlier epochs. At its end all sets are as near to their shares as
     /// whole records can be.
     pub fn take(&self, origin: u64, length: u64, start: u64, stop: u64) -> Mixed {
         let size = GROUP as u64;

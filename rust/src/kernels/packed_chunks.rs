@@ -1,4 +1,4 @@
-//! The chunks of an HDF5 dataset, unpacked one behind another.
+//! The chunks of an HDF5 dataset, unpacked one after another.
 //!
 //! ```text
 //! shuffle  all first bytes of the values, then all second ones, ...
@@ -8,8 +8,8 @@
 //!          111ooooo LLLLLLLL oooooooo   the same of L + 9 bytes
 //! ```
 //!
-//! Filters are undone in the order opposite to that in which they stand in the dataset's header; a
-//! bit of a chunk's mask is set for each that was left out. Followed from "HDF5 File Format
+//! Filters are undone in the reverse order of the dataset's header; a chunk's mask has a bit for each
+//! filter that was left out. Followed from "HDF5 File Format
 //! Specification", 3.0, and liblzf's `lzf_d.c` for what its bytes mean.
 
 use libdeflater::{DecompressionError, Decompressor};
@@ -19,10 +19,10 @@ use super::codec::{MAX_RATIO, no_memory};
 use super::parallel_for::parallel_for;
 use crate::wire::{Fault, FaultKind};
 
-/// What a chunk went through.
+/// A filter applied to a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// The bytes of the values apart.
+    /// Byte shuffle: all first bytes of the values, then all second bytes, and so on.
     Shuffle,
     /// A zlib stream.
     Gzip,
@@ -33,7 +33,7 @@ pub enum Filter {
 /// How the chunks of a dataset are packed.
 #[derive(Clone, Debug)]
 pub struct Packing {
-    /// In the order in which they were applied.
+    /// In the order applied when writing.
     pub filters: Vec<Filter>,
     /// Bytes of a whole chunk.
     pub chunk_bytes: usize,
@@ -41,8 +41,8 @@ pub struct Packing {
     pub width: usize,
 }
 
-/// Unpack chunks that lie one behind another in `data`, each of (bytes, mask). The fault of a chunk
-/// has its number as its record.
+/// Unpack the chunks in `data`, one after another, each of (bytes, mask). The fault of a chunk has the
+/// chunk's number as its record.
 pub fn unpack_chunks(
     data: &[u8],
     chunks: &[(usize, u32)],
@@ -58,7 +58,7 @@ pub fn unpack_chunks(
         let (chunk, after) = rest
             .split_at_checked(size)
             .ok_or_else(|| fault("reaches beyond what was read").in_record(number))?;
-        // What cannot be is told before there is memory for it.
+        // Reject impossible sizes before allocating memory for them.
         if size.saturating_add(64).saturating_mul(MAX_RATIO) < packing.chunk_bytes {
             return Err(other_size().in_record(number));
         }
@@ -121,17 +121,17 @@ fn decompress(
         Some(_) => match engine.zlib_decompress(chunk, out) {
             Ok(size) => Some(size),
             Err(DecompressionError::InsufficientSpace) => return Err(other_size()),
-            Err(DecompressionError::BadData) => return Err(fault("is no whole zlib stream")),
+            Err(DecompressionError::BadData) => return Err(fault("is not a whole zlib stream")),
         },
     };
     match size {
         Some(size) if size == out.len() => Ok(()),
         Some(_) => Err(other_size()),
-        None => Err(fault("is no LZF of the size that the dataset says")),
+        None => Err(fault("is not LZF of the size that the dataset says")),
     }
 }
 
-/// Unpack LZF; the bytes it comes to, or None where it ends within a word, points before its
+/// Unpack LZF; the bytes it comes to, or None if it ends within a word, points before its
 /// beginning or has no room.
 fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut at = 0usize;
@@ -141,7 +141,7 @@ fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
         if control < 32 {
             let (literal, after) = data.split_at_checked(control.wrapping_add(1))?;
             let end = at.wrapping_add(literal.len());
-            // A run has 32 bytes at most: copied so where there is room, it takes two moves.
+            // A run has at most 32 bytes: if there is room, it is copied in two moves.
             match (data.first_chunk::<32>(), out.get_mut(at..).and_then(|o| o.first_chunk_mut())) {
                 (Some(from), Some(to)) => *to = *from,
                 _ => out.get_mut(at..end)?.copy_from_slice(literal),

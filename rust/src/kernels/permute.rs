@@ -1,11 +1,11 @@
-//! Which record comes at which position: keyed permutations of any length, computed number by
-//! number in constant memory, and keys drawn from numbers.
+//! Record orders: keyed permutations of any length, computed number by number in constant memory, and
+//! keys drawn from numbers.
 //!
 //! A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two; numbers
 //! that fall at or above the length go through it again until one falls below (cycle walking:
-//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Few numbers are shuffled by
-//! hand. Orders must be the same for ever and everywhere: any change of a constant here is a change
-//! of everybody's order.
+//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Short permutations are shuffled
+//! directly. Orders must be the same for ever and everywhere: a change of a constant here changes
+//! every user's order.
 
 /// 2^64 over the golden ratio, as in splitmix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -14,11 +14,11 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// six bits here, so there are twice as many.
 const DOUBLE_ROUNDS: usize = 4;
 
-/// As many numbers are sooner shuffled than found by walking.
+/// Up to this many numbers, shuffling is faster than walking.
 const FEW: usize = 64;
 
-/// A permutation of not many numbers is cut out of one of as many bits as these: over a smaller power
-/// of two there are too few networks for every permutation to come about equally often.
+/// The least bits of a network: a smaller one has too few keys for all permutations to be equally
+/// frequent.
 const LEAST_BITS: u32 = 12;
 
 /// Positions computed in parallel.
@@ -27,7 +27,7 @@ const BLOCK: usize = 256;
 /// Lengths are signed numbers elsewhere.
 pub const MOST_RECORDS: u64 = i64::MAX as u64;
 
-/// The finaliser of splitmix64 (Stafford's thirteenth): every bit of the result hangs on all of x.
+/// The finaliser of splitmix64 (Stafford's thirteenth): every bit of the result depends on all of x.
 fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -139,8 +139,8 @@ impl Network {
     fn fill(&self, start: u64, numbers: &mut [i64]) {
         let mut first = start;
         for block in numbers.chunks_mut(BLOCK) {
-            // Which numbers are still too large. The list is kept without a branch, as no processor
-            // can guess which they are.
+            // Which numbers are still too large. The list is built without a branch, which would be
+            // unpredictable.
             let mut walking = [0_u16; BLOCK];
             let mut count = 0;
             for ((at, number), position) in (0_u16..).zip(&mut *block).zip(first..) {

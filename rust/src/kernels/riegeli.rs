@@ -12,14 +12,14 @@ use crate::wire::frames::AnyFraming;
 use crate::wire::riegeli::{Blocks, Head};
 use crate::wire::{Fault, FaultKind, varint};
 
-/// Where a chunk lies, and what an index says of it.
+/// The place of a chunk, and what an index knows of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// Where it starts in the buffer.
+    /// Its start in the buffer.
     pub start: usize,
     /// Bytes that it may take there.
     pub length: usize,
-    /// Where it starts in the file.
+    /// Its start in the file.
     pub offset: u64,
     /// Records and their bytes, if they are known.
     pub known: Option<(u64, u64)>,
@@ -199,7 +199,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Append the plain bytes of a block, at most so many.
+    /// Append the plain bytes of a block, at most `most`.
     fn inflate(
         &mut self,
         codec: u8,
@@ -244,7 +244,7 @@ impl Unpacker {
     }
 }
 
-/// The records of a chunk by their sizes: they fill what lies from `start` to `end`.
+/// The records of a chunk by their sizes: they fill the bytes from `start` to `end`.
 fn lay_out(
     spans: &mut Vec<(usize, usize)>,
     sizes: &[u8],
@@ -275,7 +275,7 @@ fn lay_out(
     if at == end && cursor.is_empty() { Ok(()) } else { Err(misfit()) }
 }
 
-/// Room for `size` more bytes behind the `start` that a vector has, reserved before.
+/// Reserved room for `size` more bytes after the `start` bytes of a vector.
 struct Room<'a> {
     bytes: &'a mut Vec<u8>,
     start: usize,
@@ -298,14 +298,14 @@ unsafe impl WriteBuf for Room<'_> {
     }
 
     unsafe fn filled_until(&mut self, n: usize) {
-        // SAFETY: the caller has written `n` bytes behind `start`.
+        // SAFETY: the caller has written `n` bytes after `start`.
         unsafe { self.bytes.set_len(self.start.saturating_add(n)) }
     }
 }
 
 // -- what ArrayRecord keeps at the end ------------------------------------------------------------
 
-/// The varint fields of a small message, 0 for those it lacks; others are passed over.
+/// The varint fields of a small message, 0 for missing ones; others are skipped.
 pub fn numbers<const N: usize>(message: &[u8], fields: [u64; N]) -> Result<[u64; N], Fault> {
     let mut values = [0; N];
     let mut cursor = Cursor::new(message);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_are_refused() {
+    fn wrong_sizes_are_refused() {
         for (data, count, size) in [
             (&[0u8, 1, 3, b'a', b'b'][..], 1, 2),
             (&[0, 1, 1, b'a', b'b'], 1, 2),

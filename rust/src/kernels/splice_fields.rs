@@ -1,4 +1,4 @@
-//! Fields of existing records added, cut, renamed and replaced, without reading their values.
+//! Adds, cuts, renames and replaces fields of existing records without reading their values.
 //!
 //! ```text
 //! before   0a L { entry entry … } …                      crc(before)
@@ -6,25 +6,24 @@
 //! ```
 //!
 //! **Adding** appends one more `features` (or `context`) message, which protobuf merges with those
-//! before it. All of TensorFlow's parsers do the same, and without a warning where the keys differ:
+//! before it. All of TensorFlow's parsers do the same, and without a warning if the keys differ:
 //! `Example.FromString`, `parse_example` and `parse_single_example` of fixed, varlen and ragged
-//! features, `parse_sequence_example` and its single form, also where the record is empty, holds
-//! an empty `features`, or begins with feature lists (tests/test_splice_kernel.py asks them). They
-//! warn, once a record, only of a key that comes twice, so a key that exists is refused or its
-//! entry cut. The old payload is copied and never checksummed anew: its stored checksum is extended
-//! over the addition. A checksum that was wrong for the old bytes is then wrong for the new ones,
-//! with or without verification.
+//! features, `parse_sequence_example` and its single form, also if the record is empty, holds
+//! an empty `features`, or begins with feature lists (tests/test_splice_kernel.py checks it). They
+//! warn, once a record, only of duplicate keys, so an existing key is refused or its entry cut. The
+//! checksum of the old payload is not recomputed: the stored one is extended over the addition. If it
+//! was wrong for the old bytes, it is wrong for the new ones, with or without verification.
 //!
 //! **Cutting and renaming** changes map entries and the length of the message around them;
-//! everything else is copied as it is. Since the result has a checksum of its own, a record that
-//! is changed so is always verified before.
+//! everything else is copied unchanged. The result gets a new checksum, so such a record is always
+//! verified first.
 //!
-//! What a cut leaves of a submessage that held nothing else:
+//! What a cut leaves of a submessage that becomes empty:
 //!
-//! * nothing, where the record has another of its kind, the addition brings one, or it is a
-//!   `features` message that does not stand first and so was appended. Hence what was added and
-//!   then dropped leaves no trace, and what was replaced stands alone;
-//! * an empty one otherwise, as in protobuf, where a message whose map was emptied is still set.
+//! * nothing, if the record or the addition has another of its kind, or it is a `features` message
+//!   that is not the first, which was appended. So adding and then dropping a field leaves no trace,
+//!   and a replaced field is there once;
+//! * else an empty one, as in protobuf, where a message whose map was emptied is still set.
 
 mod edit;
 mod find;

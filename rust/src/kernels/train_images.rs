@@ -1,5 +1,5 @@
-//! A batch of images as a model looks at them: each cropped, resized, mirrored and written into its
-//! place in one piece of memory that the caller has, by several threads.
+//! A batch of images for a model: several threads crop, resize and mirror them, and write each into
+//! its place in the caller's memory.
 
 use super::images::training_view::{Maker, Recipe};
 use super::images::{Mode, Shape, head_within, within};
@@ -13,12 +13,12 @@ pub enum Picture<'a> {
     File(&'a [u8]),
     /// Pixels of this shape.
     Pixels(Shape, &'a [u8]),
-    /// Pixels behind the head of a PPM file, which lies elsewhere.
+    /// The head of a PPM file, and its pixels from elsewhere.
     Headed(&'a [u8], &'a [u8]),
 }
 
 impl<'a> Picture<'a> {
-    /// What its head, if it has one, says that it is.
+    /// The image by its head, if that is separate.
     fn seen(self, most_pixels: u64) -> Result<Self, Fault> {
         let Self::Headed(head, pixels) = self else { return Ok(self) };
         let (found, start, largest) = image_head::ppm(head)?;
@@ -30,7 +30,7 @@ impl<'a> Picture<'a> {
         Ok(Self::Pixels(shape, pixels))
     }
 
-    /// Its width and height, if they can be told.
+    /// Its width and height, if its head is valid.
     fn size(self, most_pixels: u64) -> Option<(u32, u32)> {
         match self.seen(most_pixels).ok()? {
             Self::Pixels(shape, _) => Some((shape.width, shape.height)),
@@ -41,19 +41,19 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Width and height of each image; of one that cannot be told, nothing.
+/// Width and height of each image; None if its head is not valid.
 pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u32, u32)>> {
     images.iter().map(|image| image.and_then(|image| image.size(most_pixels))).collect()
 }
 
-/// What is done about damaged images.
+/// How damaged images are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The first of them is a fault.
     Error,
-    /// They become zeros, and are told.
+    /// They become zeros, and are reported.
     Skip,
-    /// What can be had of them is given, and they are told.
+    /// They are decoded as far as possible, and reported.
     Salvage,
 }
 
@@ -76,22 +76,22 @@ pub struct Damaged {
     pub place: usize,
     /// What is wrong with it.
     pub fault: Fault,
-    /// Whether something of it was given all the same.
+    /// Whether it was decoded in part.
     pub salvaged: bool,
 }
 
-/// What holds for all images of a batch.
+/// The rules for all images of a batch.
 pub struct Rules {
     /// Pixels that an image may have.
     pub most_pixels: u64,
-    /// What is done about damaged ones.
+    /// How damaged images are handled.
     pub damage: Damage,
-    /// How many work side by side.
+    /// Threads that work in parallel.
     pub threads: usize,
 }
 
-/// Make them all, one behind another in `out`. Where each keeps its size, one that cannot be told
-/// has no bytes there.
+/// Make all images, one after another in `out`. If each keeps its size, an image whose head is not
+/// valid takes no bytes.
 pub fn make(
     images: &[Option<Picture<'_>>],
     keys: &[u64],
@@ -130,13 +130,13 @@ pub fn make(
         (Ok(damage), _) => Ok(damage.map(|fault| (fault, true))),
     };
     let done = parallel_for(jobs.into_iter(), images.len(), rules.threads, Maker::default, work)?;
-    let told = done.into_iter().enumerate().filter_map(|(place, damage)| {
+    let damaged = done.into_iter().enumerate().filter_map(|(place, damage)| {
         damage.map(|(fault, salvaged)| Damaged { place, fault, salvaged })
     });
-    Ok(told.collect())
+    Ok(damaged.collect())
 }
 
-/// Make one; tells what is wrong with one that was salvaged.
+/// Make one image; returns the fault of one that was salvaged.
 fn one(
     maker: &mut Maker,
     image: Option<Picture<'_>>,

@@ -19,7 +19,7 @@ use crate::kernels::walk::{Frames, frames_at};
 use crate::wire::frames::AnyFraming;
 use crate::wire::{Fault, FaultKind};
 
-/// Where some records lie in a file, by its index.
+/// The places of some records in a file, by its index.
 struct Places<'a> {
     kind: AnyFraming,
     file: &'a PyFile,
@@ -33,7 +33,7 @@ impl Places<'_> {
         self.sizes.iter().fold(0, |sum, &size| sum.saturating_add(size))
     }
 
-    /// Read some of them, or find them in the mapped file.
+    /// The frames of some records, read or from the mapped file.
     fn frames(&self, records: Range<usize>) -> Result<Frames, Fault> {
         let part = |all: &'_ [u64]| all.get(records.clone()).unwrap_or_default().to_vec();
         let (starts, sizes) = (part(&self.starts), part(&self.sizes));
@@ -44,7 +44,7 @@ impl Places<'_> {
         let total = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
         let bytes = usize::try_from(total).ok().and_then(buffer_pool::take);
         let mut bytes = bytes.ok_or_else(unread)?;
-        let is_part = records.len() < self.starts.len(); // which a thread of several reads
+        let is_part = records.len() < self.starts.len(); // then this is one of several threads
         self.file.gather_into(&mut bytes, &ranges, is_part).map_err(|_| unread())?;
         let begins = sizes.iter().scan(0u64, |end, &size| {
             *end = end.saturating_add(size);
@@ -66,8 +66,8 @@ fn unread() -> Fault {
 /// All three are numbers as an index keeps them, little-endian: for a few hundred records the way by
 /// Arrow's interface would take longer than decoding them.
 ///
-/// None where anything is not as it should be: a record beyond the index or the file, longer than
-/// `max_record`, damaged, or not one of the plan's. Who gets that reads the records first, and looks.
+/// None if anything is wrong: a record beyond the index or the file, longer than `max_record`, damaged,
+/// or not of the plan. The caller then reads the records the plain way, which reports the fault.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn examples_at(

@@ -50,7 +50,7 @@ impl PyBuffer {
         Self(unsafe { Buffer::from_custom_allocation(pointer, length, owner) })
     }
 
-    /// The values of an array of numbers (without nulls) as they lie in memory, without copying.
+    /// The values of an array of numbers (without nulls), in place.
     #[staticmethod]
     fn from_values(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let data = import(array)?.to_data();

@@ -46,8 +46,8 @@ impl PyInflater {
         Inflater::at_point(self::container(container)?, &point).map(Self).map_err(raise)
     }
 
-    /// Read from the front of `data`, and of `more` behind it: up to `out_bytes` plain bytes, behind
-    /// a copy of `prefix` if one is given, and the input bytes taken.
+    /// Read from `data`, then `more`: up to `out_bytes` plain bytes, after a copy of `prefix` if one is
+    /// given, and the input bytes taken.
     #[pyo3(signature = (data, at_end, out_bytes, prefix = None, more = None))]
     fn push(
         &mut self,
@@ -133,7 +133,7 @@ pub fn inflate_members(
     Ok(PyBuffer(buffer_pool::pooled(plain)))
 }
 
-/// The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one behind another in
+/// The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one after another in
 /// `data`, unpacked; the fault of one has its number as its record.
 #[pyfunction]
 pub fn unpack_chunks(

@@ -38,7 +38,7 @@ impl PyFramed {
 
 #[pymethods]
 impl PyFramed {
-    /// The frames as one Buffer; copied where they are in parts.
+    /// The frames as one Buffer; copied if they are in parts.
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<PyBuffer> {
         let parts: Vec<Buffer> = self.bytes.parts().collect();
@@ -48,13 +48,13 @@ impl PyFramed {
         }
     }
 
-    /// The Buffers that the frames lie in.
+    /// The Buffers that hold the frames.
     #[getter]
     fn buffers(&self) -> Vec<PyBuffer> {
         self.bytes.buffers.iter().cloned().map(PyBuffer).collect()
     }
 
-    /// Where in these the bytes of the frames lie, one piece after another.
+    /// The pieces of the frames, in order: (buffer, start, end).
     #[getter]
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         self.bytes.pieces.iter().map(|piece| (piece.buffer, piece.start, piece.end)).collect()
@@ -67,7 +67,7 @@ impl PyFramed {
     }
 }
 
-/// The kind of message that a name stands for.
+/// The kind of message of that name.
 pub(super) fn payload(kind: &str) -> PyResult<Payload> {
     match kind {
         "example" => Ok(Payload::Example),

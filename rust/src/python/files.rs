@@ -55,7 +55,7 @@ impl PyFile {
     }
 }
 
-/// How many threads work on so many bytes from many places.
+/// Threads for gathering this many bytes from many places.
 pub fn threads_for(num_bytes: usize) -> usize {
     match num_bytes < PARALLEL_BYTES {
         true => 1,
@@ -201,12 +201,12 @@ impl PyFile {
 
     /// The size of the open file and when it was last written, in nanoseconds: as they are now.
     fn state(&self) -> PyResult<(u64, i64)> {
-        let told = self.file.metadata()?;
-        Ok((told.len(), written_at(&told)))
+        let metadata = self.file.metadata()?;
+        Ok((metadata.len(), written_at(&metadata)))
     }
 
     /// Bring a part of the mapped file into memory at once, instead of page by page as it is
-    /// touched. False where the file no longer reaches that far.
+    /// touched. False if the file no longer reaches that far.
     fn populate(&self, py: Python<'_>, mapped: &PyBuffer) -> bool {
         let buffer = &mapped.0;
         let base = buffer.data_ptr().as_ptr() as usize;
@@ -254,8 +254,8 @@ pub fn read_files(
             file.read_into(&mut bytes, 0, file.size as usize)
                 .map_err(|error| os_error(&error, &path))?;
             lengths.push((bytes.len() - before) as u64);
-            let told = file.file.metadata().map_err(|error| os_error(&error, &path))?;
-            times.push(written_at(&told));
+            let metadata = file.file.metadata().map_err(|error| os_error(&error, &path))?;
+            times.push(written_at(&metadata));
         }
         Ok(())
     });
@@ -264,12 +264,12 @@ pub fn read_files(
 }
 
 /// When a file was last written, in nanoseconds.
-fn written_at(told: &fs::Metadata) -> i64 {
+fn written_at(metadata: &fs::Metadata) -> i64 {
     use std::os::unix::fs::MetadataExt;
-    told.mtime().wrapping_mul(1_000_000_000).wrapping_add(told.mtime_nsec())
+    metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec())
 }
 
-/// The file is shorter than it was when it was opened: told apart from what the system reports.
+/// An EOFError if the file is shorter than when it was opened; else the system's error.
 #[cold]
 fn cut(error: std::io::Error) -> PyErr {
     match error.kind() {
@@ -293,14 +293,14 @@ fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.as_os_str().to_owned()))
 }
 
-/// Have the system begin to write these bytes of a file to its disk, without waiting for it. Where
-/// the system has no such call nothing happens.
+/// Start writing these bytes of a file to disk, without waiting. Does nothing if the system has no
+/// such call.
 #[pyfunction]
 pub fn start_sync(py: Python<'_>, fd: i32, start: i64, length: i64) {
-    // A disk that is behind with its work makes this wait.
+    // This waits if the disk's queue is full.
     py.detach(|| {
         #[cfg(target_os = "linux")]
-        // SAFETY: the call touches no memory of the process, and refuses what is no file of its.
+        // SAFETY: the call touches no memory of the process, and refuses an invalid descriptor.
         unsafe {
             libc::sync_file_range(fd, start, length, libc::SYNC_FILE_RANGE_WRITE);
         }
@@ -308,8 +308,8 @@ pub fn start_sync(py: Python<'_>, fd: i32, start: i64, length: i64) {
     });
 }
 
-/// Give each of two files or folders the name of the other in one step, so that neither name is ever missing.
-/// False where the system or the file system has no such call.
+/// Swap the names of two files or folders in one step, so that neither name is ever missing. False if the
+/// system or the file system has no such call.
 #[pyfunction]
 pub fn exchange(
     py: Python<'_>,
@@ -338,7 +338,7 @@ pub fn exchange(
 
 #[cfg(target_os = "linux")]
 unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
-    // The call by its number: not every C library that Linux has knows it by name.
+    // By its number: not every C library on Linux has a function for it.
     unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -357,7 +357,7 @@ unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
 }
 
 /// Make all that was written to the file system of an open file or folder durable, and report what went wrong
-/// with any of it since that was opened. False where the system has no call that reports.
+/// with any of it since that was opened. False if the system has no call that reports.
 #[pyfunction]
 pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
     #[cfg(target_os = "linux")]
@@ -388,7 +388,7 @@ pub fn reserve(py: Python<'_>, fd: i32, start: i64, length: i64) -> bool {
     py.detach(|| {
         #[cfg(target_os = "linux")]
         // SAFETY: the first call fills a structure of integers, for which zeros are a value; neither touches
-        // other memory of the process, and both refuse what is no file of its.
+        // other memory of the process, and both refuse an invalid descriptor.
         unsafe {
             let mut system: libc::statfs = std::mem::zeroed();
             if libc::fstatfs(fd, &raw mut system) != 0 || system.f_type != libc::EXT4_SUPER_MAGIC {

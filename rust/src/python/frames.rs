@@ -1,4 +1,4 @@
-//! Frames and what is made of them: walking, proving, decoding, inferring.
+//! Frames and their operations: finding, verifying, decoding, inferring.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ use crate::wire::frames::{AnyFraming, Framing, with_framing};
 use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
-/// Where records lie in one buffer.
+/// The frames of one buffer.
 #[pyclass(name = "Frames", frozen, module = "penstock._core")]
 pub struct PyFrames(pub(super) Frames);
 
@@ -45,7 +45,7 @@ fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
     }
 }
 
-/// What a kernel is to verify before it goes to work.
+/// What to verify before a kernel runs.
 pub(super) struct Checks {
     pub(super) check: bool,
     indexed: Option<UInt32Array>,
@@ -60,7 +60,7 @@ impl Checks {
         Self { check, indexed: Some(indexed.into()) }
     }
 
-    /// The same as `verify`, if anything is to be verified, of frames that are some of the records.
+    /// Verify frames that are these of the records, if `check`.
     pub(super) fn verify_part(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().and_then(|numbers| numbers.values().get(records));
         match self.check {
@@ -87,8 +87,8 @@ pub(super) fn framing(name: &str) -> PyResult<AnyFraming> {
         .ok_or_else(|| PyValueError::new_err(format!("unknown framing {name:?}")))
 }
 
-/// What a kernel has to do, as bytes: each record costs as much as some of them. Where most of a buffer
-/// is not touched it may be a mapped file, whose pages may have to come from a disk.
+/// The work of a kernel in bytes, with an overhead for each record. A buffer that is mostly untouched may
+/// be a mapped file whose pages have to come from disk, so it counts as much work.
 fn work(buffer_bytes: usize, num_bytes: usize, records: usize) -> usize {
     let touched = num_bytes.saturating_add(records.saturating_mul(128));
     if buffer_bytes / 4 > touched { usize::MAX } else { touched }
@@ -105,7 +105,7 @@ impl PyFrames {
         self.0.base
     }
 
-    /// What they lie in.
+    /// The buffer that holds them.
     #[getter]
     fn buffer(&self) -> PyBuffer {
         PyBuffer(self.0.buffer.clone())
@@ -199,7 +199,7 @@ impl PyFrames {
 
     /// The payloads decoded as Examples: a struct array with one field a column of the plan. With
     /// `check`, they are verified first, all in one call: the first fault is raised. Many
-    /// bytes from many places, as `take` gathers them, are shared out among threads, as they were there.
+    /// bytes from many places, as `take` gathers them, are shared among threads.
     #[pyo3(signature = (plan, check = false, indexed = None))]
     fn decode(
         &self,
@@ -414,8 +414,8 @@ fn found(
     (PyFrames(frames), walk.consumed, walk.need, fault)
 }
 
-/// The frames that an index says lie at these places (uint64 arrays): start in the buffer, whole
-/// length, offset in the file. A KernelError of kind "stale" where no such frame stands there.
+/// The frames at places from an index (uint64 arrays): start in the buffer, whole length, offset in the
+/// file. A KernelError of kind "stale" if there is no such frame.
 #[pyfunction]
 pub fn frames_at(
     py: Python<'_>,
@@ -432,8 +432,8 @@ pub fn frames_at(
         .map(PyFrames)
 }
 
-/// The first place from `start` on whose bytes are a right head of a frame: (offset in the
-/// buffer, bytes of the whole frame), or None.
+/// The first valid frame head from `start` on: (offset in the buffer, bytes of the whole frame), or
+/// None.
 #[pyfunction]
 pub fn next_head(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Byte strings whose heads lie apart from their bodies, as one.
+//! Joins byte strings whose heads are stored separately from their bodies.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -14,9 +14,9 @@ use crate::kernels::headed;
 #[pyfunction]
 pub fn glue(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
     let array = import(array)?;
-    let Some(apart) = array.as_struct_opt() else {
+    let Some(separate) = array.as_struct_opt() else {
         let message = format!("expected a struct of heads and bodies, not {}", array.data_type());
         return Err(PyTypeError::new_err(message));
     };
-    Ok(ArrowArray::new(run(py, || headed::glue(apart))?))
+    Ok(ArrowArray::new(run(py, || headed::glue(separate))?))
 }

@@ -40,14 +40,14 @@ impl<'py> Memory<'py> {
         length.ok_or_else(|| PyValueError::new_err("an array too large"))
     }
 
-    /// The values, which are of this type where `kind` says so.
+    /// The values, if `kind` is that of this type.
     fn values<T>(&self) -> PyResult<&[T]> {
         let length = self.length()?;
         if length == 0 || !self.address.is_multiple_of(align_of::<T>()) {
             return if length == 0 { Ok(&[]) } else { Err(PyTypeError::new_err("not aligned")) };
         }
-        // SAFETY: NumPy says that so many values lie there, one behind another; the array is held
-        // as long as they are looked at. They are numbers, of which any bits are one.
+        // SAFETY: NumPy reports this many consecutive values; the array is held while the slice
+        // is in use. Any bits are a valid number.
         Ok(unsafe { std::slice::from_raw_parts(self.address as *const T, length) })
     }
 

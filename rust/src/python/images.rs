@@ -1,4 +1,4 @@
-//! Images: looked at, decoded, encoded, made into others.
+//! Images: inspecting, decoding, encoding, transcoding.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn mode(name: &str) -> PyResult<Mode> {
     })
 }
 
-/// Three columns of sizes, null where a record is.
+/// Three columns of sizes, null if a record is.
 fn sizes(shapes: &[Option<Shape>]) -> Vec<(&'static str, ArrayRef)> {
     let of = |side: fn(&Shape) -> u32| -> ArrayRef {
         Arc::new(shapes.iter().map(|shape| shape.as_ref().map(side)).collect::<UInt32Array>())
@@ -92,7 +92,7 @@ pub fn probe_images(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<Arrow
     Ok(table(columns, found.iter().map(Option::is_some).collect()))
 }
 
-/// The pixels of all images one behind another, and a struct array of width, height and channels.
+/// The pixels of all images one after another, and a struct array of width, height and channels.
 #[pyfunction]
 #[pyo3(signature = (
     images, *, mode = "rgb", image_pixels, batch_bytes, allow_damaged = false, threads = 1
@@ -130,7 +130,7 @@ fn shapes(batch: &RecordBatch) -> Option<Vec<Shape>> {
     Some(sides.zip(channels.values()).map(shape).collect())
 }
 
-/// Pixels (arrays of uint8, each of one image or of several, one behind another) encoded: a binary
+/// Pixels (arrays of uint8, each of one image or of several, one after another) encoded: a binary
 /// array. `sizes` is a record batch of width and height (uint32) and channels (uint8).
 #[pyfunction]
 #[pyo3(signature = (pixels, sizes, codec, *, quality = 90, lossless = false, threads = 1))]
@@ -190,7 +190,7 @@ pub fn reencode_images(
 
 /// One `part`-th of a JPEG, or the region (left, top, width, height) of that, by one of the two ways
 /// in which JPEGs are decoded, for tests that compare them: by libjpeg's parts and our own decoder
-/// of Huffman codes (None where it leaves the file to the other), or by TurboJPEG.
+/// of Huffman codes (None if it leaves the file to the other), or by TurboJPEG.
 #[pyfunction]
 #[pyo3(signature = (data, *, by_parts, channels = 3, part = 1, region = None, allow_damaged = false))]
 pub fn jpeg_pixels_by(

@@ -16,8 +16,8 @@ use crate::wire::{Fault, FaultKind};
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// Index a local file: (starts of all frames and the end of the last, checksums as the index keeps
-/// them, fault or None). Where heads tell all, small records are read in windows and large ones
-/// hopped over. Begins at the frame at `start`, and ends with the frame that brings `goal` bytes
+/// them, fault or None). If heads have all that is needed, small records are read in windows and large ones
+/// skipped. Begins at the frame at `start`, and ends with the frame that brings `goal` bytes
 /// together, if given.
 #[pyfunction]
 #[pyo3(signature = (name, file, max_record, start = 0, goal = u64::MAX))]
@@ -147,7 +147,7 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// Pass a record that is longer than is read, and note where it ends.
+    /// Skip a record that is too long to read, and note its end.
     fn long<F: Framing>(&mut self, framing: F, at: u64) -> std::io::Result<Result<u64, Fault>> {
         let read = |start, length| {
             let mut bytes = Vec::new();
@@ -167,8 +167,8 @@ impl Found<'_> {
     }
 }
 
-/// Where the frame at `start` ends and what an index keeps for it, of one that is too long to be read as a
-/// whole: (end or None where the stream ends inside it, checksum, fault or None). `read(start, length)` gives
+/// The end and the index checksum of the frame at `start`, for frames too long to read as a whole: (end or
+/// None if the stream ends inside it, checksum, fault or None). `read(start, length)` gives
 /// bytes of the stream. The checksum is 0 unless it is asked for, since it may cost all of the frame's bytes.
 #[pyfunction]
 pub fn frame_extent(
@@ -194,7 +194,7 @@ pub fn frame_extent(
     })
 }
 
-/// Reads a little of a file at a time, wherever the next head is.
+/// Reads small parts of a file, at the next head.
 struct Hops<'a> {
     file: &'a PyFile,
     window: Vec<u8>,

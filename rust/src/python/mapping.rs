@@ -62,11 +62,11 @@ impl Drop for Mapping {
 pub struct Touched(Vec<AtomicU64>);
 
 impl Touched {
-    /// Asking for one page maps the cached ones around it as well, so many bytes of them; asking for each
-    /// of these would cost twice as much.
+    /// A request for one page also maps the cached pages around it, up to this many bytes. A request for
+    /// each page would cost twice as much.
     const BLOCK: usize = 64 << 10;
 
-    /// None of so many bytes.
+    /// Nothing touched yet, of a file of this length.
     pub fn of(length: usize) -> Self {
         Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
     }
@@ -89,7 +89,7 @@ impl Touched {
     }
 }
 
-/// Bring the page at an address into memory. False where the file that is mapped there no longer has it.
+/// Bring the page at an address into memory. False if the file that is mapped there no longer has it.
 fn populate_page(address: usize) -> bool {
     #[cfg(target_os = "linux")]
     {

@@ -128,7 +128,7 @@ where
     outcome(py, py.detach(|| catch_unwind(AssertUnwindSafe(kernel))))
 }
 
-/// The same for a kernel that works on so many bytes: with the GIL where they are few.
+/// The same for a kernel that works on this many bytes: the GIL is kept if they are few.
 pub fn run_on<T, F>(py: Python<'_>, num_bytes: usize, kernel: F) -> PyResult<T>
 where
     T: Send,

@@ -40,7 +40,7 @@ impl PyFacts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).num_records()
     }
 
-    /// A batch without records that has the columns that fit them; None where they have none.
+    /// A batch without records that has the columns that fit them; None if they have none.
     fn columns(&self) -> PyResult<Option<ArrowArray>> {
         let fields = self.0.lock().unwrap_or_else(PoisonError::into_inner).fields();
         Ok(fields

@@ -1,5 +1,5 @@
 //! Columns as Python objects. `unsafe` because bytes objects are made empty while the GIL is held,
-//! and filled while it is not: nobody else knows of them yet.
+//! and filled while it is not: no other code has a reference to them yet.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -10,31 +10,30 @@ use super::run_on;
 use crate::kernels::decode_images::values;
 use crate::wire::{Fault, FaultKind};
 
-/// Where a bytes object holds its bytes, as a number, since it is filled by another name.
+/// Address and length of a bytes object's contents.
 struct Room(usize, usize);
 
 /// From this size on, a few freed objects are more than glibc keeps.
 const LARGE: usize = 16 << 10;
 
-/// Let glibc keep what large objects leave when they are freed, for those of the next batch. It would
-/// give it back, and clearing new pages costs several times what copying into old ones does. It
-/// learns what to keep from the largest block that it has seen freed: one that nobody touches
-/// teaches it. Where the environment says what is to be kept, glibc does not learn.
-/// See docs/decisions/0014-memory-that-comes-back.md.
+/// Let glibc keep the memory of freed large objects for the next batch. By default it returns it to
+/// the system, and clearing new pages costs several times as much as copying into old ones. It adapts
+/// its threshold to the largest block freed so far, so an untouched block is freed here. It does not
+/// adapt if the environment sets the threshold. See docs/decisions/0014-memory-that-comes-back.md.
 fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // The largest that it learns from is 32 MiB with its own head and the rest of a page.
+        // The largest block it adapts to is 32 MiB, including its head and page rounding.
         const BLOCK_BYTES: usize = (32 << 20) - (64 << 10);
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: the block is freed as it was given, or is null, which `free` takes.
+        // SAFETY: the block is freed as allocated, or null, which `free` accepts.
         ONCE.call_once(|| unsafe {
-            libc::free(std::hint::black_box(libc::malloc(BLOCK_BYTES))); // a pair that is else left out
+            libc::free(std::hint::black_box(libc::malloc(BLOCK_BYTES))); // else optimised away
         });
     }
 }
 
-/// The values of a binary array as a list of bytes objects, None where there is none.
+/// The values of a binary array as a list of bytes objects, None if there is none.
 #[pyfunction]
 pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let array = import(array)?;
@@ -57,8 +56,8 @@ pub fn bytes_objects<'py>(
             objects.push(None);
             continue;
         };
-        // SAFETY: a null pointer asks for bytes that are not set; null comes back where there is no
-        // memory. The object is new, so that nothing else looks at its bytes.
+        // SAFETY: a null pointer asks for uninitialised bytes; the result is null if out of memory.
+        // The object is new, so nothing else reads its bytes.
         let object = unsafe {
             let object =
                 ffi::PyBytes_FromStringAndSize(std::ptr::null(), value.len() as ffi::Py_ssize_t);
@@ -73,8 +72,8 @@ pub fn bytes_objects<'py>(
             if room.1 != value.len() {
                 return Err(Fault::new(FaultKind::Schema, 0, "values that change their length"));
             }
-            // SAFETY: room for so many bytes, in an object that `objects` keeps alive and nobody
-            // else has seen: of objects that are not set, Python shares only the empty one.
+            // SAFETY: `objects` keeps the object alive, it has room for the value, and it is not
+            // shared: of uninitialised objects, Python shares only the empty one.
             unsafe {
                 std::ptr::copy_nonoverlapping(value.as_ptr(), room.0 as *mut u8, value.len());
             }

@@ -45,7 +45,7 @@ pub fn permuted(
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
 
-/// A number takes about as long as so many bytes elsewhere.
+/// The work of a number, in bytes, as other kernels count it.
 const EACH_BYTES: usize = 64;
 
 /// For each row the number at a position of a permutation of its own, chosen by `key0` and the

@@ -34,7 +34,7 @@ pub fn recordio_payloads(
 }
 
 /// Columns of an image pack, a struct array: those of label, id, id2 and image that are asked for,
-/// in this order. `num_labels`: 0 for one number, a count for so many, None for lists. `lend`:
+/// in this order. `num_labels`: 0 for one number, a count for that many, None for lists. `lend`:
 /// images are binary_view, not binary.
 #[pyfunction]
 #[pyo3(signature = (frames, columns, num_labels, lend, check = false, indexed = None))]
@@ -80,7 +80,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>, num_records: usize) -> Result<RecordBat
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
 }
 
-/// Byte strings as RecordIO frames, each behind the header that a struct array has for it (label:
+/// Byte strings as RecordIO frames, each after the header that a struct array has for it (label:
 /// float32 or a list of them; id, id2: uint64), if one is given.
 #[pyfunction]
 #[pyo3(signature = (bodies, headers = None))]

@@ -59,7 +59,7 @@ pub fn riegeli_head(
 }
 
 /// The numbers in each record, a small message of varints, by their fields: one uint64 array a
-/// field, 0 where a message lacks it.
+/// field, 0 if a message lacks it.
 #[pyfunction]
 pub fn message_numbers(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! Examples as the parts of NumPy's arrays, for batches so small that Arrow's border would cost more
-//! than the decoding.
+//! Examples as NumPy arrays, for batches so small that the Arrow interface would cost more than the
+//! decoding.
 
 use arrow_buffer::Buffer;
 use pyo3::exceptions::PyTypeError;
@@ -15,11 +15,11 @@ use crate::kernels::columns::{Column, Values};
 use crate::kernels::decode_examples::decode_columns;
 use crate::kernels::decode_images::values;
 
-/// Up to here copying numbers into a bytearray is cheaper than NumPy's look at an array interface.
+/// Up to this size, copying numbers into a bytearray is cheaper than NumPy's array interface.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Numbers on their way to NumPy: a bytearray for `np.frombuffer`, or where there are many of them an
-/// object for `np.asarray`.
+/// Numbers for NumPy: a bytearray for `np.frombuffer`, or if there are many, an object for
+/// `np.asarray`.
 fn numbers(py: Python<'_>, store: Store) -> PyResult<Bound<'_, PyAny>> {
     let (length, width) = match &store {
         Store::Bytes(values) => (values.len(), 1),

@@ -59,14 +59,14 @@ impl PyRecipe {
         Ok(Self(Recipe { law, exact, values, planes }))
     }
 
-    /// Left, top, width and height of what is looked at, and whether it is mirrored.
+    /// Left, top, width and height of the crop, and whether it is mirrored.
     fn view(&self, width: u32, height: u32, key: u64) -> (f64, f64, f64, f64, bool) {
         let view = self.0.law.view(width, height, key);
         (view.across.start, view.down.start, view.across.length, view.down.length, view.flip)
     }
 }
 
-/// The images of an array: files, some with their heads apart, or pixels of a shape (height, width,
+/// The images of an array: files, some with separate heads, or pixels of a shape (height, width,
 /// channels).
 fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Option<Picture<'_>>>> {
     let Some((height, width, channels)) = shape else {
@@ -87,10 +87,10 @@ fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Optio
 }
 
 fn files(array: &ArrayRef) -> Result<Vec<Option<Picture<'_>>>, Fault> {
-    let Some(apart) = array.as_struct_opt() else {
+    let Some(separate) = array.as_struct_opt() else {
         return Ok(values(array)?.into_iter().map(|file| file.map(Picture::File)).collect());
     };
-    let (heads, bodies) = headed::parts(apart)?;
+    let (heads, bodies) = headed::parts(separate)?;
     let pairs = heads.iter().flatten().zip(bodies.iter().flatten());
     let pictures = pairs.map(|(head, body)| match head.is_empty() {
         true => Picture::File(body),
@@ -99,7 +99,7 @@ fn files(array: &ArrayRef) -> Result<Vec<Option<Picture<'_>>>, Fault> {
     Ok(pictures.map(Some).collect())
 }
 
-/// Width and height (uint32) of each image, null where that cannot be told.
+/// Width and height (uint32) of each image, null if its head is not valid.
 #[pyfunction]
 pub fn image_view_sizes(
     py: Python<'_>,
@@ -168,16 +168,16 @@ pub fn make_images(
     })?;
     let (address, length) = memory(out)?;
     if overlaps(&array.to_data(), address, address.saturating_add(length)) {
-        return Err(PyValueError::new_err("out lies in the memory of the images"));
+        return Err(PyValueError::new_err("out is in the memory of the images"));
     }
     let images = self::images(&array, shape)?;
     let rules = Rules { most_pixels: image_pixels, damage, threads };
     let room: &mut [u8] = if length == 0 {
         &mut []
     } else {
-        // SAFETY: the array says that so many bytes are there and may be written to; `out` is held
-        // until this function returns, and what is read lies elsewhere. That nobody else writes
-        // there meanwhile is for the caller to see to, as with any array that threads share.
+        // SAFETY: the array has this many writable bytes; `out` is held until this function returns,
+        // and does not overlap what is read. The caller must not write to it meanwhile, as with
+        // any array that threads share.
         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
     };
     let damaged = run(py, move || make(&images, keys.values(), &recipe.0, &rules, room))?;
@@ -196,8 +196,8 @@ struct Pool {
 #[pyclass(name = "BufferPool", frozen, module = "penstock._core")]
 pub struct PyBufferPool(Arc<Mutex<Pool>>);
 
-/// Memory out of a pool, which NumPy may read and write by its array interface. It goes back when
-/// the last array that lies in it is gone.
+/// Memory from a pool, which NumPy reads and writes by its array interface. It returns to the pool when
+/// the last array in it is freed.
 #[pyclass(name = "PooledBuffer", frozen, module = "penstock._core")]
 pub struct PyPooledBuffer {
     bytes: Mutex<Vec<u8>>,
@@ -206,8 +206,8 @@ pub struct PyPooledBuffer {
     pool: Weak<Mutex<Pool>>,
 }
 
-/// Run with the pool where it is free. Never waits: after a fork it may belong to a thread that
-/// the child does not have.
+/// Run with the pool if it is free. Never waits: after a fork its lock may belong to a thread that the
+/// child does not have.
 fn with<T>(pool: &Mutex<Pool>, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
     const TRIES: usize = 1000;
     for _ in 0..TRIES {
@@ -221,13 +221,13 @@ fn with<T>(pool: &Mutex<Pool>, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
 
 #[pymethods]
 impl PyBufferPool {
-    /// A pool that keeps at most so many bytes that nobody uses.
+    /// A pool that keeps at most this many unused bytes.
     #[new]
     fn new(most_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(Pool { most_bytes, bytes: 0, free: Vec::new() })))
     }
 
-    /// So many bytes, whatever is in them.
+    /// Memory of this many bytes, with any contents.
     fn take(&self, num_bytes: usize) -> PyResult<PyPooledBuffer> {
         let found = with(&self.0, |pool| {
             let fits = |held: &Vec<u8>| held.len() >= num_bytes && held.len() / 2 <= num_bytes;
@@ -246,13 +246,13 @@ impl PyBufferPool {
         Ok(PyPooledBuffer { bytes: Mutex::new(bytes), address, length: num_bytes, pool })
     }
 
-    /// Another one of the same size, which has nothing: what another process makes of it.
+    /// An empty pool of the same limit, for unpickling in another process.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (usize,))> {
         let most_bytes = with(&slf.get().0, |pool| pool.most_bytes).unwrap_or_default();
         Ok((slf.get_type().into_any(), (most_bytes,)))
     }
 
-    /// Bytes that are kept and that nobody uses.
+    /// Unused bytes in the pool.
     #[getter]
     fn free_bytes(&self) -> usize {
         with(&self.0, |pool| pool.bytes).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultKind};
 
-/// Reads from the front of a slice; every fault it returns says where it stood.
+/// Reads from the front of a slice; every fault has the position.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     data: &'a [u8],

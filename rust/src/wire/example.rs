@@ -145,7 +145,7 @@ fn skip_group(cursor: &mut Cursor<'_>, number: u64) -> Result<(), Fault> {
 }
 
 /// A map entry: its key, and its value's bytes (joined, where the entry holds several values).
-/// None where protobuf drops the whole entry because of a field that it does not know.
+/// None if protobuf drops the whole entry because of a field that it does not know.
 pub fn entry(bytes: &[u8], in_lists: bool) -> Result<Option<Entry<'_>>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut key: &[u8] = &[];
@@ -319,7 +319,7 @@ pub fn floats(list: &[u8], out: &mut Vec<f32>) -> Result<(), Fault> {
 pub fn packed_floats(packed: &[u8], out: &mut Vec<f32>) -> Result<(), Fault> {
     let (words, rest) = packed.as_chunks::<4>();
     if !rest.is_empty() {
-        let message = "packed floats are no multiple of 4 bytes";
+        let message = "packed floats are not a multiple of 4 bytes";
         return Err(Fault::new(FaultKind::Message, 0, message));
     }
     out.extend(words.iter().map(|word| f32::from_le_bytes(*word)));

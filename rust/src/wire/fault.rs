@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 pub enum FaultKind {
     /// The checksum over a frame's length does not match.
     LengthChecksum,
-    /// The bytes break the rules by which records are told apart.
+    /// The bytes break the framing rules.
     Framing,
     /// The checksum over a payload does not match.
     DataChecksum,
@@ -16,11 +16,11 @@ pub enum FaultKind {
     Truncated,
     /// A declared size is beyond a limit.
     Limit,
-    /// A payload that is no valid message.
+    /// A payload that is not a valid message.
     Message,
     /// A value that does not fit the wanted column.
     Schema,
-    /// A field that a record has and the schema has not, where that is not to be.
+    /// A field of a record that is not in the schema, where that is not allowed.
     Unexpected,
     /// A compressed stream that breaks its format's rules.
     Compression,
@@ -28,15 +28,15 @@ pub enum FaultKind {
     CompressionChecksum,
     /// An empty gzip member before others: TensorFlow stops reading there, without an error.
     EmptyMember,
-    /// All the data is there, but the checksum after it is cut: TensorFlow says nothing.
+    /// All the data is there, but the checksum after it is cut: TensorFlow reports nothing.
     CutTrailer,
     /// A zlib stream after the first: TensorFlow reads only the first, without an error.
     SecondStream,
     /// Bytes after the end of the compressed data that do not belong to it.
     TrailingBytes,
-    /// What a file holds is not what its index says.
+    /// The file does not match its index.
     Stale,
-    /// Bytes that are no image, or one that is damaged.
+    /// Bytes that are not an image, or a damaged image.
     Image,
     /// Parts of a container that do not fit each other.
     Structure,
@@ -45,7 +45,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// The name by which the floors above know it.
+    /// Its name in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::LengthChecksum => "length_checksum",
@@ -75,14 +75,13 @@ impl FaultKind {
 pub struct Fault {
     /// The broken rule.
     pub kind: FaultKind,
-    /// Offset of the offending byte, counted from the start of what the kernel was handed
-    /// (plus the base it was told).
+    /// Offset of the offending byte from the start of the kernel's input (plus its base).
     pub byte: u64,
     /// Which record of those handed in.
     pub record: Option<usize>,
     /// Which field of the record.
     pub field: Option<String>,
-    /// Which frame of a feature list, counted from 1: so it takes no more room.
+    /// Which frame of a feature list, counted from 1, so that the Option takes no extra space.
     pub frame: Option<NonZeroU32>,
     /// What was stored or announced.
     pub expected: Option<u64>,
@@ -116,7 +115,7 @@ impl Fault {
         self
     }
 
-    /// A field that nobody expects, at its key's place in the record.
+    /// The fault of an unexpected field, at its key's place in the record.
     #[cold]
     pub fn unexpected(byte: u64, key: &[u8]) -> Self {
         let message = "the record has a field that was not seen when the schema was inferred";

@@ -3,10 +3,10 @@
 use super::{Fault, FaultKind};
 use penstock_codecs::crc32c::{self, crc32c, crc32c_u64, mask};
 
-/// What stands at the front of a window.
+/// What is at the front of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A whole frame: its payload and the bytes it takes in all.
+    /// A whole frame: its payload and its total bytes.
     Frame {
         /// Where the payload starts, from the front of the window.
         payload: usize,
@@ -15,15 +15,15 @@ pub enum Step {
         /// Bytes to the next frame.
         total: usize,
     },
-    /// The frame goes on beyond the window; this many bytes in all hold it, or its next part.
+    /// The frame extends past the window; this many bytes in total hold it, or its next part.
     Need(u64),
-    /// So many bytes hold no record.
+    /// This many bytes hold no record.
     Blank(usize),
     /// The bytes break the rules.
     Broken(Fault),
 }
 
-/// What is known of a frame that is skimmed over.
+/// The state of skimming a frame.
 #[derive(Clone, Debug, Default)]
 pub struct Skim {
     /// Of a tar record: the key of its members.
@@ -36,14 +36,14 @@ pub struct Skim {
     pub left: u64,
 }
 
-/// Where to go on in a frame that is skimmed over, counted from the front of the window.
+/// Where to continue skimming a frame, counted from the front of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// On from there, which may be behind the window.
+    /// From there, which may be past the window.
     On(u64),
-    /// From here, with a window of at least so many bytes.
+    /// From here, with a window of at least this many bytes.
     More(usize),
-    /// The frame ends there, which may be behind the window.
+    /// The frame ends there, which may be past the window.
     End(u64),
     /// The bytes break the rules.
     Broken(Fault),
@@ -52,16 +52,15 @@ pub enum Skip {
 /// A container whose records are found by walking: a window of bytes in, the next frame out.
 ///
 /// A framing with a head and a tail of fixed size (TFRecord) marks off a payload. One without
-/// (`HEAD` and `TAIL` are 0) has records that tell their own size: the frame is the payload, and
-/// what its record means is for its decoder.
+/// (`HEAD` and `TAIL` are 0) has records of known size: the frame is the payload, and its decoder
+/// interprets it.
 pub trait Framing: Copy + Send + Sync {
     /// The frame at the front of `window`, which is not empty. `last` says that the window ends
     /// where the stream of frames ends.
     fn next(self, window: &[u8], last: bool) -> Step;
-    /// The first place from `from` on where a frame seems to begin, for going on after damage.
+    /// The first place from `from` on where a frame seems to begin, to continue after damage.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate>;
-    /// How to go on from the front of `window` to the end of a frame that is too long to be in memory as a
-    /// whole. `state` is that of the frame, new at its front; `last` says that the stream ends with the window.
+    /// The next step from the front of `window` to the end of a frame that is too long for memory. `state` is that of the frame, new at its front; `last` says that the stream ends with the window.
     fn skim(self, state: &mut Skim, window: &[u8], last: bool) -> Skip {
         let _ = state;
         match self.next(window, last) {
@@ -91,7 +90,7 @@ pub trait Framing: Copy + Send + Sync {
     const HEAD: usize = 0;
     /// Bytes of framing after the payload.
     const TAIL: usize = 0;
-    /// Whether frames have checksums of their own, and their heads alone tell where they end.
+    /// Whether frames have checksums, and their ends are known from their heads alone.
     const CHECKED: bool = false;
 }
 
@@ -100,7 +99,7 @@ pub trait Framing: Copy + Send + Sync {
 pub struct Candidate {
     /// Offset in the window.
     pub at: usize,
-    /// Bytes of the whole frame, as far as its head tells.
+    /// Bytes of the whole frame, as far as known from its head.
     pub total: u64,
 }
 
@@ -110,11 +109,11 @@ pub enum AnyFraming {
     /// TFRecord.
     #[default]
     TfRecord,
-    /// TFRecord whose checksums nobody asks for.
+    /// TFRecord whose checksums are not verified.
     UncheckedTfRecord,
     /// MXNet's RecordIO.
     RecordIo,
-    /// None: something else than a walk has found the payloads.
+    /// None: the payloads were found by other means.
     Bare,
     /// Tar archives of WebDataset.
     Tar,
@@ -169,7 +168,7 @@ macro_rules! with_framing {
 }
 pub(crate) use with_framing;
 
-/// Payloads without frames, in a container that says where they lie.
+/// Payloads without frames, in a container that gives their places.
 #[derive(Clone, Copy, Debug)]
 pub struct Bare;
 

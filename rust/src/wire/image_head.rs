@@ -22,12 +22,12 @@ pub enum Codec {
     Png,
     /// WebP, lossy or lossless.
     Webp,
-    /// Raw pixels behind a header in words: PPM, or PGM where they are grey.
+    /// Raw pixels after a text header: PPM, or PGM for grey.
     Ppm,
 }
 
 impl Codec {
-    /// The name by which the floors above know it.
+    /// Its name in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jpeg => "jpeg",
@@ -43,7 +43,7 @@ impl Codec {
     }
 }
 
-/// What the head of an image says.
+/// The facts from an image's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// How it is encoded.
@@ -52,7 +52,7 @@ pub struct Head {
     pub width: u32,
     /// Pixels from top to bottom, at least 1.
     pub height: u32,
-    /// Values a pixel, as they are given where nothing else is asked for: grey, grey and alpha,
+    /// Values a pixel by default: grey, grey and alpha,
     /// RGB, RGBA. Palettes count as what they name, CMYK as RGB.
     pub channels: u8,
     /// Of a JPEG: its components are cyan, magenta, yellow and black.
@@ -84,7 +84,7 @@ pub fn probe(bytes: &[u8]) -> Result<Head, Fault> {
         }
         [] => return Err(Fault::new(FaultKind::Truncated, 0, "an image of no bytes")),
         _ => {
-            return Err(bad(0, "these bytes are no JPEG, PNG, WebP, PPM or PGM"));
+            return Err(bad(0, "these bytes are not a JPEG, PNG, WebP, PPM or PGM"));
         }
     }?;
     if head.width == 0 || head.height == 0 {
@@ -98,7 +98,7 @@ fn jpeg(bytes: &[u8]) -> Result<Head, Fault> {
     let mut cursor = Cursor::new(bytes);
     cursor.take(2)?;
     loop {
-        // Bytes that belong to nothing are passed over; the decoder says what it thinks of them.
+        // Stray bytes are skipped here; the decoder decides about them.
         while cursor.u8()? != 0xff {}
         let mut marker = 0xff;
         while marker == 0xff {
@@ -137,7 +137,7 @@ fn frame_header(marker: u8, cursor: &mut Cursor<'_>) -> Result<Head, Fault> {
         return unsupported(format!("a JPEG of {precision} bits a value"));
     }
     if height == 0 {
-        return unsupported("a JPEG that tells its height behind its pixels".to_owned());
+        return unsupported("a JPEG that has its height after its pixels".to_owned());
     }
     let channels = match components {
         1 => 1,
@@ -206,7 +206,7 @@ fn webp(bytes: &[u8]) -> Result<Head, Fault> {
     cursor.take(4)?;
     cursor.u32_le()?;
     if cursor.take(4)? != b"WEBP" {
-        return Err(bad(8, "a RIFF file that is no WebP"));
+        return Err(bad(8, "a RIFF file that is not a WebP"));
     }
     let kind = cursor.take(4)?;
     cursor.u32_le()?;
@@ -267,7 +267,7 @@ pub fn ppm(bytes: &[u8]) -> Result<(Head, usize, u16), Fault> {
     }
 }
 
-/// A number, the white space and comments before it, and the one white space behind it.
+/// A number, the white space and comments before it, and the one white space after it.
 fn decimal(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
     let mut digits = 0u32;
     let mut value = 0u32;
@@ -284,7 +284,7 @@ fn decimal(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
             b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' if digits > 0 => return Ok(value),
             b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' => {}
             b'#' if digits == 0 => while !matches!(cursor.u8()?, b'\n' | b'\r') {},
-            _ => return Err(bad(at, "a PPM header that is no number")),
+            _ => return Err(bad(at, "a PPM header that is not a number")),
         }
     }
 }

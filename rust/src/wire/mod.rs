@@ -1,4 +1,4 @@
-//! Single values and frames on the wire: checked reads that know where they stand.
+//! Single values and frames on the wire: checked reads that track their position.
 
 pub mod crc32;
 pub mod cursor;

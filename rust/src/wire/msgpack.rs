@@ -17,9 +17,9 @@ use super::{Fault, FaultKind};
 /// What the front of a window holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// A whole value of so many bytes.
+    /// A whole value of this many bytes.
     Whole(usize),
-    /// The start of one that has at least so many bytes.
+    /// The start of a value of at least this many bytes.
     Cut(u64),
     /// The byte at this offset begins no value.
     Reserved(usize),
@@ -38,8 +38,8 @@ pub fn extent(window: &[u8]) -> Extent {
     extent_on(window, &mut 0, &mut 1)
 }
 
-/// The same from a place in a value on, from which so many values are `left`. Where the window is cut, both
-/// are those of the value that it is cut in.
+/// The same from an offset inside a value, with the number of values still to come. If the window is cut,
+/// both are set to those of the value at the cut.
 #[inline(always)]
 fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
     let (mut at, mut left) = (*from, *values);
@@ -49,7 +49,7 @@ fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
             return Extent::Cut((at as u64).saturating_add(left));
         };
         left = left.wrapping_sub(1);
-        // Bytes of the length, and of what stands between it and the content.
+        // Bytes of the length field, and of those between it and the content.
         let (width, more) = match byte {
             0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => {
                 at = at.wrapping_add(1);
@@ -118,7 +118,7 @@ fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
     }
 }
 
-/// Values one behind another, each a record.
+/// Values one after another, each a record.
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePack;
 
@@ -150,7 +150,7 @@ impl Framing for MessagePack {
         }
     }
 
-    /// Nearly every byte begins a value, so this verifies nothing.
+    /// Nearly every byte begins a value, so a candidate is only a guess.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
         let at = (from..window.len()).find(|&at| window.get(at) != Some(&0xc1))?;
         match self.next(window.get(at..)?, false) {
@@ -328,8 +328,8 @@ pub fn too_deep(at: usize) -> Fault {
     Fault::new(FaultKind::Limit, at as u64, message)
 }
 
-/// Nanoseconds since 1970 of a timestamp's data; None where int64 does not hold them, or where the
-/// data is no timestamp.
+/// Nanoseconds since 1970 of a timestamp's data; None if they overflow int64, or the data is not a
+/// timestamp.
 pub fn nanoseconds(data: &[u8]) -> Option<i64> {
     let (seconds, nanos) = match data.len() {
         4 => (i64::try_from(be(data, 0, 4)?).ok()?, 0),

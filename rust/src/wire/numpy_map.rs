@@ -8,8 +8,8 @@
 //! data   bin, the values in C order
 //! ```
 //!
-//! Keys are bin; str is taken as well. Whatever is no array of plain numbers is odd: nothing here
-//! ever looks into the data of an object array, which is a pickle.
+//! Keys are bin; str is accepted as well. Anything but an array of plain numbers is odd: the data of
+//! object arrays, which is a pickle, is never read.
 
 use super::cursor::Cursor;
 use super::msgpack::{Token, put_array, put_bin_head, put_str, put_uint, skip, token};
@@ -53,7 +53,7 @@ impl Dtype {
         Some((Self { kind, size: usize::from(size - b'0') }, order == b'>'))
     }
 
-    /// The dtype string of its bytes as they lie in memory.
+    /// The dtype string of its bytes in memory order.
     pub fn text(self) -> [u8; 3] {
         let kind = match self.kind {
             Kind::Bool => b'b',
@@ -140,7 +140,7 @@ fn axes(mut cursor: Cursor<'_>) -> Option<Vec<u32>> {
     (0..count).map(axis).collect()
 }
 
-/// Append the map of an array up to its data, of so many bytes, which is to follow.
+/// Append the map of an array up to its data; the caller appends the data.
 pub fn put_numpy_head(
     out: &mut Vec<u8>,
     dtype: Dtype,

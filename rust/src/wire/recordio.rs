@@ -119,7 +119,7 @@ pub fn pieces(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The payload of a frame of one part, which lies in it as it is.
+/// The payload of a frame of one part, in place.
 #[inline(always)]
 pub fn only_piece(frame: &[u8]) -> Option<&[u8]> {
     match head(frame, 0)? {

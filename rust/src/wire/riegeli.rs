@@ -17,7 +17,7 @@ use highway::{HighwayHash, HighwayHasher, Key};
 use super::cursor::Cursor;
 use super::{Fault, FaultKind};
 
-/// A block header stands at every multiple of this.
+/// There is a block header at every multiple of this.
 pub const BLOCK: u64 = 1 << 16;
 /// Bytes of a block header.
 pub const BLOCK_HEAD: usize = 24;
@@ -36,7 +36,7 @@ pub fn hash(pieces: &[&[u8]]) -> u64 {
     hasher.finalize64()
 }
 
-/// What stands before a chunk's data.
+/// The header before a chunk's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// `r` for records one after another, `t` for transposed ones, and some without records.

@@ -1,4 +1,4 @@
-//! Tar archives: headers of 512 bytes, and what they say of the member behind them.
+//! Tar archives: headers of 512 bytes, and the members they describe.
 //!
 //! ```text
 //! offset  size  field
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) say more of the
-//! member behind them: a longer name, another size. Two blocks of zeros end an archive. Source:
+//! member after them: a longer name, another size. Two blocks of zeros end an archive. Source:
 //! POSIX.1-2017, pax; the GNU tar manual.
 
 use std::borrow::Cow;
@@ -24,23 +24,23 @@ pub use self::framing::Tar;
 pub const BLOCK: usize = 512;
 /// What a member that only describes the next one may hold.
 const MOST_DESCRIPTION: u64 = 1 << 20;
-/// How many of those may stand before one member.
+/// How many of those may precede a member.
 const MOST_DESCRIPTIONS: usize = 16;
 
-/// What stands at the front of some bytes.
+/// What is at the front of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head<'a> {
     /// A block of zeros: the archive ends here, or has ended.
     Zeros,
     /// A member.
     Member(Member<'a>),
-    /// So many bytes are needed to tell.
+    /// At least this many bytes are needed.
     Need(u64),
     /// The bytes break the rules.
     Broken(Fault),
 }
 
-/// A member, with what was said of it before its header. Places count from the front.
+/// A member, with the facts from PAX headers. Places count from the front.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member<'a> {
     /// Its name, as bytes.
@@ -60,11 +60,11 @@ pub struct Member<'a> {
 pub struct Name<'a> {
     /// The name up to the first dot of its last part.
     pub key: &'a [u8],
-    /// What is behind that dot.
+    /// The rest after that dot.
     pub field: &'a [u8],
 }
 
-/// Split a member's name as WebDataset does; None where the member belongs to no record.
+/// Split a member's name as WebDataset does; None if the member belongs to no record.
 pub fn split(name: &[u8]) -> Option<Name<'_>> {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or_default();
     if first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__") {
@@ -204,7 +204,7 @@ fn checked(block: &[u8; BLOCK]) -> Result<Option<(u8, u64)>, Fault> {
     let kind = block.get(156).copied().unwrap_or_default();
     match number(field(124, 136)) {
         Some(size) => Ok(Some((kind, size))),
-        None => Err(broken("the size of a member is no number").shifted(124)),
+        None => Err(broken("the size of a member is not a number").shifted(124)),
     }
 }
 
@@ -274,7 +274,8 @@ impl<'a> Said<'a> {
                     self.name.get_or_insert(name);
                 }
                 b"size" => {
-                    let length = decimal(value).ok_or_else(|| broken("a PAX size is no number"))?;
+                    let length =
+                        decimal(value).ok_or_else(|| broken("a PAX size is not a number"))?;
                     self.length.get_or_insert(length);
                 }
                 _ => {}
@@ -284,7 +285,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The first line of a PAX header: key, value, and the lines behind it.
+/// The first line of a PAX header: key, value, and the lines after it.
 pub fn pax_line(lines: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let blank = lines.iter().take(20).position(|&byte| byte == b' ')?;
     let length = usize::try_from(decimal(lines.get(..blank)?)?).ok()?;
@@ -315,7 +316,7 @@ pub fn members(frame: &[u8]) -> Members<'_> {
     Members { bytes: frame, at: 0 }
 }
 
-/// Where the last member of a frame ends; behind it are the zeros that end an archive.
+/// The end of the last member of a frame; after it are the zeros that end an archive.
 pub fn end_of_members(frame: &[u8]) -> usize {
     let mut found = members(frame);
     let mut end = 0;

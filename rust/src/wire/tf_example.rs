@@ -9,7 +9,7 @@
 //! | a length beyond its surroundings | ends with them | ends with them |
 //! | a length of 2^31 or more | does not limit | does not limit |
 //! | tail of packed floats | ignored | refused |
-//! | rest of a list behind its first run | ignored | in a feature list: read as the next frame |
+//! | rest of a list after its first run | ignored | in a feature list: read as the next frame |
 //! | last entry of a key has no kind | dense: the entry before counts | present, without values |
 //!
 //! Tags are single bytes (an over-long one is an unknown field), and a list is read by the wire
@@ -148,7 +148,7 @@ pub fn entry(bytes: &[u8], parser: Parser) -> Result<(&[u8], &[u8]), Fault> {
     if cursor.is_empty() { Ok((key, value)) } else { Err(refused(cursor.offset())) }
 }
 
-/// The kind of a `Feature`: that of its first byte. None where there is no byte.
+/// The kind of a `Feature`, by its first byte. None if it is empty.
 pub fn kind(feature: &[u8]) -> Result<Option<Kind>, Fault> {
     match feature.first() {
         None => Ok(None),
@@ -159,7 +159,7 @@ pub fn kind(feature: &[u8]) -> Result<Option<Kind>, Fault> {
     }
 }
 
-/// Read one frame of a feature list; `read` is handed its kind and a cursor behind the tag.
+/// Read one frame of a feature list; `read` gets its kind and a cursor after the tag.
 pub fn frame<'a>(
     cursor: &mut Cursor<'a>,
     read: impl FnOnce(Kind, &mut Cursor<'a>) -> Result<(), Fault>,
@@ -196,8 +196,8 @@ pub fn frame<'a>(
     }
 }
 
-/// Open the list at a cursor that stands behind the tag of its kind. None for one that ends at
-/// once; the parser for sequences refuses that where values were announced.
+/// Open the list at a cursor after the tag of its kind. None for one that ends at once; the parser
+/// for sequences refuses that if values were announced.
 fn open<'a>(cursor: &mut Cursor<'a>, parser: Parser) -> Result<Option<Cursor<'a>>, Fault> {
     let length = length(cursor)?;
     let list = within(cursor, length);

@@ -39,7 +39,7 @@ pub fn in_word(word: u64) -> Option<(u64, usize)> {
     Some((value, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// Fewer than eight bytes as a word, the first of them the lowest, with zeros behind them.
+/// Fewer than eight bytes as a word, the first of them the lowest, with zeros after them.
 #[inline(always)]
 pub fn word(bytes: &[u8]) -> u64 {
     let length = bytes.len();

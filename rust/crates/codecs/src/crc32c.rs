@@ -48,10 +48,10 @@ fn folded(data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The first of some byte strings whose masked checksum is not the stored one, by its place.
+/// The position of the first byte string whose masked checksum differs from the stored one.
 ///
-/// The same as comparing one by one, but the processor is asked once what it can do, and the loop
-/// over short strings becomes part of the caller's.
+/// The same as comparing one by one, but CPU features are detected only once, and the loop over short
+/// strings is inlined.
 #[inline]
 pub fn first_mismatch<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
@@ -91,7 +91,7 @@ fn masked_wide<'a>(items: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
 fn first_mismatch_wide<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
-    // Not `position`: compiled for every processor, it would call what is to be a part of the loop.
+    // Not `position`: compiled for every processor, it would not inline the checksum.
     for (at, (data, stored)) in items.enumerate() {
         if mask(wide::crc32c(data)) != stored {
             return Some(at);
@@ -237,8 +237,8 @@ pub fn extend(before: u32, data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The stored checksum of a payload whose own is `stored`, with `data` behind it. The payload
-/// itself is not looked at: where `stored` was wrong for it, so is what comes out.
+/// Extend a payload's stored checksum over `data` after it. The payload is not read: if `stored` was
+/// wrong for it, so is the result.
 #[inline]
 pub fn extend_stored(stored: u32, data: &[u8]) -> u32 {
     mask(extend(unmask(stored), data))

@@ -1,7 +1,7 @@
 //! Raw deflate data in and plain bytes out, in pieces of any size.
 //!
-//! RFC 1951. A step reads one thing of the stream and says which comes next; it waits where the
-//! input ends and goes on where it waited.
+//! RFC 1951, as a state machine: a step reads one item of the stream and returns the next step. At the
+//! end of the input it pauses, and resumes there.
 
 mod codes;
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) enum Step {
         num_read: usize,
     },
     Symbols,
-    /// A match, or what is left of it, that the fast way of copying does not do.
+    /// A match, or the rest of one, that is not for the fast copy.
     Match {
         length: usize,
         distance: usize,
@@ -341,7 +341,7 @@ impl RawInflate {
 
     /// The length of code number `at`, and for how many codes it stands.
     fn next_length(&mut self, io: &mut Io<'_>, at: usize) -> Result<(u8, usize), Pause> {
-        // As much as a length can have; less will do where the input ends.
+        // The most bits of a length; at the end of the input fewer are enough.
         let _ = self.need(io, 14);
         let entry = self.length_code.lookup(self.held.bits);
         let (extra_bits, least) = match entry.byte() {

@@ -85,7 +85,7 @@ pub struct Layout {
     pub components: Vec<Component>,
     /// The component of each block of a unit.
     pub blocks: Vec<usize>,
-    /// Units between restart markers; 0 where there are none.
+    /// Units between restart markers; 0 if there are none.
     pub interval: u32,
     /// Units in a row.
     pub columns: u32,

@@ -1,5 +1,5 @@
-//! The codecs that penstock has of its own, because each is at least a fifth faster than the
-//! libraries: they take bytes and give bytes, and know of no format, no file and no error type.
+//! penstock's own codecs, each at least a fifth faster than the libraries: bytes in, bytes out,
+//! independent of formats, files and penstock's errors.
 //!
 //! | module | does | buys | oracle | fuzz target |
 //! |---|---|---|---|---|
@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //!
-//! For all of them, checked by the tests here and by the fuzz targets:
+//! Of all codecs, checked by the tests here and by the fuzz targets:
 //!
 //! 1. No input panics, reads outside its slice or loops without taking input or making output.
 //!    Slices are indexed by `get` alone (clippy denies the rest), and each `unsafe` block states
@@ -21,15 +21,15 @@
 //! 3. Memory is bounded by constants: 32 KiB of window and four tables for `inflate`, 16 KiB of
 //!    prepared input and four pairs of tables for `jpeg_scan`, nothing for `crc32c`.
 //!
-//! Of each:
+//! Of each codec:
 //!
-//! - `inflate` gives the bytes that zlib gives, takes as many bytes of input, and calls broken,
-//!   cut or whole what zlib calls so. No byte of a broken stream is given that zlib would not give.
-//! - `jpeg_scan` decodes only what is beyond doubt. On anything else (a code that no table has, a
-//!   marker out of place, missing or surplus bits) it stops with [`jpeg_scan::bits::Odd`], and the
-//!   caller decodes the file from its start with libjpeg-turbo, whose answer counts.
-//! - `crc32c` equals the remainder by Castagnoli's polynomial for every length and every way of
-//!   computing it.
+//! - `inflate` returns the same bytes as zlib, takes the same number of input bytes, and gives the
+//!   same verdict: broken, cut or whole. From a broken stream it returns no byte that zlib would not.
+//! - `jpeg_scan` decodes only valid, usual scans. On anything else (an unknown code, a marker out of
+//!   place, missing or surplus bits) it stops with [`jpeg_scan::bits::Odd`], and the caller decodes
+//!   the file from its start with libjpeg-turbo, whose result counts.
+//! - `crc32c` equals the remainder by Castagnoli's polynomial, for every length and on every code
+//!   path.
 
 #![cfg_attr(
     not(test),

@@ -84,8 +84,8 @@ impl Values {
         }
     }
 
-    /// Append `count` zeros or empty strings, which stand behind nulls. It is the schema that says how
-    /// many, so there may be no room for them.
+    /// Append `count` zeros or empty strings, for nulls. The count is from the schema, so memory may not
+    /// be enough.
     pub(super) fn push_blanks(&mut self, count: usize) -> Result<(), Fault> {
         match self {
             Self::Int64(values) => push_copies(values, count, 0)?,

@@ -209,7 +209,7 @@ fn append_tensorflow(
     Ok(true)
 }
 
-/// Append the values of the list of a kind, from behind its tag on.
+/// Append the values of the list of a kind, from after its tag on.
 fn append_list_tensorflow(
     column: &mut Column,
     wanted: &Wanted,

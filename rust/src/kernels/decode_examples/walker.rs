@@ -1,4 +1,4 @@
-//! Finding the wanted values of one record, along a guess: the keys of the record before.
+//! Finds the wanted values of a record, predicting its keys from the record before.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::wire::example::{self, WireField, WireValue};
 use crate::wire::fields::{only_field, split_field};
 use crate::wire::tf_example::{self, Parser};
 
-/// A wanted value found in a record: where its bytes are.
+/// The place of a wanted value in a record.
 #[derive(Clone, Copy)]
 enum Slot<'a> {
     Empty,
@@ -26,7 +26,7 @@ impl<'a> Slot<'a> {
         !matches!(self, Slot::Empty)
     }
 
-    /// Of the bytes, or of the number of what was joined.
+    /// Start of the bytes, or the number of the joined value.
     #[inline(always)]
     fn new(value: &'a [u8], joined: Option<usize>) -> Self {
         joined.map_or(Slot::Span(value), Slot::Joined)
@@ -74,7 +74,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         }
     }
 
-    /// Note where the wanted values of a record are.
+    /// Find the places of a record's wanted values.
     pub(super) fn find(&mut self, payload: &'a [u8]) -> Result<(), Fault> {
         self.slots.fill(Slot::Empty);
         self.joined.clear();
@@ -189,9 +189,9 @@ impl<'a, 'p> Walker<'a, 'p> {
         }
     }
 
-    /// Note a value under its column, if the key is wanted. The last one of a key wins. A slot is made
-    /// where it belongs: one that is passed on is written and read back in other pieces, which the
-    /// processor waits for.
+    /// Note a value under its column, if the key is wanted. The last one of a key wins. Each slot is
+    /// built in place: a slot passed by value is written and read back in other sizes, which stalls
+    /// store forwarding.
     #[inline(always)]
     fn put(
         &mut self,

@@ -95,8 +95,8 @@ pub(super) fn measure(column: &Column<'_>, num_records: usize) -> Result<Vec<u32
     Ok(lengths)
 }
 
-/// The same for the commonest columns: as many values in every record, and no nulls. None for all
-/// others, and where anything is wrong.
+/// The same for the most common columns: the same number of values in every record, and no nulls.
+/// None for all others, and if anything is wrong.
 fn measure_usual(column: &Column<'_>, num_records: usize) -> Option<Vec<u32>> {
     if column.has_nulls() || column.frames.is_some() {
         return None;
@@ -121,7 +121,7 @@ fn measure_usual(column: &Column<'_>, num_records: usize) -> Option<Vec<u32>> {
     }
 }
 
-/// The bytes inside the list of one feature, or None where its column cannot say of what type an
+/// The bytes inside the list of one feature, or None if its column cannot say of what type an
 /// empty list is.
 #[inline(always)]
 pub(super) fn feature_list_len(

@@ -14,10 +14,10 @@ use super::{change_channels, damaged, zeroed};
 use crate::wire::cursor::Cursor;
 use crate::wire::{Fault, FaultKind};
 
-/// Bytes in which every number of the header lies.
+/// Bytes that hold every number of the header.
 const HEAD: usize = 32;
 
-/// Decode it to so many channels, of 0 to those that it has.
+/// Decode to this many channels, 0 for its own.
 pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture, Fault> {
     let cut = |needed: usize| {
         let message = format!(

@@ -1,5 +1,5 @@
-//! Which part of an image is looked at: a law of its size and of the record's key alone, so that a
-//! record looks the same whatever thread decodes it, and in whatever batch.
+//! Which part of an image is used: a function of its size and the record's key alone, so that the
+//! result does not depend on threads or batches.
 //!
 //! Numbers are drawn from the key by splitmix64: the flip first, then for each of ten tries the
 //! area and the shape, and of the try that fits top and left. That is torchvision's
@@ -68,10 +68,10 @@ pub struct Span {
     pub length: f64,
 }
 
-/// What becomes of one image.
+/// The geometry for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// The pixels that may be looked at.
+    /// The pixels that may be read.
     pub bounds: Region,
     /// The columns that become the new image, within the bounds.
     pub across: Span,
@@ -86,7 +86,7 @@ pub struct View {
 }
 
 impl Law {
-    /// What becomes of an image of this size whose record has this key.
+    /// The geometry for an image of this size whose record has this key.
     pub fn view(&self, width: u32, height: u32, key: u64) -> View {
         let mut draws = Draws(key);
         let flip = self.flip && draws.below(2) == 1;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn random_crops_lie_within_the_image_whatever_it_is() {
+    fn random_crops_are_within_images_of_any_size() {
         for (width, height) in [(1, 1), (500, 375), (1, 3000), (65_500, 2), (3, 4)] {
             for key in 0..300 {
                 let found = law(Crop::Random).view(width, height, key).bounds;

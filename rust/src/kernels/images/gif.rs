@@ -1,6 +1,6 @@
-//! GIF by the crate of that name: every frame as the viewer sees it, on the ground of the frame
-//! before, in RGB. The picture is as large as the largest frame, as TensorFlow has it. Of a file
-//! whose end is missing or damaged, the frames before that count.
+//! GIF by the gif crate: every frame as displayed, drawn over the frame before, in RGB. The picture
+//! is as large as the largest frame, as in TensorFlow. Of a file whose end is missing or damaged, the
+//! frames before that are returned.
 
 use std::io::Cursor;
 
@@ -9,7 +9,7 @@ use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 use super::{damaged, zeroed};
 use crate::wire::{Fault, FaultKind};
 
-/// Frames one behind another, RGB.
+/// Frames one after another, RGB.
 pub struct Frames {
     /// One value each.
     pub pixels: Vec<u8>,
@@ -31,7 +31,7 @@ struct Frame {
     indices: Vec<u8>,
 }
 
-/// Decode it; of `first_only`, no more than one frame.
+/// Decode the frames; only one with `first_only`.
 pub fn decode(bytes: &[u8], first_only: bool, most_pixels: u64) -> Result<Frames, Fault> {
     let limit = |pixels: u64| {
         let message =
@@ -62,7 +62,7 @@ pub fn decode(bytes: &[u8], first_only: bool, most_pixels: u64) -> Result<Frames
     Ok(Frames { pixels, count, height, width })
 }
 
-/// The frames that can be read, and what is wrong behind them.
+/// The frames that can be read, and the fault after them.
 fn read(
     bytes: &[u8],
     most_pixels: u64,

@@ -1,7 +1,6 @@
-//! JPEG by libjpeg-turbo: by its parts where that can be, by TurboJPEG else. `unsafe` because it is a C
-//! library: a handle that is made and destroyed
-//! here, and pointers to slices whose lengths it is told. A fault inside it comes back as a code:
-//! its long jumps end within the call.
+//! JPEG by libjpeg-turbo: by its parts if possible, else by TurboJPEG. `unsafe` because it is a C
+//! library: a handle that is made and destroyed here, and pointers to slices passed with their lengths.
+//! A fault inside it is returned as a code: its long jumps end within the call.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
@@ -15,8 +14,8 @@ use super::{Shape, damaged, zeroed};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
-/// A progressive JPEG of a few bytes can ask for its whole picture to be gone through again and
-/// again; so the work that all its scans may make is bounded.
+/// A progressive JPEG of a few bytes can ask for very many passes over its whole picture, so the work
+/// of all its scans is bounded.
 const SCANNED_PIXELS: u64 = 1 << 33;
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
@@ -58,7 +57,7 @@ impl Handle {
         if code == 0 { Ok(()) } else { Err(self.fault()) }
     }
 
-    /// The same, where a warning is no fault.
+    /// The same, with warnings allowed.
     fn done_or_warned(&self, code: c_int, allow_damaged: bool) -> Result<(), Fault> {
         // SAFETY: a live handle.
         let warned =
@@ -93,11 +92,11 @@ pub struct Wanted {
     pub shape: Shape,
     /// One `part`-th of each side: 1, 2, 4 or 8.
     pub part: u8,
-    /// A warning is no fault.
+    /// Warnings are not faults.
     pub allow_damaged: bool,
 }
 
-/// Decodes JPEGs: those in which nothing is odd by [`Parts`], the others by TurboJPEG.
+/// Decodes JPEGs: usual ones by [`Parts`], others by TurboJPEG.
 pub struct Decompressor {
     parts: Option<Parts>,
 }
@@ -135,7 +134,7 @@ impl Decompressor {
         )
     }
 
-    /// Read the header, of which `head` is what was found out before.
+    /// Read the header; `head` is known already.
     pub fn begin<'a>(
         &'a mut self,
         bytes: &'a [u8],
@@ -153,7 +152,7 @@ impl Decompressor {
 /// A JPEG whose header was read.
 pub struct Begun<'a> {
     parts: Option<jpeg_parts::Begun<'a>>,
-    /// Where there are no parts.
+    /// If it is not decoded by parts.
     whole: Option<Whole<'a>>,
     bytes: &'a [u8],
     head: Head,
@@ -161,8 +160,8 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// The columns of pixels that are coded together, at which alone a part of it can begin. None
-    /// where nothing but the whole can be decoded.
+    /// The columns of pixels that are coded together: a region can begin only at a multiple of them.
+    /// None if only the whole can be decoded.
     pub fn block_columns(&self) -> Option<u32> {
         match (&self.parts, &self.whole) {
             (Some(parts), _) => parts.block_columns(),
@@ -171,7 +170,7 @@ impl Begun<'_> {
     }
 
     /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape. Rows below
-    /// the region are not looked at, so neither is their damage.
+    /// the region are not read, so damage in them is not noticed.
     pub fn decode(
         self,
         shape: Shape,
@@ -290,9 +289,9 @@ impl<'a> Whole<'a> {
         // SAFETY: a live handle, which has read a header; it refuses what is not within the image.
         let code = unsafe { tj::tj3SetCroppingRegion(handle.raw(), tj::tjregion { x, y, w, h }) };
         handle.done(code)?;
-        // SAFETY: `pixels` have room for the rows of the region, or of the size that the header
-        // tells, which is made to a part of it here only where the library does so too; it reads
-        // the header again, from the same bytes.
+        // SAFETY: `pixels` have room for the rows of the region, or of the header's size, scaled
+        // here only where the library scales too; it reads the header again, from the same
+        // bytes.
         let code = unsafe {
             tj::tj3Decompress8(
                 handle.raw(),

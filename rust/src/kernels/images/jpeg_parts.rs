@@ -17,7 +17,7 @@ use penstock_codecs::jpeg_scan::{Component, Layout, MOST_BLOCKS, Ready, Scan, Ta
 
 const MOST_COMPONENTS: usize = 4;
 
-// The structs below have their likeness in jpeg_parts.c.
+// The structs below mirror those in jpeg_parts.c.
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -103,20 +103,20 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// None where there is no memory.
+    /// None if out of memory.
     pub fn new() -> Option<Self> {
         // SAFETY: nothing is asked for; null is checked.
         let handle = Handle(NonNull::new(unsafe { penstock_jpeg_new() })?);
         Some(Self { handle, tables: Tables::default(), ready: Ready::default() })
     }
 
-    /// Read the header. None where it is not of a baseline JPEG of this size in one scan, or
+    /// Read the header. None if it is not of a baseline JPEG of this size in one scan, or
     /// anything is odd.
     pub fn begin<'a>(&'a mut self, bytes: &'a [u8], size: (u32, u32)) -> Option<Begun<'a>> {
         let mut facts = Facts::default();
         let handle = self.handle.0.as_ptr();
-        // SAFETY: a live handle; pointer and length of a slice that the handle is done with when
-        // `Begun` is gone, because it looks at nothing before the next call of this function.
+        // SAFETY: a live handle; pointer and length of a slice that the handle does not use after
+        // `Begun` is dropped, as it reads nothing before the next call of this function.
         let fits =
             unsafe { penstock_jpeg_begin(handle, bytes.as_ptr(), bytes.len(), &raw mut facts) };
         let fits = fits != 0 && (facts.width, facts.height) == size;
@@ -132,8 +132,8 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// The columns of pixels that are coded together, at which alone a part of it can begin. None
-    /// where that is not for here to tell.
+    /// The columns of pixels that are coded together: a region can begin only at a multiple of them.
+    /// None if they are not known here.
     pub fn block_columns(&self) -> Option<u32> {
         match (self.facts.components, self.facts.across, self.facts.down) {
             (1, ..) | (3, 1, 1 | 2 | 4) => Some(8),
@@ -149,7 +149,7 @@ impl Begun<'_> {
     }
 
     /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape, by the
-    /// accurate transform or the quick one. None where anything is odd; what `pixels` have then
+    /// accurate transform or the quick one. None if anything is odd; what `pixels` have then
     /// counts for nothing.
     pub fn decode(
         self,
@@ -183,7 +183,7 @@ impl Begun<'_> {
             unit,
         };
         // SAFETY: a live handle whose bytes are still there; `pixels` have room for the rows that
-        // the request tells, which the other side checks against the image; the decoder lives
+        // the request gives, which the C side checks against the image; the decoder lives
         // until here, and is touched by its functions alone.
         let done = unsafe { penstock_jpeg_decode(handle.0.as_ptr(), &raw const request) };
         // SAFETY: nothing else refers to it any more.
@@ -202,13 +202,13 @@ struct Decoder<'a> {
     ready: Option<&'a mut Ready>,
     /// None before it begins, and after something was odd.
     scan: Option<Scan<'a>>,
-    /// What a function panicked with. It goes on where C has returned: a panic that reaches C ends
-    /// the process.
+    /// The panic of a callback, resumed after C has returned: a panic that reaches C ends the
+    /// process.
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Decoder<'_> {
-    /// What `step` gives; None where it panics.
+    /// The result of `step`; None if it panics.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(|| step(self))) {
             Ok(done) => done,
@@ -220,7 +220,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// None where the scan is not to be decoded.
+    /// None if the scan is not to be decoded.
     ///
     /// # Safety
     /// The pointers in `facts` are valid, and its bytes are some of the last bytes of the file.
@@ -231,15 +231,15 @@ impl Decoder<'_> {
             return None;
         }
         let mut components = Vec::with_capacity(MOST_COMPONENTS);
-        for told in facts.components.get(..facts.num_components as usize)? {
+        for component in facts.components.get(..facts.num_components as usize)? {
             // SAFETY: as the caller says.
             let [firsts, others]: [Spec; 2] = unsafe {
                 [
-                    (*told.first_counts, *told.first_symbols),
-                    (*told.other_counts, *told.other_symbols),
+                    (*component.first_counts, *component.first_symbols),
+                    (*component.other_counts, *component.other_symbols),
                 ]
             };
-            let wanted = match (told.is_wanted, told.scaled_size) {
+            let wanted = match (component.is_wanted, component.scaled_size) {
                 (0, _) => Wanted::Nothing,
                 (_, 1) => Wanted::First,
                 _ => Wanted::All,
@@ -260,10 +260,10 @@ impl Decoder<'_> {
         Some(())
     }
 
-    /// Decode a unit; after the last one, tells how many bytes the scan has.
+    /// Decode a unit; after the last one, returns the bytes of the scan.
     ///
     /// # Safety
-    /// `blocks` are null, or a pointer for each block of a unit, to blocks one behind another.
+    /// `blocks` are null, or a pointer for each block of a unit, to consecutive blocks.
     unsafe fn unit(&mut self, blocks: *const *mut Block) -> Option<isize> {
         let scan = self.scan.as_mut()?;
         let blocks = if blocks.is_null() {

@@ -10,8 +10,8 @@ use super::jpeg_parts::Parts;
 use super::{Shape, damaged};
 use crate::wire::{Fault, FaultKind};
 
-/// A progressive file may ask for its picture to be gone through so often, at least and at most, and
-/// for so many pixels in all.
+/// A progressive file may have a number of scans within these limits, and this many pixels in all
+/// scans together.
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
 const SCANNED_PIXELS: u64 = 1 << 33;
@@ -106,7 +106,7 @@ pub struct Window {
     pub width: i32,
 }
 
-/// How a JPEG is to be decoded.
+/// Options for decoding a JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Choices {
     /// 1 or 3; 0 for those that are stored, which are 3 of inks.
@@ -117,11 +117,11 @@ pub struct Choices {
     pub fancy: bool,
     /// The quick inverse transform, not the accurate one.
     pub fast: bool,
-    /// Make the best of data that ends too early.
+    /// Decode data that ends too early as far as possible.
     pub recover: bool,
     /// Rows that have to be readable, of 1.0.
     pub fraction: f32,
-    /// Decode no more than this of it.
+    /// Decode only this part.
     pub window: Option<Window>,
     /// Pixels that an image may have.
     pub most_pixels: u64,
@@ -206,7 +206,7 @@ thread_local! {
     static PARTS: RefCell<Option<Parts>> = RefCell::new(Parts::new());
 }
 
-/// The same pixels sooner, where it is a whole baseline JPEG in which nothing is odd.
+/// The fast path for whole, usual baseline JPEGs: the same pixels.
 fn by_parts(bytes: &[u8], size: (u32, u32), choices: &Choices) -> Option<Picture> {
     if !choices.fancy || choices.window.is_some() {
         return None;
@@ -263,7 +263,7 @@ pub fn size(bytes: &[u8]) -> Result<(u16, u16, u8), Fault> {
     }
 }
 
-/// How a JPEG is to be written.
+/// Options for encoding a JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner<'a> {
     /// 0 to 100.
@@ -333,7 +333,7 @@ pub fn encode(
         let text = unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned();
         return Err(refuse(format!("no JPEG of these pixels: {text}")));
     }
-    // SAFETY: after success so many bytes lie there, and are given back once.
+    // SAFETY: after success there are this many bytes, and they are freed once.
     unsafe {
         let bytes = std::slice::from_raw_parts(made, length).to_vec();
         penstock_jpeg_free(made);

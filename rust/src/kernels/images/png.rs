@@ -1,4 +1,4 @@
-//! PNG by the crate of that name. Every checksum is verified: the CRC of each chunk, also of those
+//! PNG by the png crate. Every checksum is verified: the CRC of each chunk, also of those
 //! that say nothing of the pixels, and the Adler-32 of the whole.
 
 use std::io::{Cursor, ErrorKind};
@@ -25,8 +25,8 @@ pub fn fault(error: &DecodingError) -> Fault {
     Fault::new(kind, 0, format!("a damaged PNG: {}", reason(error)))
 }
 
-/// What is wrong, in words for who has the image. The crate's own are for who knows the crate, and its
-/// kinds of error cannot be asked for.
+/// The error in words for the owner of the image. The crate's messages are for its users, and its kinds
+/// of error are not public.
 fn reason(error: &DecodingError) -> &'static str {
     const KNOWN: [(&str, &str); 6] = [
         ("CRC error", "the checksum of a chunk does not match"),

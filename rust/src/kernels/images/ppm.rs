@@ -1,9 +1,9 @@
-//! PPM and PGM: pixels as they are behind a header in words.
+//! PPM and PGM: raw pixels after a text header.
 
 use super::{Shape, change_channels, damaged};
 use crate::wire::{Fault, FaultKind, image_head};
 
-/// The pixels as they lie in the file, where they are bytes of RGB from 0 to 255.
+/// The pixels in place, if they are bytes of RGB from 0 to 255.
 pub fn plain(bytes: &[u8], shape: Shape) -> Result<Option<&[u8]>, Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;
     let length = shape.bytes()?;

@@ -11,7 +11,7 @@ use super::crop::{Region, Span};
 use super::{Shape, damaged};
 use crate::wire::Fault;
 
-/// How many pixels to either side of a span the filter looks at, for one that becomes `new` pixels.
+/// Pixels that the filter reads to either side of a span that becomes `new` pixels.
 pub fn reach(span: Span, new: u32) -> f64 {
     (span.length / f64::from(new)).max(1.0)
 }
@@ -22,7 +22,7 @@ pub struct Resizer(fast::Resizer);
 
 impl Resizer {
     /// Of RGB pixels of this shape, the spans of the bounds, as an image of `new` width and height.
-    /// Nothing outside of the bounds is looked at.
+    /// Nothing outside of the bounds is read.
     pub fn resize(
         &mut self,
         pixels: &[u8],

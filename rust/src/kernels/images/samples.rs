@@ -140,7 +140,7 @@ impl Stored {
     }
 
     /// The one colour that is transparent, of grey or RGB images. The crate gives each of its values
-    /// as one byte where the samples are no wider.
+    /// as one byte if the samples are at most 8 bits wide.
     fn key(&self) -> Option<[u16; 3]> {
         let stored = self.transparent.as_deref()?;
         let value = |at: usize| {
@@ -158,7 +158,7 @@ impl Stored {
         }
     }
 
-    /// The pixel of these samples, of 8 bits, or 16 where so many are stored.
+    /// The pixel of these samples, of 8 bits, or 16 if 16 are stored.
     fn pixel(&self, samples: &[u16], key: Option<[u16; 3]>) -> Option<Pixel> {
         let most = if self.depth == 16 { u16::MAX } else { 255 };
         let alpha_of = |rgb: [u16; 3]| key.map(|key| if key == rgb { 0 } else { most });
@@ -240,7 +240,7 @@ impl Grey {
     }
 }
 
-/// Decode a PNG to so many channels (0: its own) of 16 bits, or of 8, which are then `u16` as well.
+/// Decode a PNG to this many channels (0: its own) of 16 bits, or of 8, as `u16` in both cases.
 fn decode(
     bytes: &[u8],
     channels: usize,

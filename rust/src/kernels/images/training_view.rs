@@ -1,5 +1,5 @@
-//! One image as a model looks at it: of its file only what the crop needs is decoded, at the least
-//! scale that suffices; then it is resized, mirrored, and written as the wanted type and layout.
+//! One image for a model: only what the crop needs is decoded, at the smallest sufficient scale; then
+//! it is resized, mirrored, and written as the wanted type and layout.
 
 use super::crop::{Law, Region, Span, View};
 use super::resize::{Resizer, reach};
@@ -12,11 +12,11 @@ use crate::wire::{Fault, FaultKind};
 pub struct Recipe {
     /// Cropped, resized and flipped.
     pub law: Law,
-    /// Decode all of an image, also where less would do.
+    /// Decode all of an image, even if a part would be enough.
     pub exact: bool,
     /// What a byte becomes.
     pub values: Values,
-    /// Each channel apart (NCHW), not next to each other (NHWC).
+    /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,
 }
 
@@ -61,7 +61,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// By a table of the 256 values of red, green and blue, of this width each; None where it is of
+    /// By a table of the 256 values of red, green and blue, of this width each; None if it is of
     /// another length.
     pub fn table(bytes: &[u8]) -> Option<Self> {
         match bytes.len() / (3 * 256) {
@@ -105,7 +105,7 @@ impl Recipe {
     }
 }
 
-/// Pixels, of which a view is to be made: where they lie, and which part of the view's image it is.
+/// The pixels for a view: the memory, and the part of the image that they are.
 struct Pixels<'a> {
     pixels: &'a [u8],
     shape: Shape,
@@ -181,8 +181,8 @@ impl Maker {
     }
 }
 
-/// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 where that is still not smaller than
-/// what is wanted. (libjpeg-turbo has other eighths too, but no vector instructions for them.)
+/// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 if that is not smaller than what
+/// is wanted. (libjpeg-turbo has other eighths too, but no vector instructions for them.)
 fn part_for(view: &View) -> u8 {
     let enough = |span: Span, part: f64, new: u32| span.length >= part * f64::from(new);
     let suffices = |part: &u8| {
@@ -209,7 +209,7 @@ fn view_of_part(view: &View, part: u8) -> View {
     View { bounds, across: less(view.across), down: less(view.down), ..*view }
 }
 
-/// The pixels that the filter looks at.
+/// The pixels that the filter reads.
 fn needed(view: &View) -> Region {
     let side = |span: Span, new: u32, first: u32, length: u32| {
         let reach = reach(span, new) + 1.0;
@@ -242,7 +242,7 @@ fn view_within(view: &View, region: Region) -> View {
 }
 
 impl Pixels<'_> {
-    /// Resize what is to be resized, and write it.
+    /// Resize if needed, and write the result.
     fn finish(
         &self,
         recipe: &Recipe,
@@ -325,7 +325,7 @@ fn mirror(row: &[u8], target: &mut [u8]) {
     }
 }
 
-/// Rows of RGB bytes as values, mirrored or not, channels together or apart.
+/// Write rows of RGB bytes as values, mirrored or not, channels interleaved or as planes.
 fn write<'a, const N: usize>(
     rows: impl Iterator<Item = &'a [u8]>,
     new: Shape,

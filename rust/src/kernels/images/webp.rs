@@ -1,5 +1,5 @@
 //! WebP by libwebp. `unsafe` because it is a C library: its structures are made by its own
-//! functions and freed here, and it is told the lengths of the slices it may touch. Of a sequence
+//! functions and freed here, and slices are passed with their lengths. Of a sequence
 //! of frames, the first is the image.
 
 use std::ffi::c_int;
@@ -55,7 +55,7 @@ fn still(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault> {
         stride: shape.row_bytes() as c_int,
         size: pixels.len(),
     };
-    // SAFETY: the output is external memory, of the size that is told.
+    // SAFETY: the output is external memory of the size given.
     let status = unsafe { lib::WebPDecode(bytes.as_ptr(), bytes.len(), &raw mut config) };
     // SAFETY: frees what the library may have taken for itself, never external memory.
     unsafe { lib::WebPFreeDecBuffer(&raw mut config.output) };
@@ -109,7 +109,7 @@ fn first_frame(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Faul
         return Err(broken());
     }
     let length = Shape { channels: 4, ..shape }.bytes()?;
-    // SAFETY: the canvas is RGBA of the size that the decoder has told.
+    // SAFETY: the canvas is RGBA of the size that the decoder reported.
     let source = unsafe { std::slice::from_raw_parts(canvas, length) };
     change_channels(source, 4, shape.channels, pixels)
 }
@@ -173,6 +173,6 @@ pub fn encode(pixels: &[u8], shape: Shape, quality: u8, lossless: bool) -> Resul
     if picture.1.mem.is_null() {
         return Ok(Vec::new());
     }
-    // SAFETY: the writer's memory holds so many bytes.
+    // SAFETY: the writer's memory has `size` bytes.
     Ok(unsafe { std::slice::from_raw_parts(picture.1.mem, picture.1.size) }.to_vec())
 }

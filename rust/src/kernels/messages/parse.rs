@@ -36,7 +36,7 @@ pub fn parse<B: Blob>(node: &Arc<Node<B>>, bytes: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Take a field of a list of values; false where it is none.
+/// Take a field of a list of values; false if it is none.
 fn value<B: Blob>(state: &mut State<B>, field: WireField<'_>) -> Result<bool, Fault> {
     match (&mut state.body, field.number, field.value) {
         (Body::Bytes(values), 1, WireValue::Bytes(bytes)) => values.push(B::of(bytes)),
@@ -49,7 +49,7 @@ fn value<B: Blob>(state: &mut State<B>, field: WireField<'_>) -> Result<bool, Fa
     Ok(true)
 }
 
-/// Take a field of a message that holds messages; false where it is none.
+/// Take a field of a message that holds messages; false if it is none.
 fn message<B: Blob>(node: &Arc<Node<B>>, field: WireField<'_>) -> Result<bool, Fault> {
     let WireValue::Bytes(bytes) = field.value else { return Ok(false) };
     let index = field.number.wrapping_sub(1);

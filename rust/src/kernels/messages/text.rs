@@ -13,7 +13,7 @@ pub fn text<B: Blob>(node: &Node<B>) -> String {
     out
 }
 
-/// A key as it stands in quotes: UTF-8 as it is, the rest escaped.
+/// A key in quotes: UTF-8 unchanged, the rest escaped.
 pub fn key_text(key: &str) -> String {
     let mut out = String::new();
     quote(key.as_bytes(), true, &mut out);

@@ -94,7 +94,7 @@ type Actions = BTreeMap<(Section, Box<[u8]>), Action>;
 
 impl Edit {
     /// Cut `drop`, give the first of each pair in `rename` the key of the second, and, before
-    /// `added` come, refuse records that have them already, or cut theirs where `replace` is set.
+    /// `added` come, refuse records that have them already, or cut theirs if `replace` is set.
     pub fn new(
         payload: Payload,
         drop: &[String],

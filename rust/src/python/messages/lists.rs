@@ -1,4 +1,4 @@
-//! Repeated fields: live views that behave as lists. What is rare goes by way of a list of Python's.
+//! Repeated fields: live views that behave as lists. Rare operations go through a Python list.
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -114,7 +114,7 @@ impl MessageMap {
         self.__getitem__(key)
     }
 
-    /// The message of a key; a default copied there where there is none (protobuf refuses that).
+    /// The message of a key; if missing, a copy of the default (protobuf refuses that).
     #[pyo3(signature = (key, default = None))]
     fn setdefault<'py>(
         slf: &Bound<'py, Self>,

@@ -194,7 +194,7 @@ pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
     }
 }
 
-/// Set a field of a message that nobody else has; None leaves it alone.
+/// Set a field of an unshared message; None leaves it as it is.
 pub fn fill(node: &Node, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if value.is_none() {
         return Ok(());

@@ -27,7 +27,7 @@ pub fn put_str(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Append the head of a bin of so many bytes.
+/// Append the head of a bin of this many bytes.
 #[inline(always)]
 pub fn put_bin_head(out: &mut Vec<u8>, length: u32) {
     put_length(out, length, None, [0xc4, 0xc5, 0xc6]);

@@ -44,7 +44,7 @@ impl Framing for Tar {
             let end = (at as u64).saturating_add(total);
             match usize::try_from(end) {
                 Ok(end) if end <= window.len() => at = end,
-                // The header behind this member tells whether the record ends.
+                // The next header decides whether the record ends.
                 _ => return more(window, last, end.saturating_add(if last { 0 } else { 512 })),
             }
         }
@@ -87,8 +87,8 @@ impl Framing for Tar {
         }
     }
 
-    /// The members next to the damage may be the rest of a record, so that what is found is where the
-    /// key changes behind them.
+    /// The members next to the damage may be the rest of a record, so the candidate is the next change
+    /// of the key.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
         let mut at = from;
         loop {

@@ -39,7 +39,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
     }
     let filled_up = data.len().wrapping_neg() % BLOCK;
     let mut at = data.as_ptr().wrapping_sub(filled_up);
-    // SAFETY: the mask leaves out what stands before the string, and memory is not touched there.
+    // SAFETY: the mask excludes the bytes before the string, so that memory is not accessed.
     let mut sum = unsafe { _mm512_maskz_loadu_epi8(u64::MAX << filled_up, at.cast()) };
     for _ in 0..data.len().wrapping_sub(1) / BLOCK {
         at = at.wrapping_add(BLOCK);
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A string at the front of mapped memory: what stands before it may not be touched.
+    /// A string at the front of mapped memory: the bytes before it must not be accessed.
     #[cfg(unix)]
     #[test]
     fn nothing_before_or_behind_a_string_is_touched() {

@@ -8,7 +8,7 @@
 ///
 /// | bits | literal | length, distance | end, nothing | on into a second table |
 /// |---|---|---|---|---|
-/// | 0 to 5 | bits of the code | the same, and extra bits behind it | bits of the code | |
+/// | 0 to 5 | bits of the code | the same, plus its extra bits | bits of the code | |
 /// | 7 | 0 | 0 | 1 | 1 |
 /// | 8 to 15 | bits of a first lookup | bits of the code | | bits of that table's index |
 /// | 16 to 30 | the literal | the least length or distance | 0; 1 | where it begins |
@@ -30,7 +30,7 @@ const LITLEN_BITS: u32 = 11;
 const MAX_BITS: u32 = 15;
 
 impl Entry {
-    /// Bits of the code and of the extra bits behind it.
+    /// Bits of the code and of its extra bits.
     #[inline(always)]
     pub fn num_bits(self) -> u32 {
         self.0 & 63
@@ -242,7 +242,7 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         }
     }
 
-    /// Tables of the bits behind those of the first, one for each that longer codes begin with.
+    /// The second tables: one for each index of the first table that longer codes begin with.
     fn fill_second(&mut self, codes: &mut Codes<'_>) {
         let mut end = 1usize << BITS;
         let (mut prefix, mut table) = (usize::MAX, 0..0);

@@ -20,7 +20,7 @@ const NO_SYMBOL: Pause = Pause::Broken("a code for which there is no symbol");
 const NO_DISTANCE: Pause = Pause::Broken("a code for which there is no distance");
 const TOO_FAR: Pause = Pause::Broken("a match that begins before the data does");
 
-/// Bits and where more come from, for the fast way.
+/// The bit buffer of the fast path, and the input that refills it.
 struct Bits<'a> {
     input: &'a [u8],
     taken: usize,
@@ -30,7 +30,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Have at least 56 bits; the next entry stays what it is. False where the input is too short.
+    /// Hold at least 56 bits; the next entry is unchanged. False if the input is too short.
     #[inline(always)]
     fn refill(&mut self) -> bool {
         let rest = self.input.get(self.taken..);
@@ -99,7 +99,7 @@ impl RawInflate {
         Ok(Some(Step::Match { length, distance }))
     }
 
-    /// A match that may begin before this call's output, and end behind it.
+    /// A match that may begin before this call's output, and end after it.
     pub(super) fn finish_match(
         &mut self,
         io: &mut Io<'_>,

@@ -12,7 +12,7 @@ const ZIGZAG: [u8; 64] = [
 /// Values of a block, from left to right and from top to bottom.
 pub type Block = [i16; 64];
 
-/// A scan that is not decoded here. There is no reason in it: the caller falls back to libjpeg-turbo.
+/// A scan that is not decoded here, for any reason: the caller falls back to libjpeg-turbo.
 #[derive(Debug)]
 pub struct Odd;
 

@@ -81,7 +81,7 @@ struct Codes {
 }
 
 impl Codes {
-    /// None where there cannot be such codes.
+    /// None if there cannot be such codes.
     fn new((counts, symbols): &Spec, meaning: fn(u32, u8) -> Option<One>) -> Option<Self> {
         let mut codes = Self { ends: [0; 17], offsets: [0; 17], symbols: *symbols, meaning };
         let (mut code, mut place) = (0u32, 0u32);
@@ -139,7 +139,7 @@ pub struct Firsts {
 }
 
 impl Firsts {
-    /// None where there cannot be such codes.
+    /// None if there cannot be such codes.
     pub fn new(spec: &Spec) -> Option<Self> {
         let codes = Codes::new(spec, One::first)?;
         Some(Self { table: codes.table(spec), codes })
@@ -196,7 +196,7 @@ impl Entry {
         }
     }
 
-    /// Bits of all that was seen; 0 where that is no code.
+    /// Bits of all symbols; 0 if there is no code.
     #[inline(always)]
     pub fn total(self) -> u32 {
         self.0 & 63
@@ -232,7 +232,7 @@ impl Entry {
         ((self.0 << 1).cast_signed() >> 25) as i16
     }
 
-    /// Negative where the block ends, or no code was seen.
+    /// Negative if the block ends, or there is no code.
     #[inline(always)]
     pub fn end(self) -> i32 {
         self.0.cast_signed()
@@ -268,7 +268,7 @@ impl Skip {
         if used == 0 { Self(Self::END) } else { Self((used | (advance << 6)) as u16) }
     }
 
-    /// Bits of all that was seen; 0 where that is no code.
+    /// Bits of all symbols; 0 if there is no code.
     #[inline(always)]
     pub fn total(self) -> u32 {
         u32::from(self.0) & 63
@@ -280,7 +280,7 @@ impl Skip {
         (u32::from(self.0) >> 6) & 63
     }
 
-    /// Negative where the block ends, or no code was seen.
+    /// Negative if the block ends, or there is no code.
     #[inline(always)]
     pub fn end(self) -> i32 {
         i32::from(self.0.cast_signed())
@@ -295,7 +295,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// None where there cannot be such codes.
+    /// None if there cannot be such codes.
     pub fn new(spec: &Spec) -> Option<Self> {
         let codes = Codes::new(spec, One::other)?;
         let ones = codes.table(spec);
