@@ -1,4 +1,4 @@
-//! Compiles the two C files that stand between penstock and libjpeg, against the headers of the
+//! Compiles the two C files between penstock and libjpeg, against the headers of the
 //! libjpeg-turbo that turbojpeg-sys has built.
 
 fn main() {

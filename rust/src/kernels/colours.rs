@@ -16,7 +16,7 @@ pub trait Real:
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// What is done to colours.
+/// A change of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// RGB to hue, saturation and value.

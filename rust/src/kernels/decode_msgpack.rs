@@ -1,7 +1,7 @@
 //! MessagePack maps to Arrow columns, record by record, each value read once.
 //!
-//! What is wanted is an Arrow schema: the types of its fields say what becomes of the values, and the
-//! metadata key `penstock.msgpack` says what a type alone does not: "tensor 2,3" (a map of an
+//! The wanted columns are an Arrow schema: the types of its fields, and the metadata key
+//! `penstock.msgpack` for what a type does not express: "tensor 2,3" (a map of an
 //! array), "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value).
 //! Values under other keys are skipped.
 
@@ -33,7 +33,7 @@ pub const MARK: &str = "penstock.msgpack";
 /// What no limit of a file can lift: deeper types are not read into columns.
 pub const TYPE_LEVELS: usize = 32;
 
-/// What the values of one file may cost.
+/// Limits for the values of one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// Arrays and maps within each other.

@@ -28,7 +28,7 @@ use crate::wire::{Fault, FaultKind};
 /// Bytes before the labels.
 const HEADER: usize = 24;
 
-/// What the labels of a pack become.
+/// How the labels of a pack become a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
     /// One number: every flag is 0.

@@ -11,7 +11,7 @@ use crate::wire::example::Kind;
 use crate::wire::tar::{Member, Members, members, split};
 use crate::wire::{Fault, FaultKind};
 
-/// What the contents of a field's members are.
+/// The type of the contents of a field's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Bytes as they are.
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// What a record may not have besides its members.
+/// Reserved names that a record's fields must not have.
 const RESERVED: [&[u8]; 3] = [b"__key__", b"__url__", b"__local_path__"];
 /// Up to this many names are searched linearly.
 const FEW: usize = 16;

@@ -7,7 +7,7 @@ use crate::wire::Fault;
 use crate::wire::cursor::Cursor;
 use crate::wire::example::{self, Kind, WireField, WireValue};
 
-/// What was seen of one key.
+/// Facts about one key.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFacts {
     /// Records that have the key with a kind set.
@@ -24,7 +24,7 @@ pub struct KeyFacts {
     pub strings: (u64, u64),
 }
 
-/// What was seen of some records.
+/// Facts about some records.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Records seen.

@@ -29,7 +29,7 @@ const MOST_KEYS: usize = 4096;
 /// their keys as data.
 const WIDE_KEYS: usize = 256;
 
-/// What was seen of the values of one field.
+/// Facts about the values of one field.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Seen {
     /// Nothing but nil.
@@ -51,7 +51,7 @@ enum Seen {
     Mixed,
 }
 
-/// What was seen of integers.
+/// Facts about integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Ints {
     negative: bool,
@@ -61,7 +61,7 @@ struct Ints {
     inexact: bool,
 }
 
-/// What was seen of maps.
+/// Facts about maps.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Keys {
     /// In the order in which they came first.
@@ -72,7 +72,7 @@ struct Keys {
     keys: u64,
 }
 
-/// What was seen of some records.
+/// Facts about some records.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     records: Keys,

@@ -28,7 +28,7 @@ pub struct SeekPoint {
     pub window: Vec<u8>,
 }
 
-/// What one push gave.
+/// The result of one push.
 #[derive(Debug)]
 pub struct Piece {
     /// Plain bytes.
@@ -37,7 +37,7 @@ pub struct Piece {
     pub consumed: usize,
 }
 
-/// What the stream is at.
+/// The part of the stream that comes next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before a member, or at the end of all.
@@ -165,7 +165,7 @@ impl Inflater {
         std::mem::take(&mut self.members)
     }
 
-    /// What was odd but could be read, since the last call; at most a thousand at a time.
+    /// Readable oddities since the last call; at most a thousand at a time.
     pub fn take_findings(&mut self) -> Vec<Fault> {
         std::mem::take(&mut self.findings)
     }

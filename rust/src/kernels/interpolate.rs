@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use crate::wire::{Fault, FaultKind};
 
-/// What a value of an image can be.
+/// A type of image values.
 pub trait Value: Copy {
     /// The type of the loops for it: there are many of them, and each type makes them anew.
     type Read: Read;
@@ -21,7 +21,7 @@ pub trait Value: Copy {
     fn read(values: &[Self]) -> Result<Cow<'_, [Self::Read]>, Fault>;
 }
 
-/// What the loops read.
+/// A type that the loops read.
 pub trait Read: Copy {
     /// As float32.
     fn float(self) -> f32;
@@ -179,7 +179,7 @@ fn room(length: usize) -> Result<Vec<f32>, Fault> {
     Ok(values)
 }
 
-/// What is the same for all images of a batch.
+/// The state shared by all images of a batch.
 enum Plan {
     Bilinear { width: usize, down: Vec<Tap>, across: Across },
     Sums { width: usize, down: Spans, across: Spans, part: f32 },

@@ -84,7 +84,7 @@ impl<B> Body<B> {
     }
 }
 
-/// What a node holds.
+/// The state of a node.
 #[derive(Debug)]
 pub struct State<B> {
     /// The parent in which this message is not set yet.

@@ -163,7 +163,7 @@ fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Write `length` bytes again that stand `back` bytes before `at`, which may overlap them.
+/// Copy `length` bytes from `back` bytes before `at`; the ranges may overlap.
 fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize> {
     at.checked_sub(back)?;
     let end = at.checked_add(length).filter(|&end| end <= out.len())?;
@@ -176,7 +176,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize
     }
     let from = done.wrapping_sub(back);
     while done < end {
-        // What was written is there to be copied as well: whole periods, twice as many each round.
+        // Copy whole periods from what was written, twice as many each round.
         let step = done.wrapping_sub(from).min(end.wrapping_sub(done));
         out.copy_within(from..from.wrapping_add(step), done);
         done = done.wrapping_add(step);

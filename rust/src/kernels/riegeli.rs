@@ -25,7 +25,7 @@ pub struct Stretch {
     pub known: Option<(u64, u64)>,
 }
 
-/// What is allowed.
+/// Limits, and whether hashes are verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one record.

@@ -74,7 +74,7 @@ impl Damage {
 pub struct Damaged {
     /// Its place in the batch.
     pub place: usize,
-    /// What is wrong with it.
+    /// Its fault.
     pub fault: Fault,
     /// Whether it was decoded in part.
     pub salvaged: bool,

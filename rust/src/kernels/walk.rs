@@ -165,16 +165,16 @@ impl Frames {
     }
 }
 
-/// What a walk over a window found.
+/// The frames found in a window.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     /// The whole frames, in order: start and length of the payload.
     pub spans: Vec<(usize, usize)>,
-    /// Bytes that they take together.
+    /// Total bytes of these frames.
     pub consumed: usize,
     /// Bytes that the next frame, or its head, needs in all; 0 at the window's end.
     pub need: u64,
-    /// What stopped the walk, if not the end of the window.
+    /// The fault that stopped the walk, if any.
     pub fault: Option<Fault>,
 }
 

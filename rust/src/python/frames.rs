@@ -226,7 +226,7 @@ impl PyFrames {
         Ok(ArrowArray::batch(decoded))
     }
 
-    /// What the payloads hold, if they are Examples: facts for a schema.
+    /// Facts about the payloads for a schema, if they are Examples.
     fn infer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = run(py, || Ok(infer(&self.0)))?;
         let out = PyDict::new(py);

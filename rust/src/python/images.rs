@@ -78,7 +78,7 @@ fn table(columns: Vec<(&'static str, ArrayRef)>, nulls: NullBuffer) -> ArrowArra
     ArrowArray::new(StructArray::new(fields, arrays, Some(nulls)))
 }
 
-/// What the first bytes of each image say: a struct array of codec, width, height and channels.
+/// The facts from each image's head: a struct array of codec, width, height and channels.
 #[pyfunction]
 pub fn probe_images(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
     let array = import(images)?;

@@ -58,7 +58,7 @@ impl Drop for Mapping {
 }
 
 /// Which parts of a mapped file have been brought into memory, a bit for each block: epochs after the first
-/// need not ask again. What the system takes back meanwhile comes again page by page.
+/// need not ask again. Pages that the system evicts meanwhile are faulted in one by one.
 pub struct Touched(Vec<AtomicU64>);
 
 impl Touched {

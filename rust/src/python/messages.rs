@@ -36,7 +36,7 @@ pub struct MessageField {
     number: usize,
 }
 
-/// What all messages can do.
+/// The base class of all messages.
 #[pyclass(name = "Message", subclass, frozen, module = "penstock._core")]
 pub struct Message(Mutex<Node>);
 

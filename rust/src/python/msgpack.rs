@@ -17,7 +17,7 @@ use crate::kernels::encode_msgpack as encoding;
 use crate::kernels::infer_msgpack::{self as inference, Facts};
 use crate::wire::{Fault, FaultKind};
 
-/// What was seen of some records.
+/// Facts about some records.
 #[pyclass(name = "MsgpackFacts", frozen, module = "penstock._core")]
 pub struct PyFacts(Mutex<Facts>);
 

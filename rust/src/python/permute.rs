@@ -78,7 +78,7 @@ pub fn permuted_each(
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
 
-/// What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
+/// The output of a shuffle buffer of `size` records at steps start to stop: positions in the stream
 /// of num_records that runs through it, as int64.
 #[pyfunction]
 pub fn buffered(

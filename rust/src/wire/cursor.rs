@@ -27,13 +27,13 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// What has been read since an offset.
+    /// The bytes read since an offset.
     #[inline(always)]
     pub fn since(&self, start: usize) -> &'a [u8] {
         self.data.get(start..self.at).unwrap_or_default()
     }
 
-    /// What has not been read yet.
+    /// The bytes not read yet.
     #[inline(always)]
     pub fn rest(&self) -> &'a [u8] {
         self.data.get(self.at..).unwrap_or_default()

@@ -54,7 +54,7 @@ impl Kind {
 pub struct WireField<'a> {
     /// The field number.
     pub number: u64,
-    /// What it holds.
+    /// Its value.
     pub value: WireValue<'a>,
 }
 
@@ -220,7 +220,7 @@ pub fn check(bytes: &[u8], in_lists: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a `Feature` holds: the kind that counts, and the bytes from which its lists are merged.
+/// The contents of a `Feature`: the kind that wins, and the bytes from which its lists are merged.
 pub fn feature(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut last: Option<(Kind, usize)> = None;

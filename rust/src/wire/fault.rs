@@ -1,4 +1,4 @@
-//! What is wrong with bytes: facts, not prose. The skin and the floors above make messages of it.
+//! Faults of bytes, as facts. The Python layer turns them into messages.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -70,7 +70,7 @@ impl FaultKind {
     }
 }
 
-/// One thing that is wrong, and where.
+/// One fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The broken rule.
@@ -83,9 +83,9 @@ pub struct Fault {
     pub field: Option<String>,
     /// Which frame of a feature list, counted from 1, so that the Option takes no extra space.
     pub frame: Option<NonZeroU32>,
-    /// What was stored or announced.
+    /// The stored or announced value.
     pub expected: Option<u64>,
-    /// What was there.
+    /// The value found.
     pub found: Option<u64>,
     /// One line for people.
     pub message: String,

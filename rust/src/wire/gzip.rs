@@ -35,7 +35,7 @@ pub const PLAIN_HEAD_BYTES: usize = 10;
 /// Bytes after a member's deflate data.
 pub const TRAILER_BYTES: usize = 8;
 
-/// What is wrapped around the deflate data.
+/// The container of the deflate data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     /// RFC 1952: any number of members, each with CRC-32 and length.

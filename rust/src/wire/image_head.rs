@@ -1,4 +1,4 @@
-//! What the first bytes of an image say of it: codec, size, channels. Nothing is decoded.
+//! Reads the codec, size and channels of an image from its first bytes, without decoding.
 //!
 //! | codec | begins with | size is in |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! MessagePack values on the wire: where one ends, and what it is.
+//! MessagePack values on the wire: their ends and types.
 //!
 //! Every length is a claim, checked against the bytes that are there before anything is made of it.
 //! Nothing here calls itself, so no nesting exhausts the stack.
@@ -14,7 +14,7 @@ use super::cursor::Cursor;
 use super::frames::{Candidate, Framing, Skim, Skip, Step};
 use super::{Fault, FaultKind};
 
-/// What the front of a window holds.
+/// The value at the front of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// A whole value of this many bytes.
@@ -118,7 +118,7 @@ fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
     }
 }
 
-/// Values one after another, each a record.
+/// Consecutive values, each a record.
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePack;
 

@@ -30,7 +30,7 @@ pub enum Kind {
 /// The type of an array's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dtype {
-    /// What they are.
+    /// Their kind.
     pub kind: Kind,
     /// Bytes of each.
     pub size: usize,
@@ -78,7 +78,7 @@ pub struct NumpyArray<'a> {
     pub data: &'a [u8],
 }
 
-/// What a map is.
+/// The kind of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// An array of plain numbers.

@@ -138,7 +138,7 @@ pub fn join(frame: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Append a payload as a frame: cut wherever the magic stands at a multiple of four bytes. The
+/// Append a payload as a frame: cut wherever the magic is at a multiple of four bytes. The
 /// payload comes in two, the first of which is whole words.
 pub fn write_frame(out: &mut Vec<u8>, words: &[u8], rest: &[u8]) {
     let mut part = out.len();
@@ -171,7 +171,7 @@ fn close_part(out: &mut [u8], part: usize, flag: u32) {
     }
 }
 
-/// Where the magic stands first at a multiple of four bytes.
+/// The first place of the magic at a multiple of four bytes.
 #[inline]
 fn next_magic(payload: &[u8]) -> Option<usize> {
     let is_magic = |word: &[u8; 4]| u32::from_le_bytes(*word) == MAGIC;

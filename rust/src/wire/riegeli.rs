@@ -81,7 +81,7 @@ impl<'a> Blocks<'a> {
             .values(missing, left)
     }
 
-    /// Step over the block header that stands here.
+    /// Skip the block header at this place.
     fn pass_header(&mut self) -> Result<(), Fault> {
         let place = self.offset();
         let Some(header) = self.rest().get(..BLOCK_HEAD) else {

@@ -22,7 +22,7 @@ pub use self::framing::Tar;
 
 /// Headers and paddings are multiples of this.
 pub const BLOCK: usize = 512;
-/// What a member that only describes the next one may hold.
+/// The most bytes of a member that only describes the next one.
 const MOST_DESCRIPTION: u64 = 1 << 20;
 /// How many of those may precede a member.
 const MOST_DESCRIPTIONS: usize = 16;
@@ -134,7 +134,7 @@ fn padded(length: u64) -> u64 {
     length.checked_next_multiple_of(BLOCK as u64).unwrap_or(u64::MAX)
 }
 
-/// What members before a member say of it. What was said first is what holds.
+/// Facts about a member from the members before it. The first one wins.
 #[derive(Default)]
 struct Said<'a> {
     name: Option<&'a [u8]>,
@@ -146,7 +146,7 @@ fn broken(message: &'static str) -> Fault {
     Fault::new(FaultKind::Framing, 0, message)
 }
 
-/// The member at the front of `bytes`, or what else stands there.
+/// The member, or whatever else is at the front of `bytes`.
 #[inline]
 pub fn head(bytes: &[u8]) -> Head<'_> {
     let mut said = Said::default();

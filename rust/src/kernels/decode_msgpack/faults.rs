@@ -1,4 +1,4 @@
-//! What is wrong with MessagePack values that do not fit their columns.
+//! The faults of MessagePack values that do not fit their columns.
 
 use super::columns::MAX_OFFSET;
 use crate::wire::numpy_map::{Dtype, NumpyArray};

@@ -6,7 +6,7 @@ use super::{TYPE_LEVELS, mark, unknown};
 use crate::wire::Fault;
 use crate::wire::numpy_map::{Dtype, Kind};
 
-/// What a column holds.
+/// The form of a column's values.
 #[derive(Clone, Debug)]
 pub enum Form {
     /// Nil and nothing else.
@@ -42,7 +42,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that a field of the wanted schema stands for.
+    /// The form of a field of the wanted schema.
     pub(super) fn of(field: &Field, level: usize) -> Result<Self, Fault> {
         if level > TYPE_LEVELS {
             return Err(unknown(field.data_type()));

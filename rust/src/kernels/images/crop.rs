@@ -6,7 +6,7 @@
 //! `RandomResizedCrop` with other random numbers. Only sums, products, quotients and square roots
 //! are computed, which are the same on every machine; `exp` and `log` of the C library are not.
 
-/// What is taken of an image.
+/// The part of an image to crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
     /// All of it.
@@ -34,7 +34,7 @@ impl Crop {
 pub struct Law {
     /// Height and width of what is made; None for those of each image.
     pub size: Option<(u32, u32)>,
-    /// What is taken.
+    /// The kind of crop.
     pub crop: Crop,
     /// Whether every second image is mirrored, by chance.
     pub flip: bool,

@@ -195,7 +195,7 @@ impl Begun<'_> {
     }
 }
 
-/// What the functions that are called back work with.
+/// The state of the callbacks.
 struct Decoder<'a> {
     bytes: &'a [u8],
     tables: &'a mut Tables,

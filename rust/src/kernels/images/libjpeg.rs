@@ -17,7 +17,7 @@ const MOST_SCANS: u64 = 500;
 const SCANNED_PIXELS: u64 = 1 << 33;
 const MESSAGE: usize = 200;
 
-/// What is asked of a JPEG; the C file knows the same numbers.
+/// A decoding request; the C file has the same struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Wanted {

@@ -10,10 +10,10 @@ use png::{
 use super::{Shape, change_channels, damaged, fit};
 use crate::wire::{Fault, FaultKind};
 
-/// What the decoder may take besides the pixels: rows, chunks.
+/// The decoder's memory limit besides the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
-/// What is wrong with a PNG.
+/// The fault of a PNG.
 pub fn fault(error: &DecodingError) -> Fault {
     let kind = match error {
         DecodingError::IoError(inner) if inner.kind() == ErrorKind::UnexpectedEof => {

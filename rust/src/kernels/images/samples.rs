@@ -13,7 +13,7 @@ use super::{damaged, zeroed};
 use crate::wire::image_head::{Codec, probe};
 use crate::wire::{Fault, FaultKind};
 
-/// What the decoder may take besides the pixels: rows, chunks.
+/// The decoder's memory limit besides the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
 /// Weights of red, green and blue in 1/32768: .299 and .587 cut off, as libpng does it, and the rest.
@@ -165,7 +165,7 @@ impl Stored {
         Some(match (self.colour, samples) {
             (ColorType::Indexed, &[index]) => {
                 let index = usize::from(index);
-                // What the palette does not have is black to libpng.
+                // libpng takes indexes outside of the palette as black.
                 let [red, green, blue] =
                     self.palette.as_chunks::<3>().0.get(index).copied().unwrap_or_default();
                 let known = self.transparent.as_deref();

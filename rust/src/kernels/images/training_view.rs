@@ -14,7 +14,7 @@ pub struct Recipe {
     pub law: Law,
     /// Decode all of an image, even if a part would be enough.
     pub exact: bool,
-    /// What a byte becomes.
+    /// The output value of each byte.
     pub values: Values,
     /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,
@@ -49,10 +49,10 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// What a byte becomes.
+/// The output values of bytes.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// What it is.
+    /// The byte itself.
     Bytes,
     /// A value of two bytes.
     Two(Table<2>),

@@ -1,4 +1,4 @@
-//! What is known of the member (or zlib stream) that is being inflated, and the check at its end.
+//! The state of the member (or zlib stream) that is being inflated, and the check at its end.
 
 use libdeflater::{Adler32, Crc};
 

@@ -74,7 +74,7 @@ impl Kind {
         matches!(self, Self::BytesList | Self::FloatList | Self::Int64List)
     }
 
-    /// What the field of that place holds. Only asked of fields that hold messages.
+    /// The kind of the field at that index. Only for fields that hold messages.
     pub(super) fn held(self, index: usize) -> Self {
         self.fields().get(index).and_then(|field| field.holds).unwrap_or(self)
     }

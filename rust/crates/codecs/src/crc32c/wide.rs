@@ -1,6 +1,6 @@
 //! CRC-32C of short strings by carry-less multiplication, 64 bytes at a time.
 //!
-//! A checksum is the remainder of a polynomial, and bytes that stand n bits before the end count as
+//! A checksum is the remainder of a polynomial, and bytes n bits before the end count as
 //! themselves times x^n. So 64 bytes take two multiplications here, where the processor's CRC
 //! instruction takes eight steps. The end of a string is laid at the end of a block, and the first
 //! block is filled up with zeros, which count for nothing: no byte is left over for a slower loop.
@@ -80,7 +80,7 @@ const fn powers(bits: [u32; 4]) -> [i64; 8] {
 const fn halves(bits: u32) -> (i64, i64) {
     match bits {
         0 => (0, 0),
-        // The first half stands 64 bits before the second. A product comes out one bit too far on.
+        // The first half is 64 bits before the second. A product is shifted by one bit.
         _ => (power(bits + 63), power(bits - 1)),
     }
 }
