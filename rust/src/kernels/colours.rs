@@ -1,4 +1,4 @@
-//! Colours turned and bleached, pixel by pixel, by way of hue, saturation and value.
+//! Changes hue and saturation pixel by pixel, by way of HSV.
 
 use std::ops::{Add, Div, Mul, Sub};
 

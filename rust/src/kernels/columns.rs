@@ -69,7 +69,7 @@ impl Column {
         Self::of(kind.map(Values::new), layout, text, records)
     }
 
-    /// The same of values of which there are none so far.
+    /// An empty column of these values.
     pub fn of(mut values: Option<Values>, layout: Layout, text: bool, records: usize) -> Self {
         let reserve = match layout {
             Layout::Scalar => records,
@@ -295,7 +295,7 @@ impl Column {
         }
     }
 
-    /// A fault of one of all values as one of the record that has it.
+    /// Turn the fault of a value into one of its record.
     #[cold]
     fn in_its_record(&self, mut fault: Fault) -> Fault {
         if let Some(value) = fault.record {

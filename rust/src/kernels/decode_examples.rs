@@ -36,11 +36,11 @@ pub enum Dialect {
 /// Which numbers a column of numbers takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Those of its own kind.
+    /// Numbers of its own kind.
     OfItsKind,
     /// Numbers of the other kind too, if no value changes.
     Any,
-    /// The same, and they become float64.
+    /// As `Any`, converted to float64.
     Doubles,
 }
 

@@ -177,7 +177,7 @@ mod tests {
             out.extend(deflater.push(part).unwrap());
         }
         out.extend(deflater.finish().unwrap());
-        // No time, no name, no field of its own: the plainest header there is.
+        // No time, no name, no extra field: the plainest header.
         assert_eq!(&out[..8], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
         let mut back = vec![0; plain.len()];
         let size = libdeflater::Decompressor::new().gzip_decompress(&out, &mut back).unwrap();

@@ -47,7 +47,7 @@ enum Values<'a> {
 
 enum Shapes<'a> {
     Fixed(Vec<u32>),
-    /// So many axes a row.
+    /// This many axes a row.
     Ragged(&'a [i32], usize),
 }
 

@@ -208,7 +208,7 @@ fn outside(record: usize) -> Fault {
         .in_record(record)
 }
 
-/// Whether a member's name is read back as the key and the field it is made of.
+/// Check that a member's name is read back as the same key and field.
 fn check(name: &[u8], key: &[u8], field: &[u8], contents: &[u8]) -> Result<(), Fault> {
     let broken = |message: String| Fault::new(FaultKind::Schema, 0, message).in_field("__key__");
     let shown = || String::from_utf8_lossy(key);

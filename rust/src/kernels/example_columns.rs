@@ -29,9 +29,9 @@ pub const LISTS_PREFIX: &str = "feature_lists/";
 
 /// Which elements of the level below belong to a row.
 pub enum Rows<'a> {
-    /// The one of the same number.
+    /// The element of the same number.
     One,
-    /// Those between two offsets.
+    /// The elements between two offsets.
     Small(&'a [i32]),
     /// The same with wide offsets.
     Large(&'a [i64]),

@@ -97,7 +97,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of an image as it is decoded in this mode.
+    /// The shape of an image decoded in this mode.
     pub fn of(head: &Head, mode: Mode) -> Self {
         Self { width: head.width, height: head.height, channels: mode.channels(head) }
     }
@@ -152,7 +152,7 @@ fn fit(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     Ok(scratch.as_mut_slice())
 }
 
-/// So many bytes of `scratch`, whatever they are: they are to be overwritten.
+/// `length` bytes of `scratch` with any contents, to be overwritten.
 fn room(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     if scratch.len() < length {
         *scratch = zeroed(length)?;

@@ -184,7 +184,7 @@ impl Seen {
             (Token::Map(count), seen) if level < TYPE_LEVELS => {
                 match numpy_map(start.rest()) {
                     Found::Odd => Self::Mixed,
-                    // Within lists and maps they have no column of their own.
+                    // Inside lists and maps they have no own column.
                     Found::Array(_) if level > 0 => Self::Mixed,
                     Found::Array(array) => {
                         *cursor = start;

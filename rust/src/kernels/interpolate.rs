@@ -14,7 +14,7 @@ use crate::wire::{Fault, FaultKind};
 
 /// A type of image values.
 pub trait Value: Copy {
-    /// The type of the loops for it: there are many of them, and each type makes them anew.
+    /// The type that the loops read for it, to compile them for few types.
     type Read: Read;
 
     /// The values of an image as these.
@@ -237,7 +237,7 @@ impl Channels for Many {
     }
 }
 
-/// One image, with the widest vectors of this machine; the same arithmetic with any.
+/// Resize one image with the widest vectors of this machine; the arithmetic is the same with all.
 fn wide<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
     #[cfg(target_arch = "x86_64")]
     {

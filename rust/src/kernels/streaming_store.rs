@@ -3,7 +3,7 @@
 
 use crate::tuned::UNCACHED_BYTES;
 
-/// Copy a value to a place of the same length. Where the lengths differ, nothing is copied.
+/// Copy a value to a place of the same length. If the lengths differ, nothing is copied.
 #[inline]
 pub fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() != from.len() {
@@ -20,7 +20,7 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
 fn streamed(to: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
-    // SAFETY: 16 bytes of any value are a vector, and the other way round.
+    // SAFETY: any 16 bytes are a valid vector, and vice versa.
     let (head, body, tail) = unsafe { to.align_to_mut::<__m128i>() };
     let (first, rest) = from.split_at(head.len().min(from.len()));
     let (vectors, last) = rest.as_chunks::<16>();

@@ -147,7 +147,7 @@ impl Frames {
     pub fn views(&self) -> Result<BinaryViewArray, Fault> {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (record, &(start, length)) in self.spans.iter().enumerate() {
-            // A view holds the first bytes of its value, which may have left the nearest caches by now.
+            // A view holds the first bytes of its value, which may have left the L1 and L2 caches by now.
             if let Some(&(later, _)) = self.spans.get(record.saturating_add(AHEAD_VIEWS)) {
                 prefetch(&self.buffer, later, 1);
             }

@@ -8,7 +8,7 @@ use pyo3::ffi::c_str;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-/// Arrow data on its way to Python: `pyarrow.array(x)` or `pyarrow.record_batch(x)` takes it.
+/// Arrow data for Python: `pyarrow.array(x)` or `pyarrow.record_batch(x)` takes it.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct ArrowArray(pub ArrayRef);
 

@@ -63,8 +63,8 @@ fn unread() -> Fault {
 /// Examples by their numbers (bytes of int64), of a plain local file, which may be `mapped`: a struct array
 /// with one field a column of the plan. `starts` (of uint64) says where each record of the file begins and
 /// where the last one ends, `checksums` (of uint32) what is to be verified of their payloads, if `check`.
-/// All three are numbers as an index keeps them, little-endian: for a few hundred records the way by
-/// Arrow's interface would take longer than decoding them.
+/// All three are numbers as an index keeps them, little-endian: for a few hundred records
+/// Arrow's interface would take longer than decoding.
 ///
 /// None if anything is wrong: a record beyond the index or the file, longer than `max_record`, damaged,
 /// or not of the plan. The caller then reads the records the plain way, which reports the fault.

@@ -224,7 +224,7 @@ impl PyFile {
 }
 
 /// Whole files of a folder, one after another in one buffer; the length of each, and when it was last
-/// written, in nanoseconds, as the system says after it was read. None may have more than `most_bytes`.
+/// written, in nanoseconds, checked after it was read. None may have more than `most_bytes`.
 #[pyfunction]
 pub fn read_files(
     py: Python<'_>,

@@ -173,7 +173,7 @@ impl PyFrames {
         Ok(faults.into_iter().map(PyFault::from).collect())
     }
 
-    /// The same as an error: raises the first fault, if there is one.
+    /// Verify payloads; raises the first fault.
     #[pyo3(signature = (indexed = None))]
     fn prove(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let checks = Checks::new(true, indexed)?;

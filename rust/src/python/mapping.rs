@@ -19,7 +19,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The file as a buffer. Cut meanwhile, it ends the process at the next touch.
+    /// The file as a buffer. If it is truncated meanwhile, the next access ends the process.
     pub fn map(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
         use std::os::fd::AsRawFd;
         if length == 0 {

@@ -124,7 +124,7 @@ pub fn frame_values(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<PyFr
     PyFramed::new(py, framed)
 }
 
-/// Whether records can hardly be anything but maps of the same fields.
+/// Whether records are very likely maps of the same fields.
 #[pyfunction]
 pub fn looks_like_maps(py: Python<'_>, frames: &PyFrames) -> PyResult<bool> {
     run(py, || Ok(inference::looks_like_maps(&frames.0)))

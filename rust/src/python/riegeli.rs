@@ -1,4 +1,4 @@
-//! Chunks of Riegeli files, and what ArrayRecord keeps at the end of its own.
+//! Chunks of Riegeli files, and the footer of ArrayRecord files.
 
 use arrow_array::UInt64Array;
 use pyo3::exceptions::PyValueError;

@@ -1,4 +1,4 @@
-//! Arrays that Rust made, on their way to NumPy.
+//! Arrays made by Rust for NumPy.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -44,7 +44,7 @@ impl PyValues {
         Self { store, kind, shape }
     }
 
-    /// The same bytes as numbers of a kind, in the words of the array interface.
+    /// The same bytes as numbers of a kind, as the array interface names it.
     pub fn of_kind(mut self, kind: &'static str) -> Self {
         self.kind = kind;
         self

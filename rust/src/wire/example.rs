@@ -178,7 +178,7 @@ pub fn entry(bytes: &[u8], in_lists: bool) -> Result<Option<Entry<'_>>, Fault> {
 /// Key and value of a map entry.
 pub type Entry<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A key has to be UTF-8.
+/// A key must be UTF-8.
 pub fn check_key(key: &[u8]) -> Result<(), Fault> {
     match std::str::from_utf8(key) {
         Ok(_) => Ok(()),
@@ -186,7 +186,7 @@ pub fn check_key(key: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Check each value of a map entry by itself.
+/// Check each value of a map entry separately.
 fn check_values(entry: &[u8], in_lists: bool) -> Result<(), Fault> {
     let mut cursor = Cursor::new(entry);
     while !cursor.is_empty() {

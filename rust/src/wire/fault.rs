@@ -77,7 +77,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Offset of the offending byte from the start of the kernel's input (plus its base).
     pub byte: u64,
-    /// Which record of those handed in.
+    /// Which record of the input.
     pub record: Option<usize>,
     /// Which field of the record.
     pub field: Option<String>,

@@ -28,9 +28,9 @@ pub enum Step {
 pub struct Skim {
     /// Of a tar record: the key of its members.
     pub key: Option<Vec<u8>>,
-    /// Of a tar record: whether zeros that end an archive were passed.
+    /// Of a tar record: whether the zeros that end an archive were skipped.
     pub ended: bool,
-    /// Whether some of the frame was passed.
+    /// Whether a part of the frame was skipped.
     pub begun: bool,
     /// Of MessagePack: values that are still to come.
     pub left: u64,
@@ -278,7 +278,7 @@ fn frame(length: u64, window: &[u8]) -> Step {
     Step::Frame { payload: TFRECORD_HEAD, length: length as usize, total: total as usize }
 }
 
-/// The same frames, whatever their checksums are: a length is believed as far as there are bytes.
+/// The same frames without checksums: a length is trusted if there are as many bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct UncheckedTfRecord;
 

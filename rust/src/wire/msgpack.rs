@@ -1,6 +1,6 @@
 //! MessagePack values on the wire: their ends and types.
 //!
-//! Every length is a claim, checked against the bytes that are there before anything is made of it.
+//! Every length is a claim: it is checked against the available bytes before use.
 //! Nothing here calls itself, so no nesting exhausts the stack.
 
 mod put;
@@ -180,9 +180,9 @@ pub enum Token<'a> {
     Str(&'a [u8]),
     /// bin
     Bin(&'a [u8]),
-    /// So many values follow.
+    /// This many values follow.
     Array(u32),
-    /// So many pairs of values follow.
+    /// This many pairs of values follow.
     Map(u32),
     /// An extension: its type, and its data.
     Ext(i8, &'a [u8]),

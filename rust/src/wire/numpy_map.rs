@@ -1,7 +1,7 @@
 //! NumPy arrays within MessagePack, as `msgpack-numpy` writes them: a map of five keys.
 //!
 //! ```text
-//! nd     true for an array, false for a number of its own
+//! nd     true for an array, false for a single number
 //! type   dtype string, such as "<f4"
 //! kind   empty; "V" for structured dtypes, "O" for pickled objects
 //! shape  array of integers
@@ -37,7 +37,7 @@ pub struct Dtype {
 }
 
 impl Dtype {
-    /// A dtype string, and whether its bytes are the wrong way round.
+    /// A dtype string, and whether its bytes must be swapped.
     pub fn parse(text: &[u8]) -> Option<(Self, bool)> {
         let &[order, kind, size] = text else { return None };
         let (kind, sizes): (_, &[u8]) = match kind {
@@ -72,7 +72,7 @@ pub struct NumpyArray<'a> {
     pub dtype: Dtype,
     /// Whether they are big endian.
     pub swapped: bool,
-    /// Its axes; none for a number of its own.
+    /// Its axes; none for a single number.
     pub shape: Vec<u32>,
     /// The values in C order.
     pub data: &'a [u8],

@@ -37,7 +37,7 @@ fn refused(byte: usize) -> Fault {
     Fault::new(FaultKind::Message, byte as u64, "TensorFlow's parser refuses this message")
 }
 
-/// Step over a tag that has to be there.
+/// Skip a required tag.
 fn expect(cursor: &mut Cursor<'_>, tag: u8) -> Result<(), Fault> {
     let at = cursor.offset();
     if cursor.u8()? == tag { Ok(()) } else { Err(refused(at)) }

@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(unmask(mask(0x1234_5678)), 0x1234_5678);
     }
 
-    /// The first mismatch by every way that this machine has, which agree.
+    /// The first mismatch on every code path of this machine, which must agree.
     fn first_by_all(data: &[&[u8]], stored: &[u32]) -> Option<usize> {
         let items = || data.iter().copied().zip(stored.iter().copied());
         let found = first_mismatch(items());

@@ -28,7 +28,7 @@ pub fn is_simple(plan: &Plan) -> bool {
 /// be simple (`is_simple`).
 ///
 /// None if strings are less than half of the bytes of the first records: the memory reserved for strings
-/// would stay mostly empty. Faults have no exact place: the caller decodes again, the plain way, for it.
+/// would stay mostly empty. Faults have no exact place: the caller decodes again to find it.
 pub fn decode_at_once(
     sizes: &[u64],
     plan: &Plan,

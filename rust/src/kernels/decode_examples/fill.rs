@@ -261,7 +261,7 @@ pub(super) fn fill_list(
     column.close_record(before)
 }
 
-/// The same by TensorFlow's rules, which take what is left over in a frame for the next one.
+/// The same by TensorFlow's rules, which read the rest of a frame as the next one.
 fn fill_list_tensorflow(
     column: &mut Column,
     wanted: &Wanted,

@@ -205,7 +205,7 @@ impl Column {
         Ok(())
     }
 
-    /// The same for values that are rarer, or other than the column.
+    /// The same for rare values, and those of another type than the column.
     fn read_odd(
         &mut self,
         cursor: &mut Cursor<'_>,

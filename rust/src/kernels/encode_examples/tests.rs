@@ -159,7 +159,7 @@ fn raw_records_are_framed_as_they_are() {
     assert_eq!(fault.record, Some(1));
 }
 
-/// Scalars and fixed lists are measured along a shorter way, and entries of short lists all at once:
+/// Scalars and fixed lists are measured by a shorter path, and entries of short lists all at once:
 /// around every length at which one more byte is needed, they say what plain lists say.
 #[test]
 fn columns_of_equal_lengths_are_measured_like_lists() {

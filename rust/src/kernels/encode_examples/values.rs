@@ -181,8 +181,8 @@ impl Head {
         pen.open(SECOND, self.value_len(length))
     }
 
-    /// The same down to the list's run, copied whole with its five lengths filled in. False, and
-    /// nothing written, where a length takes more than a byte or the buffer's end is near.
+    /// Write the entry down to the list's run: a precomputed head with its five lengths filled in.
+    /// False, and nothing written, if a length takes more than a byte or the buffer's end is near.
     #[inline(always)]
     pub(super) fn write_short(&self, pen: &mut Pen<'_>, length: u32) -> bool {
         if length < 3 || length > self.short_max {

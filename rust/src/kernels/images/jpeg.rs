@@ -199,8 +199,8 @@ impl Begun<'_> {
     }
 }
 
-/// A JPEG in the hands of TurboJPEG. A handle is for one of them, because the library keeps the
-/// tables of one file for others that lack them.
+/// A JPEG for TurboJPEG. Each has its own handle, because the library keeps the tables of one file for
+/// others that lack them.
 struct Whole<'a> {
     handle: Handle,
     bytes: &'a [u8],

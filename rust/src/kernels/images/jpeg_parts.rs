@@ -149,8 +149,8 @@ impl Begun<'_> {
     }
 
     /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape, by the
-    /// accurate transform or the quick one. None if anything is odd; what `pixels` have then
-    /// counts for nothing.
+    /// accurate transform or the quick one. None if anything is odd; `pixels` are then
+    /// undefined.
     pub fn decode(
         self,
         shape: Shape,
@@ -200,7 +200,7 @@ struct Decoder<'a> {
     bytes: &'a [u8],
     tables: &'a mut Tables,
     ready: Option<&'a mut Ready>,
-    /// None before it begins, and after something was odd.
+    /// None before it begins, and after an odd part.
     scan: Option<Scan<'a>>,
     /// The panic of a callback, resumed after C has returned: a panic that reaches C ends the
     /// process.

@@ -10,8 +10,7 @@ use super::jpeg_parts::Parts;
 use super::{Shape, damaged};
 use crate::wire::{Fault, FaultKind};
 
-/// A progressive file may have a number of scans within these limits, and this many pixels in all
-/// scans together.
+/// The most scans of a progressive file: `SCANNED_PIXELS` over its pixels, but within these limits.
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
 const SCANNED_PIXELS: u64 = 1 << 33;
@@ -119,7 +118,7 @@ pub struct Choices {
     pub fast: bool,
     /// Decode data that ends too early as far as possible.
     pub recover: bool,
-    /// Rows that have to be readable, of 1.0.
+    /// The least fraction of rows that must be readable.
     pub fraction: f32,
     /// Decode only this part.
     pub window: Option<Window>,
@@ -177,7 +176,7 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
         most_scans: scans as c_int,
     };
     let mut found = Found { width: 0, height: 0, channels: 0, message: [0; MESSAGE] };
-    // SAFETY: pointer and length of a slice, which outlives the decoder, and structures of ours.
+    // SAFETY: pointer and length of a slice, which outlives the decoder, and own structures.
     let raw = unsafe {
         penstock_jpeg_open(bytes.as_ptr(), bytes.len(), &raw const wanted, &raw mut found)
     };
@@ -316,7 +315,7 @@ pub fn encode(
     };
     let (mut made, mut length) = (std::ptr::null_mut(), 0);
     let mut message = [0; MESSAGE];
-    // SAFETY: `pixels` are as many as the shape says; all else are structures and slices of ours.
+    // SAFETY: `pixels` are as many as the shape says; all else are own structures and slices.
     let done = unsafe {
         penstock_jpeg_encode(
             pixels.as_ptr(),

@@ -33,7 +33,7 @@ impl Resizer {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let refused = |error: &dyn std::fmt::Display| damaged(format!("cannot resize: {error}"));
-        // Of one type of pixels: the crate's loops for all thirteen take half of the time to compile.
+        // One pixel type only: the crate's loops for all thirteen take half of the compile time.
         let whole = TypedImageRef::<U8x3>::from_buffer(shape.width, shape.height, pixels)
             .map_err(|error| refused(&error))?;
         let Region { left, top, width: old_width, height: old_height } = bounds;

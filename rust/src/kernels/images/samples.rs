@@ -1,6 +1,6 @@
-//! PNG as TensorFlow has it: its own channels or those asked for, of 8 bits or of 16. Done here on
-//! the samples as they are stored, because the rules are libpng's as TensorFlow sets it up: alpha
-//! that is added to grey of fewer than 8 bits is not full, and grey is weighed in 15 bits, cut off.
+//! PNG as TensorFlow decodes it: its own or the requested channels, of 8 or 16 bits. It works on the
+//! stored samples, because it follows libpng as TensorFlow configures it: alpha added to grey of
+//! fewer than 8 bits is not full, and grey is weighted in 15 bits, truncated.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -118,7 +118,7 @@ fn samples(row: &[u8], depth: u8, out: &mut Vec<u16>, count: usize) {
     out.truncate(count);
 }
 
-/// One pixel on its way: colour of one or three values, and alpha where there is one.
+/// One pixel during conversion: colour of one or three values, and optional alpha.
 #[derive(Clone, Copy)]
 struct Pixel {
     rgb: [u16; 3],
@@ -130,7 +130,7 @@ impl Stored {
         matches!(self.colour, ColorType::Grayscale | ColorType::GrayscaleAlpha)
     }
 
-    /// Channels where none are asked for.
+    /// Default channels.
     fn channels(&self) -> usize {
         match (self.colour, &self.transparent) {
             (ColorType::Indexed, Some(_)) => 4,
@@ -191,7 +191,7 @@ impl Stored {
     }
 }
 
-/// How colours become grey: by their weights, of light where the file says how values become light.
+/// Colour to grey by weights, in linear light if the file has a gamma.
 enum Grey {
     AsStored { half: u32 },
     OfBytes { to_light: Vec<u8>, from_light: Vec<u8> },
@@ -256,7 +256,7 @@ fn decode(
         (true, false) => value >> 8,
         (false, true) => value * 257,
     };
-    // libpng's filler is the largest value of the depth that is stored, also where it grows later.
+    // libpng's filler is the largest value of the depth that is stored, also if it grows later.
     let filler = ((1u32 << stored.depth) - 1) as u16;
     let (key, weigh, mut row_samples) = (stored.key(), Grey::of(&stored), Vec::new());
     let per_pixel = stored.colour.samples();

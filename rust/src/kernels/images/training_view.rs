@@ -82,7 +82,7 @@ impl Values {
 }
 
 impl Recipe {
-    /// Whether what is made of an image of this shape is its pixels as they are.
+    /// Whether an image of this shape is copied unchanged.
     fn keeps_all(&self, view: &View, image: Shape) -> bool {
         let whole = |span: Span, old: u32, new: u32| {
             old == new && span == Span { start: 0.0, length: new.into() }
@@ -122,7 +122,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Of an encoded image.
+    /// Make the view of an encoded image.
     pub fn encoded(
         &mut self,
         bytes: &[u8],
@@ -160,7 +160,7 @@ impl Maker {
         Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
     }
 
-    /// Of pixels as they are.
+    /// Make the view of raw pixels.
     pub fn raw(
         &mut self,
         pixels: &[u8],

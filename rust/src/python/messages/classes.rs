@@ -1,4 +1,4 @@
-//! The nine classes: what they are called, and the fields that they are made of and show.
+//! The nine classes: their names, constructor arguments and fields.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

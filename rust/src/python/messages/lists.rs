@@ -100,7 +100,7 @@ impl RepeatedScalar {
         if copy == Some(false) {
             return Err(PyValueError::new_err("the values of a message are always copied"));
         }
-        // The length is that of the copy: the list may have grown before NumPy looks.
+        // The length is that of the copy: the list may have grown before NumPy reads it.
         let copy = match &self.0.lock().body {
             Body::Floats(values) => Some((Store::Floats(values.clone()), values.len())),
             Body::Ints(values) => Some((Store::Int64(values.clone()), values.len())),

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use super::{Message, Node, merge_bytes, no_field};
 use crate::kernels::messages::{self as kernel, Blob, Body, Kind};
 
-/// A byte string as the object that Python has it in: neither taking nor giving it copies it.
+/// A byte string kept as its Python object, so that it is never copied.
 #[derive(Debug)]
 pub struct PyBlob(pub Py<PyBytes>);
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::wire::frames::{Candidate, Framing, Skim, Skip, Step};
 
-/// Tar as WebDataset has it: a frame is a record, a run of members of one key.
+/// Tar as in WebDataset: a frame is a record, a run of members of one key.
 ///
 /// Members that belong to no record go with the one before them, or with the first; so do the zeros
 /// that end an archive. Behind these a record of a second archive begins, if one was put there.

@@ -1,4 +1,4 @@
-//! What zlib-rs makes of the same raw deflate data, for the tests.
+//! Inflates the same raw deflate data with zlib-rs, for the tests.
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 

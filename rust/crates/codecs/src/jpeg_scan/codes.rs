@@ -29,12 +29,12 @@ pub fn extended(bits: u64, size: u32) -> i32 {
 pub struct One(u16);
 
 impl One {
-    /// Of a code for the first value of a block.
+    /// The symbol of a first value of a block.
     fn first(code: u32, symbol: u8) -> Option<Self> {
         (symbol < 16).then(|| Self::new(code as u16, symbol.into(), 0))
     }
 
-    /// Of a code for the other values.
+    /// The symbol of another value.
     fn other(code: u32, symbol: u8) -> Option<Self> {
         let (zeros, size) = (u16::from(symbol >> 4), u16::from(symbol & 15));
         let advance = if size > 0 || zeros == 15 { zeros + 1 } else { 0 };
