@@ -30,7 +30,7 @@ use crate::wire::{Fault, FaultKind};
 /// The key of the metadata.
 pub const MARK: &str = "penstock.msgpack";
 
-/// What no limit of a file can lift: deeper types are not read into columns.
+/// A limit that no option lifts: deeper types are not read into columns.
 pub const TYPE_LEVELS: usize = 32;
 
 /// Limits for the values of one file.

@@ -157,7 +157,7 @@ impl<'a> Column<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values of an array; None if nothing here holds its type.
+    /// The values of an array; None if its type is not supported.
     fn of(field: &Field, array: &'a dyn Array, level: usize) -> Option<Result<Self, Fault>> {
         let mark = field.metadata().get(MARK).map_or("", String::as_str);
         let (mark, numbers) = mark.split_once(' ').unwrap_or((mark, ""));

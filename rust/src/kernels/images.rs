@@ -215,7 +215,7 @@ impl Decoder {
     }
 
     /// Decode one `part`-th of a JPEG, and of that as little as can be decoded around the region.
-    /// Tells the region that it became.
+    /// Returns the resulting region.
     pub fn decode_region(
         &mut self,
         bytes: &[u8],

@@ -4,7 +4,7 @@
 //! shuffle  all first bytes of the values, then all second ones, ...
 //! gzip     a zlib stream
 //! lzf      000LLLLL            L + 1 literal bytes follow
-//!          LLLooooo oooooooo   L + 2 bytes again, from o + 1 bytes back
+//!          LLLooooo oooooooo   L + 2 bytes copied from o + 1 bytes back
 //!          111ooooo LLLLLLLL oooooooo   the same of L + 9 bytes
 //! ```
 //!

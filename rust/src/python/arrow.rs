@@ -1,4 +1,4 @@
-//! Arrow data across the border, by the C data interface's PyCapsules, without copying.
+//! Arrow data to and from Python, by the C data interface's PyCapsules, without copying.
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, make_array};

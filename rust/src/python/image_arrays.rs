@@ -112,7 +112,7 @@ pub fn jpeg_pixels(
     run(py, || libjpeg::decode(contents, &choices)).map(array)
 }
 
-/// Height, width and channels that the header of a JPEG says.
+/// Height, width and channels from the header of a JPEG.
 #[pyfunction]
 pub fn jpeg_shape(py: Python<'_>, contents: &[u8]) -> PyResult<(u16, u16, u8)> {
     run(py, || libjpeg::size(contents))

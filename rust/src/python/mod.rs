@@ -1,4 +1,4 @@
-//! The skin: arguments out of Python, the GIL let go, results wrapped.
+//! The PyO3 layer: converts arguments, releases the GIL, wraps results.
 
 mod arrow;
 mod at_once;
@@ -55,7 +55,7 @@ fn keep_memory_for_a_while() {
     }
 }
 
-/// A fault as Python sees it: plain facts, from which the floors above make errors and reports.
+/// A fault for Python: plain facts, from which Python makes errors and reports.
 #[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
 pub struct PyFault {
     kind: String,

@@ -17,7 +17,7 @@ use super::{Fault, FaultKind};
 pub const MAGIC: u32 = 0xced7_230a;
 /// Bytes before the payload of a part.
 pub const PART_HEAD: usize = 8;
-/// No part is as long.
+/// Parts are shorter than this.
 pub const LENGTH_LIMIT: u32 = 1 << 29;
 
 /// RecordIO: a frame is all parts of one record.

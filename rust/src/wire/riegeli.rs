@@ -65,7 +65,7 @@ impl<'a> Blocks<'a> {
         Self { data, at: 0, base: offset, begin: offset }
     }
 
-    /// Offset in the file of what is read next.
+    /// Offset in the file of the next read.
     pub fn offset(&self) -> u64 {
         self.base.saturating_add(self.at as u64)
     }

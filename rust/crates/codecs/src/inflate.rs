@@ -304,7 +304,7 @@ impl RawInflate {
         Ok(Step::LengthCode { num_read: 0 })
     }
 
-    /// The code in which the lengths of the codes are written.
+    /// The code for code lengths.
     fn length_code(&mut self, io: &mut Io<'_>, num_read: usize) -> Result<Step, Pause> {
         const ORDER: [usize; 19] =
             [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];

@@ -278,7 +278,7 @@ fn fill_list_tensorflow(
     column.close_record(before)
 }
 
-/// Append one frame; what follows it is returned.
+/// Append one frame; returns the rest.
 fn fill_frame_tensorflow<'a>(
     column: &mut Column,
     wanted: &Wanted,

@@ -22,7 +22,7 @@ const MOST_SCANS: u64 = 500;
 
 struct Handle(NonNull<std::ffi::c_void>);
 
-// SAFETY: a handle belongs to no thread; it is used by one at a time, as `&mut` says.
+// SAFETY: a handle is not tied to a thread; `&mut` ensures that only one uses it at a time.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {

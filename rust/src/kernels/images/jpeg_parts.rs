@@ -85,7 +85,7 @@ unsafe extern "C" {
 
 struct Handle(NonNull<c_void>);
 
-// SAFETY: a handle belongs to no thread; it is used by one at a time, as `&mut` says.
+// SAFETY: a handle is not tied to a thread; `&mut` ensures that only one uses it at a time.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {

@@ -4,7 +4,7 @@ use super::*;
 use crate::kernels::members::inflate_members;
 use crate::wire::gzip::member_head;
 
-/// Enough to pass borders, little enough to be quick.
+/// Large enough to cross block boundaries, small enough to be quick.
 const MAX_PLAIN: u64 = 4 << 20;
 
 /// Inflate all, in given pieces: the plain bytes, the fault that ended it, the points.

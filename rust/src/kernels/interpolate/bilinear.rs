@@ -106,8 +106,8 @@ impl Across {
     }
 }
 
-/// A row of the old image at the columns of the new one. The room behind the last value is for a
-/// fourth channel that is not there.
+/// A row of the old image at the columns of the new one. The room after the last value is for an
+/// unused fourth channel.
 #[inline(always)]
 fn row_across<T: Read>(row: &[T], channels: impl Channels, across: &Across, out: &mut [f32]) {
     let count = channels.count();

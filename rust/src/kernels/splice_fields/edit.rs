@@ -59,14 +59,14 @@ impl Keys {
     }
 }
 
-/// Which keys are looked for, and why.
+/// The keys to find, and their edits.
 #[derive(Clone, Debug)]
 pub struct Edit {
     /// Those of features: an Example's, or a SequenceExample's context.
     pub context: Keys,
     /// Those of feature lists; always empty for Examples.
     pub lists: Keys,
-    /// How many names were asked for, to be dropped or renamed.
+    /// How many names are to be dropped or renamed.
     pub num_names: usize,
     /// By how much a renamed entry may grow.
     pub growth: usize,

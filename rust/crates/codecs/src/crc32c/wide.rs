@@ -67,7 +67,7 @@ fn moved(sum: __m512i, [a, b, c, d, e, f, g, h]: [i64; 8], next: __m512i) -> __m
 
 /// What moves each 16 bytes of a block to their places in the next block.
 const TO_NEXT: [i64; 8] = powers([512; 4]);
-/// What moves each 16 bytes of a block to the last 16. Those are left out, as they stay.
+/// Factors that move each 16 bytes of a block to the last 16, except the last 16 themselves.
 const TO_LAST: [i64; 8] = powers([384, 256, 128, 0]);
 
 /// For each 16 bytes, the factors of their two halves that move them by this many bits.
