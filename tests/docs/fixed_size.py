@@ -66,7 +66,8 @@ class FixedSizeWriter(Writer):
     def __init__(self, sink: Sink, schema: pa.Schema) -> None:
         self._sink = sink
         if schema.names != ["record"] or not pa.types.is_fixed_size_binary(schema.field(0).type):
-            raise SchemaError("a file holds one column, record, of byte strings of one size")
+            message = "a file holds one column, record, of byte strings of one size"
+            raise SchemaError(message, field=schema.names[0] if schema.names else None)
         size = schema.field("record").type.byte_width
         sink.write(HEAD.pack(b"FIXD", size))
         self._num_bytes = HEAD.size
@@ -76,6 +77,8 @@ class FixedSizeWriter(Writer):
         return self._num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
+        if batch.column("record").null_count:
+            raise SchemaError("a file holds no nulls", field="record")
         data = b"".join(batch.column("record").to_pylist())
         self._sink.write(data)
         self._num_bytes += len(data)
@@ -85,7 +88,7 @@ class FixedSizeWriter(Writer):
 
 
 class FixedSizeFormat(Format):
-    info = FormatInfo("fixedsize", (".fixd",))
+    info = FormatInfo("fixedsize", (".fixd",), lossless=False)  # columns come back without nulls
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head[:4] == b"FIXD"
