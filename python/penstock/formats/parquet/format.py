@@ -119,7 +119,7 @@ class ParquetFormat(Format):
         return ParquetWriter(sink, schema, options)
 
 
-class RowGroupPart(NamedTuple):
+class GroupPart(NamedTuple):
     """Records of a row group; `step` is the usual length of a part."""
 
     group: int
@@ -180,9 +180,9 @@ class ParquetReader(Reader):
                 raise too_deep(self._limits.nesting).at(byte=self._data_end) from None
             raise
 
-    def _plan(self) -> list[RowGroupPart]:
+    def _plan(self) -> list[GroupPart]:
         """Cut the row groups into chunks, by what the footer says of them."""
-        parts: list[RowGroupPart] = []
+        parts: list[GroupPart] = []
         # A row takes this much even where all of its values are missing, or one and the same.
         widths = [row_bytes(field.type) for field in self._stored]
         most = max(1, min(CHUNK_RECORDS, BATCH_BYTES // max(sum(widths), 1)))
@@ -201,7 +201,7 @@ class ParquetReader(Reader):
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
             total += count
             parts.extend(
-                RowGroupPart(group, start, min(step, count - start), step)
+                GroupPart(group, start, min(step, count - start), step)
                 for start in range(0, count, step)
             )
         if total != self._metadata.num_rows or total >= 1 << 63:
@@ -277,15 +277,13 @@ class ParquetReader(Reader):
         with translated(self._path):
             yield from self._divided(chunk.data, chunk.first_record, schema)
 
-    def _divided(self, part: RowGroupPart, first: int, schema: Any) -> Iterator[Chunk[Any]]:
+    def _divided(self, part: GroupPart, first: int, schema: Any) -> Iterator[Chunk[Any]]:
         """A part in pieces whose values are few enough for one batch, whatever dictionaries hold."""
         step = min(part.num_records, self._rows_at_once(part.group, schema))
         end = part.start + part.num_records
         for start in range(part.start, end, max(step, 1)):
             count = min(step, end - start)
-            piece = (
-                part if count == part.num_records else RowGroupPart(part.group, start, count, step)
-            )
+            piece = part if count == part.num_records else GroupPart(part.group, start, count, step)
             yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
 
     def _rows_at_once(self, group: int, schema: Any) -> int:
@@ -358,7 +356,7 @@ class ParquetReader(Reader):
             count, row_groups=[group], columns=names, use_threads=False
         )
 
-    def _read(self, part: RowGroupPart, schema: Any, first_record: int, records: Selection) -> Any:
+    def _read(self, part: GroupPart, schema: Any, first_record: int, records: Selection) -> Any:
         """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
         stored = projected(self._stored, schema.names, self._path) if self._asked else schema
         place = part, tuple(stored.names)
@@ -367,7 +365,7 @@ class ParquetReader(Reader):
             batch = self._decoded(part, stored)
         return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
 
-    def _decoded(self, part: RowGroupPart, stored: Any) -> Any:
+    def _decoded(self, part: GroupPart, stored: Any) -> Any:
         """One part of a row group as it is stored, not yet checked."""
         self._rows_at_once(part.group, stored)  # raises if one of them is too much
         key = (part.group, tuple(stored.names))
@@ -378,7 +376,7 @@ class ParquetReader(Reader):
                 cursor.read(min(part.step, part.start - cursor.at))
             return cursor.read(part.num_records)
 
-    def _cursor(self, part: RowGroupPart, stored: Any) -> Cursor:
+    def _cursor(self, part: GroupPart, stored: Any) -> Cursor:
         names = None if stored.names == self._stored.names else list(stored.names)
         batches = self._open().iter_batches(
             part.step, row_groups=[part.group], columns=names, use_threads=False

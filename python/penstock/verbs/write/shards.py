@@ -99,7 +99,7 @@ def _number(number: int, spec: str | None) -> str:
 
 
 @dataclass(slots=True)
-class ShardBeingWritten:
+class NewShard:
     """One file being written: its sink, its writer, and the text index beside it."""
 
     sink: Sink
@@ -119,7 +119,7 @@ class Shards:
 
     def __init__(
         self,
-        create: Callable[[int], ShardBeingWritten],
+        create: Callable[[int], NewShard],
         progress: Progress | None,
         total: int | None,
     ) -> None:
@@ -127,18 +127,18 @@ class Shards:
         self._progress = progress
         self._total_records = total
         self._finished_records = 0
-        self._shards: list[ShardBeingWritten] = []
-        self._open: ShardBeingWritten | None = None
+        self._shards: list[NewShard] = []
+        self._open: NewShard | None = None
 
     @property
     def num_shards(self) -> int:
         return len(self._shards)
 
-    def current(self) -> ShardBeingWritten:
+    def current(self) -> NewShard:
         """The open shard; the first one is created on demand."""
         return self._open or self.start()
 
-    def start(self) -> ShardBeingWritten:
+    def start(self) -> NewShard:
         """Finish the open shard and begin another."""
         self.finish()
         self._open = self._create(len(self._shards))
@@ -226,14 +226,12 @@ class Shards:
 
 def new_shard(
     sink: Sink, new_writer: Callable[[], Writer], storage: Storage, *, overwrite: bool
-) -> ShardBeingWritten:
+) -> NewShard:
     """A shard with its writer; on an error nothing is left of it."""
     writer = None
     try:
         writer = new_writer()
-        return ShardBeingWritten(
-            sink, writer, _text_sink(writer, sink.path, storage, overwrite=overwrite)
-        )
+        return NewShard(sink, writer, _text_sink(writer, sink.path, storage, overwrite=overwrite))
     except BaseException:
         _give_up(writer, sink)
         raise
@@ -248,21 +246,21 @@ def _give_up(writer: Writer | None, sink: Sink) -> None:
         sink.abort()
 
 
-def _summary(shards: list[ShardBeingWritten], paths: list[str]) -> Summary:
+def _summary(shards: list[NewShard], paths: list[str]) -> Summary:
     num_records = sum(shard.num_records for shard in shards)
     num_bytes = sum(shard.num_bytes for shard in shards)
     notes = notes_of([shard.writer for shard in shards])
     return Summary(tuple(paths), num_records, num_bytes, notes)
 
 
-def _refuse_existing(shard: ShardBeingWritten, path: str, storage: Storage) -> None:
+def _refuse_existing(shard: NewShard, path: str, storage: Storage) -> None:
     beside = [] if shard.text is None else [shard.text[0].path_for(path)]
     for name in [path, *beside]:
         if storage.exists(name):
             raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
 
 
-def _commit(shard: ShardBeingWritten, path: str) -> None:
+def _commit(shard: NewShard, path: str) -> None:
     shard.sink.commit(path if path != shard.sink.path else None)
     try:
         if shard.ahead is not None:
@@ -308,7 +306,7 @@ def _text_instead(
 
 
 def _save_ahead(
-    shard: ShardBeingWritten, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
     """Write the index of a complete local file before the file gets its name."""
     sink = shard.sink
@@ -329,7 +327,7 @@ def _warn_of_no_index(path: str, error: OSError) -> None:
 
 
 def _save_index(
-    shard: ShardBeingWritten, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
     """Write the index of a file that could not have one before its name, or remove its predecessor's."""
     if shard.has_index:
@@ -422,7 +420,7 @@ class LimitCut(Cut):
             left = min(left, self._ask_at - shard.num_records)
         return left
 
-    def _is_full(self, shard: ShardBeingWritten) -> bool:
+    def _is_full(self, shard: NewShard) -> bool:
         if self._shard_records is not None and shard.num_records >= self._shard_records:
             return True
         if self._shard_bytes is None or shard.num_records < self._ask_at:
@@ -430,17 +428,14 @@ class LimitCut(Cut):
         num_bytes = shard.writer.num_bytes
         if num_bytes >= self._shard_bytes:
             return True
+        more = shard.num_records
         if num_bytes:
             fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            # The first records may not be typical.
-            more = min(fitting, 4 * shard.num_records)
-        else:
-            more = shard.num_records
+            more = min(fitting, 4 * shard.num_records)  # the first records may not be typical
         self._ask_at = shard.num_records + max(1, more)
         return False
 
     def end(self, shards: Shards) -> None:
-        del self
         shards.current()  # a file of no records is a file
 
 

@@ -39,8 +39,8 @@ from penstock.verbs.write.shards import (
     EvenCut,
     LimitCut,
     Names,
+    NewShard,
     Progress,
-    ShardBeingWritten,
     Shards,
     fill,
     new_shard,
@@ -128,7 +128,7 @@ def write(
         if num_shards is not None:
             cut = EvenCut(incoming.num_records or 0, num_shards)
 
-        def create(number: int) -> ShardBeingWritten:
+        def create(number: int) -> NewShard:
             sink = new_sink(names.provisional(number), overwrite=overwrite)
             new_writer = partial(kind.create, sink, incoming.schema, options, threads)
             return new_shard(sink, new_writer, storage, overwrite=overwrite)
