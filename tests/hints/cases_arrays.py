@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h5py
 import ml_dtypes
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,14 @@ def unequal_arrays() -> Case:
     np.savez("a.npz", a=np.arange(3), b=np.arange(2), c=np.arange(3))
     gives = [{"a": value, "c": value} for value in range(3)]
     return twice(rows, "a.npz", arrays=["a", "c"], gives=gives)
+
+
+def unequal_datasets() -> Case:
+    with h5py.File("a.h5", "w") as file:
+        for name, count in (("a", 3), ("b", 2), ("c", 3)):
+            file[name] = np.arange(count)
+    gives = [{"a": value, "c": value} for value in range(3)]
+    return twice(rows, "a.h5", datasets=["a", "c"], gives=gives)
 
 
 def no_axis() -> Case:
@@ -118,7 +127,7 @@ def bits_in_structs() -> Case:
 
 
 CASES: Cases = {
-    "f'open(..., arrays={most[:8]!r})'": unequal_arrays,
+    "f'open(..., {what}={most[:8]!r}){or_else}'": (unequal_arrays, unequal_datasets),
     "'numpy.load reads it'": no_axis,
     "'fill it, or write Parquet or Arrow'": (missing_in_npy, missing_in_structs, missing_in_lists),
     "'fewer fields, less metadata, or types that arrays have themselves'": (

@@ -382,7 +382,7 @@ CASES: Cases = {
         an_empty_last_member
     ),
     "command('penstock', 'index', '--checksums', source.path)": no_checksums,
-    "_again(self.path)": checksums_of_another_size,
+    "command('penstock', 'index', '--checksums', '--force', self.path)": checksums_of_another_size,
     "_hint(fault, file)": (
         an_index_of_what_was_rewritten,
         a_record_that_decayed,

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow as pa
-from steps import Case, Cases, equal_in, left_out, rows, twice
+from steps import Case, Cases, equal_in, left_out, rows
 
 import penstock as ps
 
@@ -161,14 +161,6 @@ def text_in_structures() -> Case:
     return made_with(odd, of_their_own)
 
 
-def unequal_datasets() -> Case:
-    with h5py.File("a.h5", "w") as file:
-        for name, count in (("a", 3), ("b", 2), ("c", 3)):
-            file[name] = np.arange(count)
-    gives = [{"a": value, "c": value} for value in range(3)]
-    return twice(rows, "a.h5", datasets=["a", "c"], gives=gives)
-
-
 # -- writing --------------------------------------------------------------------------------------
 
 
@@ -274,7 +266,6 @@ def new_label() -> Case:
 
 CASES: Cases = {
     "'rename it'": name_with_a_dot,
-    "f'open(..., datasets={most[:8]!r}), or names of groups'": unequal_datasets,
     "'datasets=, the names or groups to read; or put the data into this file'": external_link,
     "'datasets=, the names or groups to read; or copy the values into this file'": (
         virtual_dataset,

@@ -155,8 +155,8 @@ def append(
 def _name_target(error: SchemaError, encoded: str, path: str) -> None:
     """Let an error about the encoded records, in a temporary file, be about the target."""
     error.file, error.byte = path, None
-    hint = error.hint or "open("
-    if hint.startswith("open(") or encoded in hint or command(encoded) in hint:
+    advice = error.hint or ""
+    if not advice or advice.startswith("open(") or encoded in advice or command(encoded) in advice:
         error.hint = command("penstock", "schema", path)
 
 
