@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import h5py
 import ml_dtypes
 import numpy as np
@@ -15,7 +17,8 @@ from penstock.columns.types import DTYPE_KEY
 def unequal_arrays() -> Case:
     np.savez("a.npz", a=np.arange(3), b=np.arange(2), c=np.arange(3))
     gives = [{"a": value, "c": value} for value in range(3)]
-    return twice(rows, "a.npz", arrays=["a", "c"], gives=gives)
+    case = twice(rows, "a.npz", arrays=["a", "c"], gives=gives)
+    return replace(case, hint="open(..., arrays=['a', 'c'])")
 
 
 def unequal_datasets() -> Case:
