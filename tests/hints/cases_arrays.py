@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import h5py
 import ml_dtypes
 import numpy as np
@@ -18,7 +16,7 @@ def unequal_arrays() -> Case:
     np.savez("a.npz", a=np.arange(3), b=np.arange(2), c=np.arange(3))
     gives = [{"a": value, "c": value} for value in range(3)]
     case = twice(rows, "a.npz", arrays=["a", "c"], gives=gives)
-    return replace(case, hint="open(..., arrays=['a', 'c'])")
+    return case._replace(hint="open(..., arrays=['a', 'c'])")
 
 
 def unequal_datasets() -> Case:
