@@ -151,7 +151,7 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--psnr", type=float, default=38, show_default=True,
-    help="Decibels that a recommended codec must keep.",
+    help="PSNR, in decibels, that a recommended codec must reach.",
 )  # fmt: skip
 @click.option(
     "--mb-per-s", type=click.FloatRange(min=0.001), default=500, show_default=True,
@@ -178,8 +178,8 @@ def images(
 ) -> None:
     """Encode a sample of the images as JPEG, PNG, WebP and raw; compare bytes, speed and loss.
 
-    The recommendation is the encoding of which most images a second arrive, limited by the storage
-    and by decoding, among those that keep the required quality.
+    Among the encodings that keep the required quality, the recommended one delivers the most
+    images per second, as limited by the storage and by decoding.
     """
     import penstock as ps
 

@@ -1,4 +1,4 @@
-"""Of which records a schema was inferred, as its metadata says it."""
+"""Which records a schema was inferred from, as its metadata records it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_RECORDS = "no records"
 
 @dataclass(frozen=True, slots=True)
 class InferredFrom:
-    """The first of the records of `place`, which is a file or `files(n)`, or all of them."""
+    """The first records of `place` (a file, or `files(n)`), or all of its records."""
 
     num_records: int
     is_all: bool = True
@@ -40,7 +40,7 @@ class InferredFrom:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> InferredFrom | None:
-        """What a schema says; None of one that was given, or that the file stores."""
+        """What a schema says; None for a schema that was given, or that the file stores."""
         told = (schema.metadata or {}).get(INFERRED_KEY)
         if told is None:
             return None
@@ -76,7 +76,8 @@ def in_every_record(schema: pa.Schema) -> frozenset[str]:
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:
-    """The schema that a file stores, without what it may still say of records that it was inferred from once."""
+    """The schema that a file stores, without what it may still say about the records that it was
+    once inferred from."""
     metadata = dict(schema.metadata or {})
     if metadata.pop(INFERRED_KEY, None) is None:
         return schema

@@ -1,5 +1,5 @@
-"""The names of class labels of which a file has the numbers: the schema that its sidecar keeps lists them, and columns
-of numbers become class labels again."""
+"""The names of class labels that a file stores as numbers: the schema in its sidecar lists the
+names, so that columns of numbers become class labels again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.columns.types import is_text
 from penstock.errors import FormatError, LimitError, SchemaError
 
 NAMES_KEY = b"penstock.class_names"
-"""In the metadata of a field: the names as JSON, a number being the place of one."""
+"""Key in a field's metadata: the names as JSON; a label's number is the place of its name."""
 MOST_NAMES = 65_536
 _MOST_BYTES = 4 << 20
 Names = tuple[str, ...]
@@ -47,7 +47,7 @@ def names_of(field: pa.Field) -> Names | None:
 
 
 def as_names(dictionary: Any) -> Names | None:
-    """The values of a dictionary as names; None where they are none, or too many to be kept."""
+    """The values of a dictionary as names; None if they are not names, or too many to be kept."""
     if dictionary is None or not is_text(dictionary.type) or len(dictionary) > MOST_NAMES:
         return None
     names = _checked(dictionary.to_pylist())
@@ -65,12 +65,14 @@ def _checked(names: Any) -> Names | None:
 
 
 def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] | None) -> pa.Schema:
-    """What is kept of a file that has the numbers of class labels: their names, or that they are numbers.
+    """The schema to keep for a file that stores class labels as numbers: each such field has its
+    names, or is a field of plain numbers.
 
     Args:
         schema: of what was written.
         numbers: the type that numbers have in the file.
-        known: the dictionary of each column that a writer has met, None of one that it met no values of. Names
+        known: the dictionary that a writer has seen for each column; None for a column in which
+        it has seen no values. Names
             that the schema lists are believed.
     """
     fields: list[pa.Field] = []
@@ -86,8 +88,8 @@ def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] |
 
 
 def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """Of two schemas that differ in the names of class labels alone, and number alike what both have, the one with more
-    of them; else None."""
+    """For two schemas that differ only in the names of class labels, and give the names that both
+    have the same numbers: the one with more names. Otherwise None."""
     if one.names != other.names:
         return None
     fields: list[pa.Field] = []
@@ -135,8 +137,8 @@ def _labels(places: Any, names: Names, type_: Any) -> Any:
 
 
 class Renumbered:
-    """Class labels of several batches in the numbers that a file has for their names, to which it gives the next numbers
-    where it has none."""
+    """Renumbers the class labels of several batches to the numbers that a file has for their
+    names; a name without a number gets the next one."""
 
     def __init__(self, names: Names, type_: pa.DataType) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}

@@ -191,7 +191,7 @@ class _Scan:
 
 
 def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
-    """The items, and in its place among them the error that ends them."""
+    """The items, and then, as the last item, the error that ends them."""
     try:
         yield from items
     except Exception as error:  # noqa: BLE001  raised when its turn comes

@@ -51,7 +51,7 @@ class Image:
         mean: a number, or one for each of red, green and blue.
         std: likewise.
         layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images at full resolution, also if less would do.
+        exact: decode whole images at full resolution, even if less would do.
         scale: the smallest and largest area of a random crop, as a part of the image's.
         ratio: the smallest and largest width over height of a random crop.
         center_fraction: the part of the shorter side that a center crop takes.
@@ -267,7 +267,8 @@ def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
 def _shapes(
     array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
 ) -> list[tuple[int, ...]]:
-    """The shape of each result, (0,) for an image of unknown size; one shape if it is that of all."""
+    """The shape of each result, (0,) for an image of unknown size; a single shape if all results
+    have it."""
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]

@@ -1,6 +1,7 @@
 """The files of this machine.
 
-A written file is a temporary beside its final name: fsync, rename, fsync of the folder.
+A file is written to a temporary file beside its final name; then come fsync, rename, and fsync of
+the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.storage.folder import Folder, FolderSink
 
 _MOST_LOOKS = 10
-"""How often a file is examined whose size differs each time."""
+"""How often a file is examined if its size differs each time."""
 _TICK_NS = 20_000_000
 """Upper bound for the tick of a system clock, in nanoseconds."""
 
@@ -125,7 +126,8 @@ class LocalSource(Source):
 
 
 def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
-    """The state of a file, at a time when any later change gives the file another time.
+    """The state of a file, taken when any later change is certain to give the file a different
+    modification time.
 
     Linux gives a file the time of the last tick of its clock, so two changes within 10 ms may have the same time. If the
     file has the time of the current tick, wait for the next one.
@@ -200,7 +202,8 @@ class LocalStorage:
         like: str | None = None,
         temporary: str | None = None,
     ) -> LocalSink:
-        """A file being written. It has no permissions that `like` lacks, a file that it describes."""
+        """A file being written. It has no permissions that `like`, the file that it describes,
+        lacks."""
         return LocalSink(
             path,
             overwrite=overwrite,

@@ -36,11 +36,12 @@ class Look(NamedTuple):
 
 
 def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
-    """What a file is, that is in no format penstock reads; None where nothing tells.
+    """What a file that is in no format that penstock reads appears to be; None if nothing shows
+    it.
 
     Args:
         head: its first bytes, up to LOOK_BYTES.
-        tail: its last bytes; the same where it has no more.
+        tail: its last bytes; the same as `head` if the file has no more.
         path: its name, for hints.
     """
     for magic, what, hint in _MAGICS:
@@ -54,14 +55,16 @@ def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
             return Look(
                 "gzip in gzip", f"{command('gzip', '-dc', path)} > FILE, which takes one off"
             )
-        # Of a gzip file the end tells nothing, so text inside is known by what it begins with.
+        # The end of a gzip file tells nothing about its contents, so text inside is recognized by
+        # its beginning.
         look = _text(inside, path) if is_text(inside) else None
         return None if look is None else Look(f"{look.what}, gzipped", look.hint)
     return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
 
 
 def is_text(data: bytes, *, cut: bool = False) -> bool:
-    """Whether bytes are text of UTF-8, of which the last character may be cut; `cut` says that the first may be, too."""
+    """Whether bytes are UTF-8 text whose last character may be truncated; with `cut`, the first
+    may be, too."""
     if cut:
         data = data.lstrip(bytes(range(0x80, 0xC0)))
     try:

@@ -27,9 +27,9 @@ pub enum Layout {
     List,
     /// Exactly this many values a record.
     Fixed(usize),
-    /// Any number of rows of this many values a record: a list of the values.
+    /// Any number of rows per record, each of this many values, stored as one list of the values.
     Rows(usize),
-    /// A feature list of this many values a frame: a list of the values.
+    /// A feature list with this many values per frame, stored as one list of the values.
     FrameRows(usize),
     /// A feature list of any number of values a frame: `list<list<value>>`.
     FrameLists,
@@ -69,7 +69,7 @@ impl Column {
         Self::of(kind.map(Values::new), layout, text, records)
     }
 
-    /// An empty column of these values.
+    /// An empty column that is to hold its values in `values`.
     pub fn of(mut values: Option<Values>, layout: Layout, text: bool, records: usize) -> Self {
         let reserve = match layout {
             Layout::Scalar => records,
@@ -138,7 +138,7 @@ impl Column {
         }
     }
 
-    /// The first value of a record, counted over all records before it.
+    /// The index of a record's first value, counted over all records before it.
     pub fn first_value(&self, record: usize) -> usize {
         let at = |ends: &[i32], place: usize| ends.get(place).map_or(0, |&end| end as usize);
         match self.layout {
@@ -156,7 +156,7 @@ impl Column {
         self.close_record_of(before..self.values.as_ref().map_or(0, Values::len))
     }
 
-    /// Close a record that has these, the last, of the values.
+    /// Close a record whose values are this range, the last of the column's values.
     #[inline(always)]
     pub fn close_record_of(&mut self, values: Range<usize>) -> Result<(), Fault> {
         let (len, added) = (values.end, values.len());
@@ -232,7 +232,7 @@ impl Column {
         Ok(())
     }
 
-    /// Close a record that has no value with a default.
+    /// Close a record that has no value by giving it a default.
     pub fn close_default(&mut self, default: &Values) -> Result<(), Fault> {
         let before = self.values.as_ref().map_or(0, Values::len);
         if let Some(values) = &mut self.values {
@@ -241,8 +241,8 @@ impl Column {
         self.close_record(before)
     }
 
-    /// The values, and where lists of them end: the lists of a record, then those of frames within
-    /// it. None if there are no such lists.
+    /// The values, and where their lists end: first the list of each record, then those of the
+    /// frames within it. None if there are no such lists.
     pub fn into_parts(self) -> (Option<Values>, Option<Vec<i32>>, Option<Vec<i32>>) {
         let (lists, frames) = match self.layout {
             Layout::Scalar | Layout::Fixed(_) => (None, None),
@@ -258,7 +258,8 @@ impl Column {
         let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
         let Some(values) = self.values.take() else {
             return match self.layout {
-                // No frame has a value, and yet a record has frames, or a list of none.
+                // No frame has a value, but a record may still have frames, or an empty list of
+                // frames.
                 Layout::FrameLists => {
                     let frames = list(self.inner, Arc::new(NullArray::new(0)), None)?;
                     list(self.outer, frames, nulls)

@@ -1,4 +1,5 @@
-//! Pixels to a column of encoded images, and encoded images to others: smaller, of another codec.
+//! Encodes pixels to a column of images, and re-encodes encoded images: smaller, or with another
+//! codec.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,9 +71,9 @@ pub struct Change {
     pub codec: Option<Codec>,
     /// 1 to 100; None keeps an image as it is if nothing else changes it.
     pub quality: Option<u8>,
-    /// Of WebP.
+    /// Whether WebP is lossless.
     pub lossless: bool,
-    /// The longer side is at most so long afterwards.
+    /// The greatest length of the longer side afterwards.
     pub max_side: Option<u32>,
 }
 
@@ -94,7 +95,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The new bytes of an image, or None if the old ones do.
+    /// The new bytes of an image, or None if the old ones can be kept.
     fn change(
         &mut self,
         old: &[u8],
@@ -108,7 +109,8 @@ impl Worker {
         let same_channels = rules.mode.channels(&head) == head.channels && !head.cmyk;
         let lossy = matches!(codec, Codec::Jpeg | Codec::Webp);
         let kept = codec == head.codec && same_channels && !(lossy && how.quality.is_some());
-        // Raw pixels have many spellings; the one that is written here is the plain one.
+        // Raw pixels can be written in many equivalent forms; the one that is written here is the
+        // plain one.
         if kept && size == (width, height) && codec != Codec::Ppm {
             return Ok(None);
         }
@@ -125,7 +127,7 @@ impl Worker {
     }
 }
 
-/// Each image as another one; what needs no change keeps its bytes, nulls stay nulls.
+/// Re-encode each image; an image that needs no change keeps its bytes, and nulls stay nulls.
 pub fn reencode(
     images: &[Option<&[u8]>],
     how: &Change,

@@ -10,8 +10,9 @@
 //! 345     155   prefix                of the name, where the magic is "ustar\0"
 //! ```
 //!
-//! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) say more of the
-//! member after them: a longer name, another size. Two blocks of zeros end an archive. Source:
+//! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) say more
+//! about the member after them: a longer name, a different size.
+//! Two blocks of zeros end an archive. Source:
 //! POSIX.1-2017, pax; the GNU tar manual.
 
 use std::borrow::Cow;
@@ -82,8 +83,8 @@ pub fn split(name: &[u8]) -> Option<Name<'_>> {
     Some(Name { key: name.get(..dot)?, field: name.get(dot.wrapping_add(1)..)? })
 }
 
-/// Whether a header has the checksum that it says: the sum of its bytes, the checksum's own taken as
-/// spaces. Some old programs added them as numbers with a sign.
+/// Whether a header's stored checksum is right: the sum of its bytes, with those of the checksum
+/// itself taken as spaces. Some old programs summed the bytes as signed numbers.
 #[inline]
 fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     let own = block.get(148..156).unwrap_or_default();
@@ -96,8 +97,8 @@ fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     i64::from(spaces).wrapping_sub(signs) == stored
 }
 
-/// The sum of at most 512 bytes, a multiple of eight: pairs of bytes in lanes of 16 bits, which that
-/// many cannot fill.
+/// The sum of at most 512 bytes, in number a multiple of eight. Pairs of bytes are added in
+/// 16-bit lanes, which so few bytes cannot overflow.
 #[inline]
 fn sum(bytes: &[u8]) -> u32 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
@@ -305,7 +306,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The members of the bytes of whole members; ends at the first thing that is none.
+/// Iterates over bytes that consist of whole members; ends at the first thing that is not a
+/// member.
 pub struct Members<'a> {
     bytes: &'a [u8],
     at: usize,

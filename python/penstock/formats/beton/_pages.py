@@ -1,6 +1,7 @@
 """The bytes of a .beton: values into pages, then rows and table around them.
 
-The rows are before the pages, but their number is known at the end. So one page is left free for the
+The rows come before the pages, but their number is known only at the end.
+So one page is left free for the
 header and the rows; if the rows outgrow it, the pages in their place are copied to the end. These are
 few: a row has a few bytes, its values have thousands. Until then rows and table are in memory, or in
 unnamed temporary files if they are many.
@@ -74,7 +75,7 @@ class Pages:
         self.record_bytes += rows.nbytes + entries.nbytes + int(sizes.sum())
 
     def _place(self, sizes: np.ndarray, values: np.ndarray | list[memoryview]) -> np.ndarray:
-        """Write values into pages; where each one is."""
+        """Write values into pages, and return where each one is."""
         ends = np.cumsum(sizes.sum(axis=1))
         starts = (np.cumsum(sizes) - sizes.reshape(-1)).reshape(sizes.shape)
         done, done_bytes = 0, 0
@@ -119,7 +120,8 @@ class Pages:
         self._table.close()
 
     def _make_room(self, rows_end: int) -> tuple[int, int, int]:
-        """Copy the pages in the place of the rows to the end; where these were, and how far they moved."""
+        """Copy the pages that occupy the rows' place to the end; return where they were, and how
+        far they moved."""
         low, high = self._first_page, self._up(rows_end)
         if high <= low:
             return low, low, 0

@@ -1,8 +1,9 @@
-"""The values of a .beton: the places of those of some records, and their bytes as Arrow arrays.
+"""The values of a .beton: where the values of some records are, and their bytes as Arrow arrays.
 
 Rows hold the place of a value. The length of a JPEG is only in the allocation table: one entry for each
-stored value, in any order. In a file of one writer, the entries are in the order of records and fields,
-so a record's are first looked for there; if they are elsewhere, the whole table is read and sorted by
+stored value, in any order. In a file written by a single writer, the entries are in the order of
+records and fields, so a record's entries are first looked for at their place in that order;
+if they are elsewhere, the whole table is read and sorted by
 place, once.
 """
 
@@ -90,7 +91,7 @@ class Values:
         except LimitError as error:
             raise error.at(
                 field=field.name
-            ) from None  # of no one record: fewer at once can be read
+            ) from None  # not caused by one record: reading fewer records at once works
         if total > _MOST_OFFSET:
             message = f"{total} bytes in one column of a batch, beyond Arrow's offsets"
             raise batch_limit(message, field=field.name)
@@ -100,7 +101,7 @@ class Values:
         return self._layout.rows_start + record * self._layout.row.itemsize
 
     def image_lengths(self, field: Field, rows: np.ndarray, records: np.ndarray) -> np.ndarray:
-        """Bytes of each image: of pixels as the row says, of JPEG as the table says."""
+        """The size of each image in bytes: for pixels from the row, for a JPEG from the table."""
         modes = rows["mode"]
         pixels = rows["width"].astype(np.uint64) * rows["height"]
         wrong = np.flatnonzero((modes > RAW_MODE) | ((pixels == 0) & (modes == RAW_MODE)))
@@ -199,7 +200,8 @@ class Values:
     # -- their bytes -------------------------------------------------------------------------------
 
     def window(self, spans: list[Spans]) -> ValueWindow | None:
-        """The stretch around all these values, read at once, where that reads little besides."""
+        """The stretch that spans all these values, in one read; None if that would read much
+        else."""
         total = sum(int(span.lengths.sum()) for span in spans)
         if not total:
             return None

@@ -36,8 +36,8 @@ class BetonOptions:
     seed: int = 0
     """With "proportion": which ones do."""
     exact: bool = False
-    """Whether pictures that would be encoded anew, or lose their transparency, and class labels, whose names are not
-    kept, are errors."""
+    """Whether to raise an error for images that would be re-encoded or lose their transparency,
+    and for class labels, whose names are not kept."""
     page_bytes: int = 8 << 20
     """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
 

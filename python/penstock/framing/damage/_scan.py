@@ -119,7 +119,8 @@ class DamageScan:
         return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
 
     def between(self, start: int, end: int, record: int) -> Iterator[Part]:
-        """The same as the opened tasks, for the part of the stream between two record boundaries that the index has. A
+        """What the opened tasks give, but for the part of the stream between two record
+        boundaries that the index lists. A
         compressed stream is entered at one of its seek points."""
         index = self._index
         assert index is not None, "it is the index that knows borders"

@@ -78,8 +78,8 @@ def repair(
         in_place: replace damaged files, each when its new one is complete; others are not touched. A
             file of which nothing can be saved stays as it is.
         overwrite: replace files that exist in `into`.
-        salvage: also write records that may be the contents of larger, broken ones. Without it
-            nothing is written that was not a record.
+        salvage: also write records that may be the contents of larger, broken ones. Without it,
+        only what was a record itself is written.
         payloads: leave out records that cannot be decoded, as `damage="skip"` does; False keeps every
             record whose frame is right, whatever it holds.
         format: a format's name, instead of detecting it from the bytes.
@@ -167,7 +167,7 @@ class _Work:
                 if is_empty_file(source, kind):
                     self.findings.append(empty_file(kind, path))
                     if not (isinstance(kind, FramedFormat) and kind.finds_next):
-                        return  # of the others an archive of no records is made
+                        return  # the others get an archive without records
                 saving = _saving(source, kind, self)
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))
@@ -189,7 +189,8 @@ class _Work:
             source.close()
 
     def _types_of(self, path: str, kind: Format) -> bytes:
-        """The types that the sidecar keeps, if it is of this file apart from the damage."""
+        """The types that the sidecar stores, if the sidecar matches this file apart from the
+        damage."""
         places = ("auto", self._index_folder or "auto") if self.index is not False else ()
         given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
         found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)

@@ -1,4 +1,4 @@
-"""What becomes of the fields of every record, and how decoded records are changed so."""
+"""The changes to the fields of every record, and how they are applied to decoded records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class EditPart:
-    """A shard that is to be written: its place among those that are, and among all."""
+    """A shard to be written: its place among the shards to be written, and its place among all
+    shards."""
 
     place: int
     shard: int

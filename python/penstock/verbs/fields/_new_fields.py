@@ -30,8 +30,8 @@ def new_fields(
     reads: Sequence[str] = (),
     unchanged: Dataset | None = None,
 ) -> NewFields:
-    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that still
-    have the old fields, where a killed job has changed others of the dataset."""
+    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
+    still have the old fields, if a killed job has already changed other files of the dataset."""
     _check_options(dataset, missing, reads)
     by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
     if callable(fields) or any(map(_is_function, by_name.values())):
@@ -385,6 +385,6 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _described(function: Any) -> str:
-    """A function's name, which is all that can be compared of it."""
+    """A function's name, which is the only part of it that can be compared."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

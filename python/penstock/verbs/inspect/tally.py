@@ -27,7 +27,7 @@ BINS = 32
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The range and mean of `count` numbers. `min` and `max` are of the field's own Python type
-    (a datetime for a timestamp), `mean` is None where that has no mean."""
+    (a datetime for a timestamp), `mean` is None if that type has no mean."""
 
     count: int
     min: Any

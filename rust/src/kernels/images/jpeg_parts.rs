@@ -105,7 +105,7 @@ pub struct Parts {
 impl Parts {
     /// None if out of memory.
     pub fn new() -> Option<Self> {
-        // SAFETY: nothing is asked for; null is checked.
+        // SAFETY: the function has no preconditions; its result is checked for null.
         let handle = Handle(NonNull::new(unsafe { penstock_jpeg_new() })?);
         Some(Self { handle, tables: Tables::default(), ready: Ready::default() })
     }
@@ -148,8 +148,9 @@ impl Begun<'_> {
         self.facts.components
     }
 
-    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape, by the
-    /// accurate transform or the quick one. None if anything is odd; `pixels` are then
+    /// Decode it at 1/`part` of its size, or the `region` of that result, into `pixels` of this
+    /// shape, with the accurate transform or the quick one.
+    /// None if anything is odd; `pixels` are then
     /// undefined.
     pub fn decode(
         self,
@@ -223,7 +224,8 @@ impl Decoder<'_> {
     /// None if the scan is not to be decoded.
     ///
     /// # Safety
-    /// The pointers in `facts` are valid, and its bytes are some of the last bytes of the file.
+    /// The pointers in `facts` are valid, and its bytes are the last `num_bytes` bytes of the
+    /// file.
     unsafe fn begin(&mut self, facts: &ScanFacts) -> Option<()> {
         let start = self.bytes.len().checked_sub(facts.num_bytes)?;
         let source = self.bytes.get(start..)?;
@@ -263,7 +265,8 @@ impl Decoder<'_> {
     /// Decode a unit; after the last one, returns the bytes of the scan.
     ///
     /// # Safety
-    /// `blocks` are null, or a pointer for each block of a unit, to consecutive blocks.
+    /// `blocks` is null, or points to one pointer per block of a unit; the blocks are
+    /// consecutive.
     unsafe fn unit(&mut self, blocks: *const *mut Block) -> Option<isize> {
         let scan = self.scan.as_mut()?;
         let blocks = if blocks.is_null() {
@@ -283,7 +286,7 @@ impl Decoder<'_> {
 }
 
 /// # Safety
-/// See [`Decoder::begin`]; the decoder is one.
+/// See [`Decoder::begin`]; `decoder` points to a [`Decoder`].
 unsafe extern "C" fn begin(decoder: *mut c_void, facts: *const ScanFacts) -> c_int {
     // SAFETY: as the caller says.
     let (decoder, facts) = unsafe { (&mut *decoder.cast::<Decoder<'_>>(), &*facts) };
@@ -292,7 +295,7 @@ unsafe extern "C" fn begin(decoder: *mut c_void, facts: *const ScanFacts) -> c_i
 }
 
 /// # Safety
-/// See [`Decoder::unit`]; the decoder is one.
+/// See [`Decoder::unit`]; `decoder` points to a [`Decoder`].
 unsafe extern "C" fn unit(decoder: *mut c_void, blocks: *const *mut Block) -> isize {
     // SAFETY: as the caller says.
     let decoder = unsafe { &mut *decoder.cast::<Decoder<'_>>() };

@@ -37,7 +37,7 @@ fn still(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault> {
     let Ok(mut config) = lib::WebPDecoderConfig::new() else {
         return Err(damaged("no WebP decoder"));
     };
-    // SAFETY: pointer and length of a slice, and an own structure.
+    // SAFETY: the pointer and length of a slice, and a structure that this function owns.
     let status =
         unsafe { lib::WebPGetFeatures(bytes.as_ptr(), bytes.len(), &raw mut config.input) };
     checked(status)?;
@@ -148,7 +148,7 @@ pub fn encode(pixels: &[u8], shape: Shape, quality: u8, lossless: bool) -> Resul
     }
     // SAFETY: plain pointers and numbers, filled in by the call below.
     let mut picture = Picture(picture, unsafe { std::mem::zeroed() });
-    // SAFETY: an own writer, which is not moved while the picture points to it.
+    // SAFETY: the writer is owned here, and is not moved while the picture points to it.
     unsafe { lib::WebPMemoryWriterInit(&raw mut picture.1) };
     picture.0.use_argb = c_int::from(lossless);
     picture.0.width = width as c_int;

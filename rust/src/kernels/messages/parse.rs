@@ -9,10 +9,12 @@ use crate::wire::cursor::Cursor;
 use crate::wire::example::{WireField, WireValue, next_field, packed_floats, packed_int64s};
 use crate::wire::{Fault, FaultKind, varint};
 
-/// Merge the fields that `bytes` hold into a message. After a fault, those before it are there.
+/// Merge the fields that `bytes` hold into a message. After a fault, the fields before it have
+/// been merged.
 ///
-/// The messages nest to a fixed depth, so what a sender can make deep is skipped without recursion,
-/// and nothing is allocated by a length that the bytes do not bear out.
+/// The messages nest to a fixed depth, and anything that a sender could nest more deeply is
+/// skipped without recursion. Nothing is allocated for a length that exceeds the bytes that are
+/// there.
 pub fn parse<B: Blob>(node: &Arc<Node<B>>, bytes: &[u8]) -> Result<(), Fault> {
     let mut cursor = Cursor::new(bytes);
     if matches!(node.kind(), Kind::BytesList | Kind::FloatList | Kind::Int64List) {
