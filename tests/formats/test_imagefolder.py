@@ -343,7 +343,7 @@ def test_classes_that_are_no_names_of_folders_are_refused(tmp_path: Path, name: 
     [
         (pa.table({"a": [1]}), "wants a column 'image'"),
         (pa.table({"image": ["text"]}), "images are encoded"),
-        (pa.table({"image": [b"text"]}), "no JPEG"),
+        (pa.table({"image": [b"text"]}), "not a JPEG"),
         (pa.table({"image": pa.array([jpeg(), None])}), "without an image"),
         (some(["a", None]), "without a class"),
         (pa.table({"image": [jpeg()] * 2, "file_name": ["a.jpg", "a.jpg"]}), "already that of"),

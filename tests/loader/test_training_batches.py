@@ -110,7 +110,7 @@ def damaged_batch() -> list[bytes | None]:
 
 def test_the_first_damaged_image_is_an_error_with_its_place() -> None:
     for threads in (1, 4):
-        with pytest.raises(ps.FormatError, match="no JPEG") as caught:
+        with pytest.raises(ps.FormatError, match="not a JPEG") as caught:
             made(damaged_batch(), RANDOM, threads=threads)
         assert caught.value.record == 1
     with pytest.raises(ps.TruncatedError) as caught:

@@ -348,7 +348,8 @@ def fault_error(fault: Any, record: int | None = None) -> PenstockError:
         "image": "allow_damaged=True, for what can be had of a damaged JPEG",
         "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",
     }
-    jpeg = "JPEG" in fault.message and "no JPEG" not in fault.message
+    is_none = any(words in fault.message for words in ("no JPEG", "not a JPEG"))
+    jpeg = "JPEG" in fault.message and not is_none
     hint = hints.get(fault.kind) if jpeg and "frame header" not in fault.message else None
     if fault.kind == "limit" and fault.found is not None:
         name = "image_pixels" if "image_pixels" in fault.message else "batch_bytes"
