@@ -1,1 +1,1 @@
-"""Records put behind the end of a file."""
+"""Appending records to existing files and datasets."""

@@ -1,4 +1,4 @@
-"""Renumbers class labels that are appended to files storing numbers, so that existing names keep their numbers."""
+"""Renumbering of appended class labels for files that store numbers, so that existing names keep their numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.verbs.write.incoming import Incoming
 def numbered_alike(
     incoming: Incoming, kind: Format, paths: Sequence[str], storage: Storage, kept_at: str
 ) -> Incoming:
-    """Records whose class labels use the numbers that the files have for these names, if sidecars list them.
+    """Return the records with class labels numbered as in the files, if sidecars list the names of the labels.
 
     Args:
         incoming: the records.
         kind: the format of the files.
-        paths: the files that are there.
-        storage: where they are.
-        kept_at: where their sidecars are, as `Options.index`.
+        paths: the existing files.
+        storage: the storage of the files.
+        kept_at: the place of their sidecars, in the form of `Options.index`.
     """
     if kind.class_numbers is None:
         return incoming

@@ -1,4 +1,4 @@
-"""Decides where appended records go: to the end of a file, or to a new shard, and names that shard."""
+"""The choice between appending to the end of a file and writing a new shard, and the new shard's name."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The existing files, and where more records go: to the end of the last file if `new` is None."""
+    """The existing files and the new shard for more records. If `new` is None, they go to the end of the last file."""
 
     paths: list[str]
     new: str | None
 
 
 def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
-    """Decide where records go.
+    """Decide whether records go to the end of a file or to a new shard.
 
     Args:
         target: as for `append`.
         shard: as for `append`.
-        storage: where the files are.
+        storage: the storage of the files.
 
     Raises:
         FileNotFoundError: there is nothing to append to.
@@ -71,11 +71,11 @@ def _extension_of(name: str) -> str:
 
 
 def next_name(paths: list[str], target: str) -> str:
-    """The name of the shard after these.
+    """Return the name of the shard that follows these files.
 
     Raises:
-        ValueError: they have no running number, or their names contain the number of shards, or the new
-            one would not be read as the last one.
+        ValueError: the names have no running number or contain the total number of shards, or the new
+            shard would not be read as the last shard.
     """
     last = paths[-1]
     folder, name = os.path.split(last)
@@ -84,7 +84,7 @@ def next_name(paths: list[str], target: str) -> str:
             f"{name} says how many shards there are, so that a new one would rename them all under "
             "their readers; append to the end of the last one with shard='last', or write the set anew"
         )
-    # A number in a file extension, as in .h5, is not that of a shard.
+    # A number in a file extension, as in .h5, is not a shard number.
     end = len(name) - len(_extension_of(name))
     for found in reversed(list(_NUMBER.finditer(name, 0, end))):
         stem, suffix = name[: found.start()], name[found.end() :]
@@ -102,7 +102,7 @@ def next_name(paths: list[str], target: str) -> str:
 
 
 def _check_order(new: str, paths: list[str], target: str) -> None:
-    """Reject a name that would be read before the others, or not at all."""
+    """Raise ValueError for a name that would not be read, or be read before the other files."""
     if max([*paths, new]) != new:
         raise ValueError(
             f"{new} would be read before {max(paths)}, since files are read in the order of their "

@@ -1,4 +1,4 @@
-"""Check that new records have the fields and types of the existing ones."""
+"""Checks that new records have the fields and types of the existing records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.verbs.write.incoming import Incoming
 
 
 def in_types_of(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """The records in the types of the files, if these keep types. For other files they are checked once
-    they are encoded; the files decide whether a list is a feature list."""
+    """Return the records cast to the types of the files, if the format stores types. For other formats, encoded
+    records are checked later; here, a list becomes a feature list if it is one in the files."""
     if not kind.info.lossless:
         if has_no_records(schema):
             return incoming
@@ -41,8 +41,8 @@ def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 
 def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """A column in the part of a SequenceExample in which the files have its name. Lists that are all empty get the
-    type of the files."""
+    """Return a field for the part of a SequenceExample (context or feature lists) in which the files have its
+    name. A column of empty lists gets the type of the files."""
     at = schema.get_field_index(field.name)
     if at < 0:
         return field
@@ -56,7 +56,7 @@ def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
 
 
 def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
-    """Raise SchemaError for the first field that only the new records have, or only the old."""
+    """Raise SchemaError for the first field that only the new or only the old records have."""
     has, gets = set(schema.names), set(given.names)
     for name in given.names:
         if name not in has:
@@ -67,8 +67,8 @@ def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
 
 
 def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
-    """The same for encoded records, by key and part of the message: a key that is in both parts of a
-    SequenceExample has other names."""
+    """Raise the same error for encoded records. Fields are compared by key and part of the message, because a
+    key that occurs in both parts of a SequenceExample gets different field names."""
     known = {_place(field): field.name for field in schema}
     for field in written:
         in_lists, key = _place(field)
@@ -90,7 +90,7 @@ def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path
 
 
 def _place(field: pa.Field) -> tuple[bool, str]:
-    """Whether a field is a feature list, and its key."""
+    """Return whether a field is a feature list, and its key."""
     metadata = field.metadata or {}
     return IN_LISTS_KEY in metadata, wire_key(field)
 

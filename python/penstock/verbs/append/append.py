@@ -1,8 +1,8 @@
-"""`append`: adds records to an existing dataset, all of them or none.
+"""`append` adds records to an existing dataset: either all of them or none.
 
-The records are first encoded into a temporary file and checked to fit. Then they become a new shard,
-or are added at the end of a file, which `penstock.storage.local_append` does. Of the existing files,
-only the index and the last bytes are read.
+The records are first encoded into a temporary file, and checked against the existing types. This file then
+becomes a new shard, or `penstock.storage.local_append` adds its bytes to the end of a file. Only the index
+and the last bytes of existing files are read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from penstock.verbs.write.shards import Progress, index_of
 from penstock.verbs.write.write import with_exact
 
 _MOST_NAMES = 1000
-"""How many new names are tried if other processes keep taking them."""
+"""The most names that are tried for a new shard while other processes take the same names."""
 
 
 def append(
@@ -65,37 +65,37 @@ def append(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Summary:
-    """Add records after those of a dataset: at the end of a file, or as a new shard.
+    """Add records to the end of a dataset: at the end of a file, or as a new shard.
 
-    Either all records are added or none, even if the process is killed; a half-done append is
-    rolled back by the next `append`, `open` or `verify`. Existing records are neither read nor
-    changed. The index is extended.
+    Either all records are added or none, even if the process is killed: the next `append`, `open` or
+    `verify` rolls back an incomplete append. Existing records are neither read nor changed. The index is
+    extended.
 
     Args:
         data: as for `write`.
-        target: a file, to whose end the records go (TFRecord, plain or GZIP); or several, by a
-            folder, a glob or a pattern with `{shard}`, which get a new shard with the next number.
-        shard: "last" appends to the end of the last of several files, "new" makes a new shard. Files
-            whose names contain their number (`name-00000-of-00010`) allow "last" only.
-        schema: what the records must fit, as for `open`; None infers it from the existing ones.
-        index: write an index of what was added, where the format has one; a folder keeps it there.
+        target: a file to append to (TFRecord, plain or GZIP); or several files, given by a folder, a
+            glob or a pattern with `{shard}`, which get a new shard with the next number.
+        shard: "last" appends to the end of the last of several files; "new" makes a new shard. If the
+            names contain the number of shards (`name-00000-of-00010`), only "last" is possible.
+        schema: the schema of the records, as for `open`; None infers it from the existing records.
+        index: also index the added records, if the format has an index; a path is the folder for it.
         exact: refuse values that the format cannot hold exactly, as for `write`.
-        threads: how many to use; None: one a core. The bytes are the same for any number.
+        threads: the number of threads; None: one per core. It does not change the written bytes.
         wait_seconds: how long to wait for another append to the same file.
         progress: called with the number of records so far and the total (or None).
-        storage: where the files are; only this machine's can be appended to.
-        **format_options: of the format, as for `write`. The compression is that of the files.
+        storage: the storage of the files; only local storage supports append.
+        **format_options: options of the format, as for `write`. The compression is that of the files.
 
     Returns:
-        Summary: the file appended to or made, and the records and bytes that were added. Without
-        records nothing is written, and no path is named.
+        Summary: the changed or new file, and the number of added records and bytes. Without records
+        nothing is written, and the summary has no path.
 
     Raises:
-        FileNotFoundError: there is nothing to append to; `write` makes new files.
-        SchemaError: the records do not fit the existing ones; names the field.
+        FileNotFoundError: the target does not exist; `write` makes new files.
+        SchemaError: the records do not fit the existing records; the error names the field.
         FormatError: the file's end is damaged; `repair` it first.
-        UnsupportedError: nothing can follow the end of such a file.
-        BlockingIOError: another append was under way for all of `wait_seconds`.
+        UnsupportedError: records cannot be appended to a file of this kind.
+        BlockingIOError: another append was still running after `wait_seconds`.
 
     Example:
         >>> import penstock as ps
@@ -119,7 +119,7 @@ def append(
                 file=last,
                 hint="penstock fields bake first, or shard='new'",
             )
-        # Before any work is done. It is read again under the lock, if the file has changed by then.
+        # Read the index before any work. If the file changes, it is read again under the lock.
         known = journal.state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
     else:
@@ -153,7 +153,7 @@ def append(
 
 
 def _name_target(error: SchemaError, encoded: str, path: str) -> None:
-    """Let an error about the encoded records, in a temporary file, be about the target."""
+    """Change an error about the temporary file of encoded records to name the target."""
     error.file, error.byte = path, None
     advice = error.hint or ""
     if not advice or advice.startswith("open(") or encoded in advice or command(encoded) in advice:
@@ -167,7 +167,7 @@ def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
 
 
 def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
-    """A sink for the next shard, whose name another process may take first."""
+    """Return a sink for the next shard. If another process takes the name first, try the next name."""
     while True:
         with suppress(FileExistsError):
             return storage.sink(next_name())
@@ -179,7 +179,7 @@ def _format_of(path: str, storage: Storage) -> Format:
 
 
 def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
-    """The compression of a framed file; None leaves it to the format."""
+    """Return the compression of a framed file, or None for the format's default."""
     if not isinstance(kind, FramedFormat):
         return None
     with closing(storage.source(path)) as source:
@@ -208,7 +208,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one call works with."""
+    """The state of one call of `append`."""
 
     storage: LocalStorage
     kind: Format
@@ -216,15 +216,15 @@ class _Work:
     threads: int
     progress: Progress | None
     schema: bytes = b""
-    """What sidecars keep of the types of the new records."""
+    """The schema of the new records for sidecars, as bytes."""
 
     @property
     def index_option(self) -> str:
-        """`index`, as readers take it."""
+        """The `index` argument in the form that readers accept."""
         return "auto" if self.index is True else "never" if self.index is False else self.index
 
     def end_of(self, path: str) -> Index:
-        """The index of a file to whose end records can go."""
+        """Return the index of a file. Raise an error if records cannot be added to its end."""
         kind = self.kind
         if not kind.info.can_write:
             raise UnsupportedError(
@@ -266,7 +266,7 @@ class _Work:
         return _Made(writer, num_records, writer.num_bytes)
 
     def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
-        """Raise SchemaError if the encoded records are not of the schema: all are read by it."""
+        """Read all encoded records with the schema, and raise SchemaError if they do not fit."""
         are_raw = is_raw(schema) and is_raw(incoming.schema)
         if self.kind.info.lossless or has_no_records(schema) or are_raw:
             return
@@ -298,14 +298,14 @@ class _Work:
         """Add the records at the end of a file; `known` is its earlier state and index."""
         with Tail(path, self.storage.calls, wait_seconds) as tail:
             state, old = known
-            # Another append may have moved the end.
+            # Another append may have changed the end of the file.
             if state is None or journal.state_of(path) != state or old.data_bytes != state[1]:
                 old = self.end_of(path)
             if old.num_records:
                 old = self._with_schema(old, path)
                 tail.grow(sink.temporary, old.data_bytes)
             else:
-                # A compressed file without records is an empty member, which must stay the only one.
+                # A compressed file without records is one empty member. No member may follow it.
                 with self._index_ahead(sink, made, path):
                     sink.commit()
             more = replace(made.writer.index(), schema=self.schema)
@@ -315,7 +315,7 @@ class _Work:
         return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
-        """Give the records a file of their own."""
+        """Publish the records as a new file."""
         new = sink.path
         for tried in range(_MOST_NAMES):
             try:
@@ -332,8 +332,8 @@ class _Work:
         return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def _with_schema(self, old: Index, path: str) -> Index:
-        """The index of a file with a schema that the new records fit as well. It is saved before they are added,
-        so that they are never read by the wrong types."""
+        """Return the index of a file with a schema that also fits the new records. It is saved before the records are
+        added, so that they are never read with the wrong types."""
         folder = None if isinstance(self.index, bool) else self.index
         kept = old.schema
         with suppress(OSError, StaleIndexError):
@@ -349,7 +349,7 @@ class _Work:
         return replace(old, schema=both)
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
-        """The index of another library, if the writer makes one or there is one already."""
+        """Save the text index of another library, if the writer makes one or the file already has one."""
         text = made.writer.text_index if isinstance(made.writer, FramedWriter) else None
         try:
             if text is not None and not old:
@@ -361,11 +361,11 @@ class _Work:
 
     @property
     def kept_at(self) -> str:
-        """Where indexes are, as `Options.index`."""
+        """The place of the indexes, in the form of `Options.index`."""
         return "beside" if isinstance(self.index, bool) else self.index
 
     def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
-        """The index of a new file, on disk before the file has its name."""
+        """Write the index of a new file to disk before the file gets its name."""
         if self.index is False:
             return nullcontext()
         folder = None if self.index is True else self.index
@@ -402,5 +402,5 @@ class _Work:
                     more = replace(more, blocks=found, state=sidecar.state_of(source))
             sidecar.save(more, path, self.storage, folder)
         except OSError as error:
-            # The records are there; an index can be made again at any time.
+            # The records are in place, and an index can be made again at any time.
             warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)

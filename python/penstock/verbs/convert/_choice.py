@@ -1,4 +1,4 @@
-"""Which records are written, in which order: filtered, sampled, shuffled."""
+"""The choice of the records to convert and of their order: filtered, sampled, shuffled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.datasets.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The caller's options."""
+    """The caller's options for the choice of records."""
 
     where: Where | None = None
     reads: list[str] | None = None
@@ -22,16 +22,16 @@ class Choice:
 
     @property
     def is_all(self) -> bool:
-        """Whether it is all records in the order of the files."""
+        """Whether all records are chosen, in the order of the files."""
         return self.where is None and self.sample is None and self.shuffle is None
 
 
 def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
-    """The numbers of the records, int64, in the order in which they are written; None for all in the
-    order of the files.
+    """Return the numbers of the chosen records, int64, in the order in which they are to be written.
+    Return None if all records are written in the order of the files.
 
     Raises:
-        ValueError: the sample is neither a part of 1 nor a number of records that there are.
+        ValueError: `sample` is neither a fraction up to 1 nor a count up to the number of records.
     """
     if choice.is_all:
         return None

@@ -1,4 +1,4 @@
-"""Which records of a conversion become which file."""
+"""The plan of a conversion: which records are written to which file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.verbs.write.shards import Names
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """One file to write: records [first, last) of the order in which they are read."""
+    """One file to write. It gets records [first, last) in the order in which they are read."""
 
     number: int
     first: int
@@ -33,7 +33,7 @@ def plan(
     shard_records: int | None,
     compression: str | None,
 ) -> list[OutputFile]:
-    """The parts, in the order of their records. Nothing is written."""
+    """Return the files to write, in the order of their records. This writes nothing."""
     dataset = reading.dataset
     if is_folder:
         if num_shards is not None or shard_records is not None:
@@ -50,7 +50,7 @@ def plan(
 
 
 def check_names(finals: list[str], target: str, reading: Reading) -> None:
-    """Refuse names that occur twice, or are those of a source file or a device."""
+    """Raise an error if a target name occurs twice, or belongs to a source file or a device."""
     if len(set(finals)) < len(finals):
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
     files = reading.dataset.files
@@ -63,7 +63,7 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
 
 
 def _edges(total: int, num_shards: int | None, shard_records: int | None) -> list[int]:
-    """Where shards begin and end, as `write` cuts them."""
+    """Return the first record of each shard, then the total, with the same split as in `write`."""
     if num_shards is not None:
         base, longer = divmod(total, num_shards)
         return [n * base + min(n, longer) for n in range(num_shards + 1)]
@@ -73,7 +73,7 @@ def _edges(total: int, num_shards: int | None, shard_records: int | None) -> lis
 
 
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
-    """The name of a source's shard with the suffix of another format."""
+    """Return the target path for a source shard: its name with the suffix of the new format."""
     name = os.path.basename(path).removesuffix(".gz")
     suffix = kind.info.extensions[0]
     can_gzip = "gzip" in kind.info.compressions and isinstance(kind, FramedFormat)

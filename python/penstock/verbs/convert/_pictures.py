@@ -1,4 +1,4 @@
-"""Images on their way from one container to another: found, made smaller, encoded anew."""
+"""Image columns during a conversion: finding them, scaling the images down, encoding them again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
 
 _LOOKED_AT = 16
-"""Records by which a column of bytes is known to hold images."""
+"""The number of records that are read to find out whether a column of bytes holds images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Which columns are images, and how they change. Without `codec`, `quality` and `max_side` they
-    keep their bytes, and only get their type."""
+    """The image columns and the change. Without `codec`, `quality` and `max_side` only the column type changes."""
 
     columns: tuple[str, ...]
     codec: str | None = None
@@ -29,11 +28,11 @@ class Pictures:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether images get other bytes."""
+        """Whether the images are encoded again, so that their bytes change."""
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
     def field(self, field: pa.Field) -> pa.Field:
-        """A field after the change."""
+        """Return the field as it is after the change."""
         if field.name not in self.columns:
             return field
         codec = field.type.codec if isinstance(field.type, ImageType) else ""
@@ -42,8 +41,8 @@ class Pictures:
     def batch(
         self, batch: pa.RecordBatch, first_record: int, threads: int | None
     ) -> pa.RecordBatch:
-        """Records after the change of their images."""
-        from penstock.payloads import images  # only some conversions need it
+        """Return a batch with its images changed."""
+        from penstock.payloads import images  # imported here: only some conversions need it
 
         columns: list[pa.Array] = []
         fields: list[pa.Field] = []
@@ -78,14 +77,15 @@ def pictures_of(
     *,
     target_holds_images: bool,
 ) -> Pictures | None:
-    """The images among some columns of a dataset, and what was asked of them.
+    """Return the image columns among `columns`, with the changes that the caller asked for.
 
-    `images` names columns, or is "auto": those whose type says so, and, where the target has a
-    place of its own for images or something is asked of them, those whose first values are images.
+    `images` names the columns, or is "auto". "auto" takes the columns whose type is an image type. If the
+    target format stores images specially, or if a change is requested and no column has such a type, "auto" also
+    takes the columns of bytes whose first values are images.
 
     Raises:
-        ValueError: something is asked of images, and there are none.
-        SchemaError: a named column is not there, or not of bytes.
+        ValueError: a change of images is requested, but no column holds images.
+        SchemaError: a named column does not exist, or does not hold bytes.
     """
     made = _change_of(asked)
     if images is None:
@@ -123,7 +123,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | None:
-    """A few records, the first that are delivered; None where there are none."""
+    """Return the first few records of the dataset, or None if it is empty."""
     if dataset.options.damage != "error":
         return next(dataset.scan(columns, batch_records=_LOOKED_AT, threads=1), None)
     count = min(_LOOKED_AT, len(dataset))
@@ -131,7 +131,7 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
 
 
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    """Columns of bytes, without the type of images, whose first values are all images."""
+    """Return the columns of plain bytes whose first values are all images."""
     from penstock.payloads.images import image_sizes
 
     types = {name: dataset.schema.field(name).type for name in columns}

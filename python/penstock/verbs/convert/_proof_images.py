@@ -1,8 +1,8 @@
-"""Whether encoded images show the same pictures, where a container encodes pixels anew.
+"""Comparison of images before and after a container has encoded them again.
 
-Lossless codecs keep the pixels. JPEG and WebP change them, and fine patterns most of all, but hardly the mean of
-an area: those of squares of 16 x 16 pixels differ by at most `MOST_DIFFERENCE` on average. Another picture differs
-by more, unless the two look much alike.
+Lossless codecs keep the pixels. JPEG and WebP change pixels, most of all in fine patterns, but they hardly change the
+mean of an area. So the means of squares of 16 x 16 pixels are compared: on average they may differ by at most
+`MOST_DIFFERENCE`. A different picture exceeds this limit, unless the two look much alike.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 from penstock.payloads.images import decode_images, image_sizes
 
 MOST_DIFFERENCE = 16.0
-"""Of 255; a JPEG of the lowest quality comes near it, one of quality 90 is at about 1."""
+"""On a scale of 0 to 255. A JPEG of the lowest quality comes near this limit; quality 90 gives about 1."""
 _SIDE = 16
 _LOSSLESS = ("png", "ppm")
 _GROUP_PIXELS = 16 << 20
 
 
 def first_other_picture(wanted: pa.Array, found: pa.Array) -> int | None:
-    """The first record at which two columns of images show different pictures, None where there is none."""
+    """Return the first record at which two columns of images show different pictures, or None."""
     left, right = _bytes(wanted), _bytes(found)
     rows = [row for row in range(len(left)) if not left[row].equals(right[row])]
     lacking = next((row for row in rows if not (left[row].is_valid and right[row].is_valid)), None)
@@ -57,7 +57,7 @@ def _bytes(images: pa.Array) -> pa.Array:
 
 
 def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
-    """Rows in groups that are decoded together."""
+    """Yield groups of rows that are decoded together, of at most `_GROUP_PIXELS` or one image each."""
     heads = image_sizes(images.take(pa.array(rows, pa.int64()))).to_pylist()
     group: list[int] = []
     pixels = 0
@@ -73,7 +73,7 @@ def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
 
 
 def _squares(pixels: np.ndarray) -> np.ndarray:
-    """The means of a picture's squares."""
+    """Return the mean values of a picture's squares."""
     sums = pixels.astype(np.float32)
     for axis in (0, 1):
         edges = np.arange(0, sums.shape[axis], _SIDE)

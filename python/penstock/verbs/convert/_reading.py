@@ -1,4 +1,4 @@
-"""What a conversion reads: the chosen records of a dataset, as the columns that are to be written."""
+"""The input of a conversion: the chosen records of a dataset, with the columns to be written."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_b
 
 
 def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> Dataset:
-    """The source; as raw records where they go to another file of their format, and need not be
-    parsed for what is asked (`whole_records`)."""
+    """Return the source, opened. It is opened as raw records if the target has the same format and the
+    request needs no parsed fields (`whole_records`)."""
     if isinstance(source, Dataset):
         return source
     payload = getattr(options, "payload", "")
@@ -38,8 +38,8 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
     try:
         raw = open_dataset(source, raw=True)
     except UnsupportedError:
-        return open_dataset(source)  # it has columns, and no raw records
-    # Raw records do not show the fields that are kept beside them.
+        return open_dataset(source)  # this format has columns, but no raw records
+    # Raw records do not include the fields of overlays.
     same = all(raw.files.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
     if payload == "raw" or (same and not has_overlays(raw.paths, raw.files.storage)):
         return raw
@@ -47,7 +47,7 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
 
 
 def _kept_by(dataset: Dataset, kind: Format) -> bytes:
-    """The types that sidecars keep of raw records, which are copied to files of the same format."""
+    """Return the sidecars' schema as bytes, if raw records are copied to the same format; otherwise b""."""
     files = dataset.files
     if not files.options.raw or files.format_name(0) != kind.info.name:
         return b""
@@ -72,7 +72,7 @@ class Reading:
         self.dataset = dataset
         is_here = isinstance(dataset.files.storage, LocalStorage)
         self.storage = LocalStorage().no_more_open_than(dataset.paths if is_here else ())
-        """For what is written: files that are open to no more people than the source."""
+        """Storage for the written files. Their permissions are no wider than those of the source."""
         rename = rename or {}
         self._columns = _checked_columns(dataset.schema, columns, rename)
         self._threads = threads
@@ -85,7 +85,7 @@ class Reading:
         self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
         self.firsts = dataset.files.firsts
-        """The number of each shard's first record, then of all that are written."""
+        """The number of each shard's first record, followed by the total number of written records."""
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
             self.firsts = self._delivered.firsts
@@ -98,29 +98,29 @@ class Reading:
             )
         self._order = chosen(dataset, choice, threads)
         if self._order is not None:
-            # A file of the source keeps its part of the records, whatever their order.
+            # Each source file gets as many records as were chosen from it, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
         self._can_lend = kind.info.takes_views and self._has_views()
 
     def _has_views(self) -> bool:
-        """Whether byte strings need not be copied before they are written. A copy of short ones costs
-        less than a view."""
+        """Whether byte strings are passed to the writer as views instead of copies. For short strings a
+        copy is cheaper than a view."""
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
         return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
 
     @property
     def identity(self) -> list[Any]:
-        """What decides which values are read: another job differs here."""
+        """Facts that determine which values are read. Jobs that read different values differ here."""
         order = b"" if self._order is None else self._order.tobytes()
         digest = hashlib.blake2b(order, digest_size=16).hexdigest()
         damage = repr(self.dataset.options.damage)
         return [str(self.schema), digest, damage, repr(self._pictures)]
 
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
-        """Records [first, last) in the order in which they are written. With `lend` their byte strings
-        may be views (`lending.lent_schema`), for a writer that takes them."""
+        """Yield records [first, last) in the order in which they are written. With `lend`, byte strings may
+        be views (`lending.lent_schema`); the writer has to accept these."""
         lend = lend and self._can_lend
         schema = lent_schema(self.schema) if lend else self.schema
         done = first
@@ -131,8 +131,8 @@ class Reading:
                 batch = self._pictures.batch(batch, done, self._threads)
             done += batch.num_rows
             if seen is None or (lend and batch.schema != seen):
-                # Views come in different types, by format. Types of copies are compared only once:
-                # that costs more than many batches.
+                # The view types depend on the format of the shard. Without views, the schema is
+                # compared once only, because the comparison costs more than many batches.
                 seen = batch.schema
                 pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
@@ -153,7 +153,7 @@ class Reading:
 def _checked_columns(
     schema: pa.Schema, columns: Sequence[str] | None, rename: Mapping[str, str]
 ) -> list[str]:
-    """The columns to be read. Rejects names that are unknown or ambiguous."""
+    """Return the columns to be read. Raise SchemaError for unknown or ambiguous names."""
     wanted = list(schema.names if columns is None else columns)
     has = set(schema.names)
     missing = [name for name in wanted if name not in has]
@@ -187,7 +187,7 @@ def _written_schema(
 
 
 def _kept_metadata(schema: pa.Schema) -> dict[bytes, bytes] | None:
-    """A schema's metadata, without penstock's notes on how it was inferred."""
+    """Return a schema's metadata without penstock's notes on how the schema was inferred."""
     metadata: Mapping[bytes, bytes] = schema.metadata or {}
     return {k: v for k, v in metadata.items() if not k.startswith(b"penstock.")} or None
 
@@ -196,7 +196,7 @@ Cast = Callable[[pa.Array], pa.Array] | None
 
 
 def cast_of(before: Any, after: Any) -> Cast:
-    """What makes an array of one type one of another; None where they are the same."""
+    """Return a function that casts arrays from one type to another, or None if the types are the same."""
     if before == after:
         return None
     if storage_of(before) == IN_PARTS:

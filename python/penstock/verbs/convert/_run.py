@@ -1,4 +1,4 @@
-"""A conversion, part by part: written under temporary names, verified on request, and named together."""
+"""The run of a conversion. Parts are written under temporary names, verified on request, and then all renamed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.verbs.write.write import drop_old_indexes, write
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How files are written."""
+    """The format and options with which files are written."""
 
     kind: Format
     options: Any
@@ -41,7 +41,7 @@ class Writing:
     threads: int | None
 
     def file(self, data: Incoming, path: str, **more: Any) -> Summary:
-        """Write records to one file or to several."""
+        """Write records to one file or several files."""
         return write(
             data,
             path,
@@ -64,7 +64,7 @@ def run(
     prove: bool,
     overwrite: bool,
 ) -> Summary:
-    """Write the parts that are not finished yet, and give all of them their names."""
+    """Write the parts that are not finished yet, then give all parts their final names."""
     finals = [part.final for part in parts]
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
     place = os.path.dirname(finals[0])
@@ -115,7 +115,7 @@ def run_by_bytes(
     *,
     overwrite: bool,
 ) -> Summary:
-    """Write shards that end by their bytes. Their number is part of their names, and known at the end."""
+    """Write shards limited by bytes. Their names contain the number of shards, which is known only at the end."""
     names = Names(target, writing.kind.info.extensions, is_sharded=True, total=None)
     first = names.provisional(0)
     place, cuts = os.path.dirname(target), [target, limits]
@@ -156,7 +156,7 @@ def _journal(
     writing: Writing,
     storage: LocalStorage,
 ) -> Journal:
-    """What is finished of a job; `cuts` say which records become which files."""
+    """Return the journal of a job. `cuts` lists the parts as [number, first record, last record, final name]."""
     folder = None if isinstance(writing.index, bool) else writing.index
     text = writing.kind.text_index if isinstance(writing.kind, FramedFormat) else None
     job = _job(cuts, reading, writing)
@@ -168,7 +168,7 @@ def _journal(
 def _publish(
     journal: Journal, finals: list[str], reading: Reading, writing: Writing, *, overwrite: bool
 ) -> Summary:
-    """Give whole parts their names."""
+    """Give the finished parts their final names."""
     finished = [journal.done[number] for number in sorted(journal.done)]
     num_bytes = sum(part.num_bytes for part in finished)
     notes = tuple(dict.fromkeys(note for part in finished for note in part.notes))
@@ -181,7 +181,7 @@ def _publish(
 
 
 def _keep_text_index(path: str, final: str, writing: Writing) -> None:
-    """Where a text index is kept beside a file that is to be replaced, give the part one that takes its place."""
+    """Make a text index for a part, if the file that it replaces has a text index next to it."""
     kind, storage = writing.kind, LocalStorage()
     text = textindex.kept(kind, final, storage)
     if text is None or not os.path.exists(path) or os.path.exists(text.path_for(path)):
@@ -198,7 +198,7 @@ def _keep_text_index(path: str, final: str, writing: Writing) -> None:
 
 
 def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
-    """All that decides what is written: another job must not use what this one has finished."""
+    """Return everything that determines the output. A job with other facts must not reuse this job's parts."""
     files = reading.dataset.files
     sources: list[Any] = []
     for number, path in enumerate(files.paths):
@@ -206,7 +206,7 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
             state = os.stat(path)
             sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
         else:
-            # Whether a remote file has changed cannot be known: a killed job starts again.
+            # Changes of a remote file cannot be detected, so a killed job starts again.
             sources.append([path, files.num_bytes(number), uuid4().hex])
     return {
         "version": version("penstock"),
@@ -220,7 +220,7 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
 
 
 def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:
-    """Compare a finished part with the records that it was made of."""
+    """Compare a finished part with the source records that were written to it."""
     # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 

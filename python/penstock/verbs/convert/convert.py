@@ -1,10 +1,10 @@
-"""`convert`: the same records in another format, compression or number of shards; resumable.
+"""`convert` writes the same records in another format, compression or number of shards. It is resumable.
 
-A conversion is a list of parts, each a range of the source's records that becomes one file. A part
-is written under a temporary name; when all are complete they get their final names together. A journal
-lists the finished ones, so a killed job continues where it stopped, and ends with the same bytes. With
-`shard_bytes`, which records become which file is known only after writing; such a job continues only if
-all files were complete. One job at a time writes a target.
+A conversion is a list of parts. Each part is a range of the source's records and becomes one file. Parts are
+written under temporary names; when all are complete, they get their final names together. A journal lists the
+finished parts, so a killed job continues where it stopped, and its result has the same bytes. With `shard_bytes`
+the ranges are known only after writing, so such a job continues only if all files were complete. A target can
+be written by only one job at a time.
 """
 
 from __future__ import annotations
@@ -60,68 +60,67 @@ def convert(
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
 
-    TFRecord holds int64, float32 and bytes, and lists of these; what becomes of other types stands
-    with its writer: a float64 becomes the nearest float32, unless exact=True is asked for, and
-    what has no counterpart is a SchemaError. Arrow types that TFRecord has no name for (int32,
-    timestamps, strings) come back as what they were stored as. From TFRecord
-    to TFRecord payloads are copied without being parsed, unless columns or names change.
+    TFRecord holds int64, float32 and bytes, and lists of these. The documentation of its writer says how
+    other types are converted: a float64 becomes the nearest float32, unless exact=True, and a type without
+    a counterpart is a SchemaError. Arrow types that do not exist in TFRecord (int32, timestamps, strings)
+    are read back as the types in which they were stored. From TFRecord to TFRecord, payloads are copied
+    without being parsed, unless columns or names change.
 
-    A conversion that was killed continues when it is called again the same way, and ends with the
-    same bytes. No file has its final name until all are complete.
+    After a kill, the same call continues the conversion, and the result has the same bytes. No file gets
+    its final name until all files are complete.
 
     Args:
-        source: as for `open`, or a Dataset, for one opened with options of its own. One that
-            skips damage is read once more, to count the records that it delivers; these are
-            written.
-        target: a file; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
-            folder (one that exists, or a name that ends in "/"), for one file a shard of the
-            source under the same names with a new suffix.
-        columns: those wanted, in that order; None for all.
+        source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
+            damage is read one extra time, to count its undamaged records; only these are written.
+        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
+            folder (an existing folder, or a name that ends in "/"). A folder gets one file for each
+            shard of the source, under the same name with a new suffix.
+        columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
         where: only the records for which this condition is true: a text, such as
             `label >= 3 and (split == "train" or len(tokens) > 10)` (docs/guide/conditions.md has
-            the language), a pyarrow.compute.Expression, or a function of a batch that gives
+            the language), a pyarrow.compute.Expression, or a function that takes a batch and returns
             bool[num_rows].
         reads: the columns that a function or an expression reads; None for all.
-        sample: only some of the records, a part of 1 (a float) or a number (an int), drawn
-            without repeats by `seed`, in their order.
-        shuffle: a seed; the records are written in an order of its own, over all shards. The order
-            takes 8 bytes of memory a record, and records are read at random: fast where that is
-            (TFRecord, Arrow), many passes over large Parquet files.
-        seed: of `sample`.
-        images: the columns that hold encoded images; "auto" finds them, by their type or, where the
-            format written has a place for images, by their bytes. With `image_mode` ("jpg", "png",
-            "webp" or "raw"), `jpeg_quality` or `max_side` (pixels) they are encoded anew, whatever
-            the format; see the pages of formats that have such options of their own.
-        prove: read the result again and compare every value with the source, after the writer's
-            conversions, before it gets its name. Images that the format written encodes anew
-            are compared by their pixels, JPEG and WebP by the means of squares of them.
-        format: the format to write; None goes by the target's name. A folder needs it.
-        compression: as the format knows it, as for `write`.
-        num_shards: the number of shards: contiguous, with sizes that differ by one record at most.
+        sample: write only a random sample of the records: a fraction (a float up to 1) or a number of
+            records (an int). `seed` determines the sample. It has no repeats, and keeps the order.
+        shuffle: a seed for a random order of the records over all shards. The order takes 8 bytes of
+            memory per record. Records are then read at random: this is fast for TFRecord and Arrow, but
+            takes many passes over large Parquet files.
+        seed: the seed for `sample`.
+        images: the columns that hold encoded images. "auto" finds them by their type or, if the target
+            format stores images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or
+            "raw"), `jpeg_quality` or `max_side` (pixels) the images are encoded again, in every format.
+            Some formats have further image options, see their pages.
+        prove: before the result gets its name, read it again and compare every value with the source,
+            after the writer's conversions. Images that the target format encodes again are compared
+            by their pixels; JPEG and WebP images are compared by the means of squares of pixels.
+        format: the format to write; None infers it from the target's name. Required for a folder.
+        compression: a compression of the target format, as for `write`.
+        num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record.
         shard_records: the number of records after which a shard ends.
         shard_bytes: a shard ends with the record that brings it to this many bytes, see `write`. A
             job that was killed before all shards were complete then starts again.
-        index: write an index with each file, where its format has one; a folder puts them there.
+        index: write an index with each file, if its format has one; a path is the folder for them.
         overwrite: replace existing files.
-        exact: refuse values that the format cannot hold exactly, as for `write`; and `image_mode` "jpg" or "webp" and
-            `max_side`, which change pictures.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
-        write_options: options of the written format by name, also of those that share it with a
-            keyword above, such as HDF5's `shuffle`.
-        format_options: of the written format; an unknown one is an error.
+        exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
+            "webp" and `max_side`, because they change pictures.
+        threads: the number of threads; None for all cores.
+        progress: called with the records done, the source bytes done, and the total source bytes.
+        write_options: options of the target format by name. Use this for an option with the same name
+            as a keyword above, such as HDF5's `shuffle`.
+        format_options: options of the target format; an unknown option is an error.
 
     Returns:
-        A Summary of what was written, with notes of what was changed.
+        A Summary of the written files, with notes on changed values.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another conversion is writing the target.
-        ValueError: `where` is no condition, or there are fewer records than `sample`.
-        SchemaError: a column or value that the format cannot hold; of columns before anything is
+        ValueError: `where` is not a condition, or there are fewer records than `sample`.
+        SchemaError: the format cannot hold a column or a value. Columns are checked before anything is
             written.
-        FormatError: the source is damaged, or (with `prove`) a value written is not the one read.
+        FormatError: the source is damaged, or (with `prove`) a written value differs from the source.
 
     Example:
         >>> import penstock as ps
@@ -160,9 +159,9 @@ def convert(
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
-    """The target, and whether it is a folder that gets a file for each shard."""
+    """Return the target, and whether it is a folder that gets one file for each source shard."""
     if format is not None and formats.by_name(format).info.is_folder:
-        return to.rstrip("/"), False  # the folder is the shard
+        return to.rstrip("/"), False  # in this format a shard is a folder
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= says what to write there")
@@ -170,7 +169,7 @@ def _place(to: str, format: str | None) -> tuple[str, bool]:
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of images out of a format's, unless the format has them itself."""
+    """Remove and return the image options, unless the format itself has options of these names."""
     own = {field.name for field in fields(kind.write_options)}
     words = (_IMAGE_WORDS - own) & format_options.keys()
     return {word: format_options.pop(word) for word in words}
@@ -198,7 +197,7 @@ def _refuse_contradictions(
 
 @contextmanager
 def _made(folder: str) -> Generator[None]:
-    """Make a folder, and remove it again if it stays empty."""
+    """Create a folder, and remove it at the end if it is empty."""
     is_new = not os.path.isdir(folder)
     os.makedirs(folder, exist_ok=True)
     try:

@@ -1,12 +1,12 @@
-"""What a conversion has finished, kept beside its target, so that a killed one can continue.
+"""The journal of a conversion, stored next to its target. It lets a killed conversion continue.
 
-Finished parts stay beside the target under temporary names until all are complete. The journal lists
-them with their job: another source, or other options, make another job, and the old parts are dropped.
-Before the first part gets its final name the journal lists all of these names, so that the next run
-knows which files are its own.
+Finished parts stay next to the target under temporary names until all are complete. The journal lists
+the parts and the facts of the job. A different source or different options are a different job, and the
+old parts are then removed. Before the first part gets its final name, the journal lists all final names,
+so that the next run knows which files this job has made.
 
-The names of parts and journal are made from the target's name alone, so one conversion at a time
-writes a target (`alone_at`).
+The names of parts and journal depend only on the target's name, so only one conversion at a time may
+write a target (`alone_at`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PREFIX = ".penstock-"
 
 @contextmanager
 def alone_at(target: str, folder: str) -> Generator[None]:
-    """Keep other conversions away from a target, whose files are in this folder.
+    """Lock a target, whose files are in `folder`, against other conversions.
 
     Raises:
-        BlockingIOError: another one is writing it.
+        BlockingIOError: another conversion is writing the target.
     """
     name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
     message = "another conversion is writing it; wait for that to end"
@@ -47,7 +47,7 @@ def _token(target: str) -> str:
 
 
 class Journal(journal.Journal):
-    """The parts of one target. Used by one thread, of one process at a time."""
+    """The finished parts of one target. Only one thread of one process may use it at a time."""
 
     def __init__(
         self,
@@ -67,28 +67,28 @@ class Journal(journal.Journal):
 
     @property
     def is_publishing(self) -> bool:
-        """Whether parts may have their final names already."""
+        """Whether some parts may already have their final names."""
         return bool(self._files)
 
     @property
     def is_whole(self) -> bool:
-        """Whether only the final names of some parts are missing."""
+        """Whether all parts are written, and only some final names are missing."""
         return self.is_publishing and len(self.done) == len(self._files)
 
     @property
     def part_pattern(self) -> str:
-        """The names of all parts, as `write` takes them."""
+        """The temporary names of all parts as a pattern for `write`."""
         return os.path.join(self._folder, self._own + "{shard:05d}")
 
     def part_path(self, number: int) -> str:
-        """The temporary name of a part."""
+        """Return the temporary name of a part."""
         return os.path.join(self._folder, f"{self._own}{number:05d}")
 
     def is_part(self, path: str | None) -> bool:
         return path is not None and os.path.basename(path).startswith(self._own)
 
     def load(self) -> None:
-        """Read what an earlier run of the same job has finished; remove parts of other jobs."""
+        """Read which parts an earlier run of this job has finished, and remove parts of other jobs."""
         try:
             stored = journal.load(self._path)
         except LimitError:
@@ -102,7 +102,7 @@ class Journal(journal.Journal):
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what a killed run left of unfinished files, and parts of other jobs."""
+        """Remove the unfinished files of a killed run, and parts of other jobs."""
         begun = (f"..{self._own}", f".{os.path.basename(self._path)}.")
         parts = [self.part_path(number) for number in self.done]
         kept = {
@@ -119,12 +119,12 @@ class Journal(journal.Journal):
         journal.clear(self._folder, is_left)
 
     def _beside(self, path: str) -> list[str]:
-        """The indexes of a file."""
+        """Return the paths of a file's indexes."""
         own = sidecar.path_for(path, self._index_folder)
         return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
 
     def _text_indexes(self, finals: list[str]) -> list[str]:
-        """The text indexes that will appear beside files of these names."""
+        """Return the text indexes that will be next to files of these names."""
         kind = self._text_index
         if kind is None:
             return []
@@ -134,17 +134,17 @@ class Journal(journal.Journal):
         ]
 
     def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """Remember that a part is whole."""
+        """Record that a part is complete."""
         state = journal.state_of(self.part_path(number))
         self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """The same, and save the journal."""
+        """Record that a part is complete, and save the journal."""
         self.add(number, num_bytes, notes)
         self._save()
 
     def publish(self, finals: list[str], *, overwrite: bool) -> None:
-        """Give all parts their names, with their indexes, and forget the job."""
+        """Give all parts and their indexes their final names, and remove the journal."""
         if not overwrite and not self.is_publishing:
             refuse_existing(finals)
             refuse_existing(self._text_indexes(finals))
@@ -156,7 +156,7 @@ class Journal(journal.Journal):
         for number, final in enumerate(finals):
             part, is_named = self.part_path(number), self.done[number].is_at(final)
             if os.path.isdir(part) and is_named:
-                remove(part)  # the folder that had the name before
+                remove(part)  # the folder that had the final name before
             elif os.path.isdir(part) and os.path.isdir(final):
                 refuse_other_files(final)
                 put_in_place(Calls(), part, final)
@@ -172,14 +172,14 @@ class Journal(journal.Journal):
         self.forget()
 
     def _lay_indexes(self, finals: list[str]) -> None:
-        """Put the indexes of the parts where they are found as soon as the parts have their names."""
+        """Move the indexes to their final places, so that each part has its index as soon as it is renamed."""
         for number, final in enumerate(finals):
             part = self.part_path(number)
             if os.path.isfile(part):
                 own = sidecar.path_for(part, self._index_folder)
                 ahead.lay(own, part, final, self._index_folder)
         for folder in dict.fromkeys((self._folder, self._index_folder or self._folder)):
-            if os.path.isdir(folder):  # a folder of indexes is made with the first one
+            if os.path.isdir(folder):  # it is created with the first index
                 sync_path(Calls(), folder)
 
     def forget(self) -> None:
@@ -195,7 +195,7 @@ class Journal(journal.Journal):
 
 
 def refuse_existing(paths: list[str]) -> None:
-    """Raise FileExistsError if one of the names is taken."""
+    """Raise FileExistsError if one of the files exists."""
     for path in paths:
         if os.path.lexists(path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")

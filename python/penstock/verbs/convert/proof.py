@@ -1,4 +1,4 @@
-"""Verifies that what was written is what was read: every value of every record, to the bit."""
+"""Verification that a conversion has written every value of every record as it was read, bit for bit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from penstock.payloads.example.plans import (
 from penstock.verbs.convert._proof_images import first_other_picture
 
 _BATCH_RECORDS = 4096
-_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+_compute: Any = pyarrow.compute  # Any: its functions are created at import, so they have no types
 
 
 class Wire:
-    """The values that a TFRecord writer makes of batches, after its documented conversions, and
-    the schema by which the same values are read back."""
+    """The values that a TFRecord writer stores for batches, after its documented conversions. It also
+    has the schema with which the same values are read back."""
 
     def __init__(self, schema: pa.Schema, payload: Any) -> None:
         self._plan = plan_payload(schema, payload)
@@ -52,7 +52,7 @@ class Wire:
         return pa.field(field.name, type_, metadata={WIRE_KEY: RECORD} if is_feature else None)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The values as they are stored."""
+        """Return the values as they are stored."""
         if self.is_raw:
             column = batch.column(0).cast(pa.binary())
             return pa.RecordBatch.from_arrays([column], names=["record"])
@@ -60,14 +60,14 @@ class Wire:
 
 
 def _empty(type_: pa.DataType) -> pa.Array:
-    # pyarrow makes no array at all of a tensor type with a permutation.
+    # pyarrow cannot create an array of a tensor type with a permutation.
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, pa.array([], type_.storage_type))
     return pa.array([], type_)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """The type that a decoder gives for a type on the wire."""
+    """Return the type to which a decoder decodes a stored type."""
     if isinstance(type_, pa.BaseExtensionType):
         return _plain(type_.storage_type)
     types = pa.types
@@ -81,8 +81,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Values in the types in which a container returns them: its only integers may be int64, and it
-    may keep the numbers of classes without their names. Other types are left as they are."""
+    """Return values in the types in which a container returns them. A container may have int64 as its only
+    integer type, and may store class numbers without their names. Other types stay as they are."""
     columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         at = schema.get_field_index(name)
@@ -106,7 +106,7 @@ def prove_equal(
     """Compare two streams of records value by value. `first_record` is added to record numbers.
 
     Raises:
-        FormatError: names the first record and field that differ, with both values.
+        FormatError: two values differ. It names the first such record and field, with both values.
     """
     filled = [(b for b in side if b.num_rows) for side in (wanted, found)]
     done = first_record
@@ -145,8 +145,8 @@ def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int)
 
 
 def same(a: pa.Array, b: pa.Array) -> bool:
-    """Whether two arrays hold the same values: bit for bit for floats, NaN included, and whatever
-    their types of list and binary."""
+    """Whether two arrays hold the same values. Floats, NaN included, are compared bit for bit. The variant
+    of the list or binary type (such as large or view) does not matter."""
     a, b = (x.storage if isinstance(x.type, pa.BaseExtensionType) else x for x in (a, b))
     if len(a) != len(b) or not a.is_valid().equals(b.is_valid()):
         return False

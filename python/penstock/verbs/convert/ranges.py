@@ -1,7 +1,7 @@
-"""Some records of a dataset as a stream: a range of them, or a range of a shuffled order.
+"""Streams of some records of a dataset: a range of records, or a range of a shuffled order.
 
-Where damage is skipped, the number of a record is known only after those before it have been read: such
-a dataset is scanned, and its records are counted as they are delivered.
+If damage is skipped, the number of a record is known only after all earlier records have been read. Such a
+dataset is scanned, and its records are counted as they are delivered.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def batches_between(
     *,
     lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Records [first, last) in order. Chunks before them are not read. With `lend`, byte strings are
-    views into what was read, where the reader can return views."""
+    """Yield records [first, last) in order. Earlier chunks are not read. With `lend`, byte strings are
+    views into the bytes that were read, if the reader can return views."""
     firsts = dataset.files.firsts
 
     def tasks(shard: int) -> Iterator[tuple[int, Chunk[Any], int, int]]:
@@ -63,17 +63,17 @@ def batches_between(
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
     threads = checked_threads(threads)
-    # Views keep what was read until they are written. Reading further ahead would need new memory each
-    # time, which costs more than to wait.
+    # Views keep the read buffers in memory until they are written. Reading further ahead would need
+    # new memory each time, which costs more than waiting.
     ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
-    # The writer has its own threads, so the caller's is one of the readers.
+    # The writer has other threads, so the caller's thread can read, too.
     yield from in_order(streams, run, _held_bytes, threads, ahead)
 
 
 class Delivered:
-    """The records that a scan of a damaged dataset delivers, numbered as they come. Ranges that follow
-    one another are read in one pass. Used by one thread."""
+    """The records that a scan of a damaged dataset delivers, numbered in that order. Consecutive ranges
+    are read in one pass. Only one thread may use it."""
 
     def __init__(
         self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
@@ -90,7 +90,7 @@ class Delivered:
         self.firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def between(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Records [first, last) in order."""
+        """Yield records [first, last) in order."""
         if first >= last:
             return
         if first != self._at:
@@ -119,8 +119,8 @@ def shuffled_between(
     *,
     lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records that `order` names, in that order, gathered a block at a time. `lend`: see
-    `batches_between`."""
+    """Yield the records with the numbers in `order`, in that order. One block is gathered at a time. For
+    `lend`, see `batches_between`."""
     record_bytes = max(1, source_bytes // max(1, len(dataset)))
     block = min(_MOST_RECORDS, max(1, SHUFFLE_BLOCK_BYTES // record_bytes))
 
@@ -131,7 +131,7 @@ def shuffled_between(
     def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
         return [take(dataset, numbers, columns, lend=lend)]
 
-    # One block ahead: a block is large, and its records are gathered by several threads anyway.
+    # Read one block ahead only: a block is large, and several threads gather its records anyway.
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)
 
 

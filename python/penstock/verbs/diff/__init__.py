@@ -1,1 +1,1 @@
-"""What differs between two datasets."""
+"""Comparison of two datasets."""

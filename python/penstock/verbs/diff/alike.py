@@ -1,17 +1,17 @@
-"""Which entries of two columns differ, by content, whatever their types of list, number and bytes.
+"""Comparison of two columns by content. The types of list, number and bytes may differ.
 
-| these are alike | and equal where |
+| types that can be equal | values are equal if |
 |---|---|
 | integers of any width and bool | the numbers are the same |
 | floats of any width | the numbers are exactly the same; NaN equals NaN, 0.0 is not -0.0 |
 | strings and binary, fixed-size, large and views | the bytes are the same |
 | timestamps; durations; dates; times, of any unit | they are the same moment or time |
-| any of those and an integer | the integer is the number stored, as TFRecord stores it |
-| lists, large, fixed-size, views, maps (pairs); tensors (lists of lists) | all values are |
-| structs | the fields of one name are; a field that one lacks is null there |
-| dictionaries, run-end encoded, extensions | their values, their storage |
+| any of the types in the row above and an integer | the integer is the stored number, as in TFRecord |
+| lists, large, fixed-size, views, maps (pairs); tensors (lists of lists) | all their values are equal |
+| structs | fields of the same name are equal; a field missing on one side counts as null |
+| dictionaries, run-end encoded, extensions | their decoded values or their storage are equal |
 
-Null equals null and nothing else. Types that are not alike differ wherever one of them has a value.
+Null equals only null. For any other two types, entries differ unless both are null.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from penstock.columns.numbers import as_arrow, as_booleans
 from penstock.columns.types import is_bytes, is_list, is_text
 from penstock.errors import UnsupportedError
 
-_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+_compute: Any = pyarrow.compute  # Any: its functions are created at import, so they have no types
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _DAY = 86_400 * 1_000_000_000
 
 
 def differing(a: pa.Array, b: pa.Array) -> np.ndarray:
-    """Which entries differ, as a mask; the arrays are of one length."""
+    """Return a mask of the entries that differ. The arrays have the same length."""
     a, b = stripped(a), stripped(b)
     valid_a, valid_b = _valid(a), _valid(b)
     found = valid_a != valid_b
@@ -68,7 +68,7 @@ _MOMENTS = frozenset({"date", "time", "duration", "timestamp", "timestamp in a z
 
 
 def _kind(type_: pa.DataType) -> str:
-    """The kind of a stripped type: values of one kind can be equal."""
+    """Return the kind of a stripped type. Only values of the same kind can be equal."""
     types = pa.types
     if types.is_integer(type_) or types.is_boolean(type_):
         return "integer"
@@ -85,8 +85,8 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def stripped(array: pa.Array) -> pa.Array:
-    """The values themselves: no extension, dictionary or views; bytes are large_binary, tensors
-    nested lists of fixed sizes, maps lists of pairs."""
+    """Return the plain values, without extension, dictionary or view types. Bytes become large_binary,
+    tensors become nested fixed-size lists, and maps become lists of pairs."""
     type_ = array.type
     types = pa.types
     if isinstance(type_, pa.FixedShapeTensorType):
@@ -107,14 +107,14 @@ def stripped(array: pa.Array) -> pa.Array:
 
 
 def _is_other_bytes(type_: pa.DataType) -> bool:
-    """Whether values are bytes, but not of the type that is compared."""
+    """Whether a type holds bytes, but has to be cast to large_binary before a comparison."""
     if pa.types.is_fixed_size_binary(type_):
         return not pa.types.is_decimal(type_)
     return is_bytes(type_) and not pa.types.is_large_binary(type_)
 
 
 def _decoded_runs(array: Any) -> pa.Array:
-    """The values of runs, one for each row; pyarrow's own function knows few types of values."""
+    """Return the values of a run-end encoded array, one per row. pyarrow's function supports few value types."""
     rows = np.arange(array.offset, array.offset + len(array))
     places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
     return stripped(array.values).take(as_arrow(places))
@@ -126,7 +126,7 @@ def _stripped_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _nested(tensors: Any) -> pa.Array:
-    """Tensors as lists of lists, in the order of their logical shape."""
+    """Return tensors as lists of lists, in the order of their logical shape."""
     shape, order = list(tensors.type.shape), tensors.type.permutation
     size = int(np.prod(shape))
     first = tensors.storage.offset * size
@@ -138,7 +138,7 @@ def _nested(tensors: Any) -> pa.Array:
             pa.array((np.arange(len(tensors))[:, None] * size + places).ravel(), pa.int64())
         )
     if not size:
-        return tensors.storage  # nothing but its number of rows
+        return tensors.storage  # it has rows, but no values
     for width in reversed(shape[1:]):
         values = pa.FixedSizeListArray.from_arrays(values, width)
     mask = tensors.is_null() if tensors.null_count else None
@@ -161,17 +161,17 @@ def _pairs(maps: Any) -> pa.Array:
 
 
 def chosen(array: pa.Array, mask: np.ndarray) -> pa.Array:
-    """The entries where a mask is true."""
+    """Return the entries at which a mask is true."""
     try:
         return array.filter(as_booleans(mask))
     except pa.ArrowNotImplementedError:
-        # pyarrow cannot filter views inside lists yet; one slice an entry moves no bytes of them.
+        # pyarrow cannot filter views inside lists yet. A slice for each entry copies no bytes.
         parts = [array.slice(int(at), 1) for at in np.flatnonzero(mask)]
         return pa.concat_arrays(parts) if parts else array.slice(0, 0)
 
 
 def lists_of(values: pa.Array, lengths: np.ndarray, nulls_of: pa.Array) -> pa.Array:
-    """Lists of these lengths; null where another array is."""
+    """Return lists of these lengths. An entry is null if it is null in `nulls_of`."""
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = nulls_of.is_null() if nulls_of.null_count else None
     return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, mask=mask)
@@ -183,7 +183,7 @@ def _valid(array: pa.Array) -> np.ndarray:
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-# -- values: nothing is null here -----------------------------------------------------------------
+# -- values, without nulls ------------------------------------------------------------------------
 
 
 def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
@@ -199,7 +199,7 @@ def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
 
 
 def _are_numbers(kinds: set[str]) -> bool:
-    """Whether one of two kinds is of integers that are stored for moments of the other."""
+    """Whether one of two kinds is integers, and the other is times that can be stored as integers."""
     return "integer" in kinds and not kinds.isdisjoint(_MOMENTS)
 
 
@@ -214,7 +214,7 @@ def _decimals_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
 
 
 def _objects_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
-    """For rare types (intervals, unions, decimals of two scales), which Python compares correctly."""
+    """Compare values as Python objects, for rare types (intervals, unions, decimals of different scales)."""
     try:
         return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
     except ValueError as error:
@@ -233,7 +233,7 @@ def _integers_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a != b
     if np.uint64 not in (a.dtype, b.dtype):
         return a.astype(np.int64) != b.astype(np.int64)
-    # No type holds both; a negative number equals none of the unsigned ones.
+    # No integer type holds both ranges. A negative number never equals an unsigned number.
     signed, unsigned = (b, a) if a.dtype == np.uint64 else (a, b)
     if signed.dtype == np.uint64:
         return signed != unsigned
@@ -257,7 +257,7 @@ def _moments_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
     if unit_x < unit_y:
         x, y, unit_x, unit_y = y, x, unit_y, unit_x
     ratio = unit_x // unit_y
-    # The finer one is divided: to multiply the coarser one may overflow.
+    # Divide the value in the finer unit, because multiplying the other value may overflow.
     return (y // ratio != x) | (y % ratio != 0)
 
 
@@ -306,13 +306,13 @@ _DIFFERING = {
     "decimal": _decimals_differ,
 }
 
-# -- as Examples have it --------------------------------------------------------------------------
+# -- values in the form of Examples ---------------------------------------------------------------
 
 
 def as_feature(array: pa.Array) -> pa.Array:
-    """Values as a feature of an Example has them: one flat list each, whatever the shape was.
+    """Return values as a feature of an Example stores them: one flat list each, whatever their shape.
 
-    A scalar is a list of one. Lists of lists of no fixed size stay what they are.
+    A scalar becomes a list of one value. Nested lists of variable size stay unchanged.
     """
     array = stripped(array)
     if pa.types.is_null(array.type):
@@ -328,7 +328,7 @@ def as_feature(array: pa.Array) -> pa.Array:
 
 
 def as_feature_list(array: pa.Array) -> pa.Array:
-    """Lists as a feature list of a SequenceExample has them: each entry a flat list of its own."""
+    """Return lists as a feature list of a SequenceExample stores them: each entry is a flat list."""
     array = stripped(array)
     if not is_list(array.type):
         return array
@@ -337,7 +337,7 @@ def as_feature_list(array: pa.Array) -> pa.Array:
 
 
 def _without_nulls(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The lists that are not null, and the lengths of all, 0 for null."""
+    """Return the lists that are not null, and the lengths of all lists, with 0 for null."""
     lengths = np.zeros(len(lists), np.int64)
     whole = lists.drop_null() if lists.null_count else lists
     lengths[_valid(lists)] = _compute.list_value_length(whole).to_numpy()

@@ -1,8 +1,8 @@
-"""`diff`: which fields and records of two datasets differ, by content, in bounded memory.
+"""`diff` finds the fields and records in which two datasets differ, by content and in bounded memory.
 
-Both are read in order, or by a key, and cut into pairs of batches of one length, which are compared
-in parallel. Results are merged in order, so the outcome does not depend on the number of threads.
-`alike` defines what is equal; `payloads` reads Examples.
+Both datasets are read in order, or matched by a key. They are split into pairs of batches of the same length,
+which are compared in parallel. Results are merged in order, so they do not depend on the number of threads.
+`alike` defines which values are equal; `payloads` reads Examples.
 """
 
 from __future__ import annotations
@@ -40,37 +40,36 @@ def diff(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Diff:
-    """Find which fields and records of two datasets differ, by content; of any formats.
+    """Find the fields and records in which two datasets differ, by content. Their formats may differ.
 
-    Values are compared, not bytes, nor types that mean the same: an int32 equals an int64, a string
-    the binary of its bytes, a list one of fixed size or a tensor of that shape, a float32 the
-    float64 of exactly its value, NaN any NaN, and null a field that is absent; 0.0 does not equal
-    -0.0. An Example stores no shapes and no difference between a value and a list of one; the
-    columns of other formats are compared with it as `write` would store them, structs as features
-    `parent/child`, but floats to the last bit.
+    Values are compared, not their encodings, so different types can be equal. An int32 equals an int64, a
+    string equals binary with its bytes, and a list equals a fixed-size list or a tensor of that shape. A
+    float32 equals a float64 of exactly its value, and NaN equals any NaN, but 0.0 does not equal -0.0. Null
+    equals an absent field. An Example stores no shapes, and does not distinguish a value from a list of one
+    value. Columns of other formats are compared with Examples in the form in which `write` would store them,
+    with structs as features `parent/child`, but floats are compared to the last bit.
 
-    Every record of both is read, in bounded memory. Examples whose fields are inferred from a sample
-    are not parsed where their payloads are the same bytes, so equal files of them are compared
-    about as fast as they are read. Those whose schema a sidecar keeps are read by it.
+    Every record of both datasets is read, in bounded memory. If the fields of Examples are inferred from a
+    sample, payloads with the same bytes are not parsed, so equal files are compared about as fast as they
+    are read. If a sidecar keeps their schema, Examples are read with it.
 
     Args:
         a: a Dataset, or anything that `penstock.open` takes.
-        b: as a. Damage is an error, unless a Dataset was opened to skip it; then Examples are
+        b: as a. Damage is an error, unless a Dataset was opened to skip it. Examples are then
             compared by the fields of its schema.
-        columns: the fields to compare; None for all, except a tar archive's `__url__`, the place of
-            a record.
-        by: a field of integers, strings or bytes by which records are matched, whatever their
-            order. Its values are held in memory, and the records of b are read at random.
-        threads: how many to use; None: one a core.
-        progress: called with the records done, the bytes done and the bytes in all; the bytes done
-            are estimated from the records. Asks for the number of records first.
+        columns: the fields to compare; None for all, except `__url__`, a record's path in a tar archive.
+        by: a field of integers, strings or bytes by which records are matched, in any order. Its
+            values are held in memory, and the records of b are read at random.
+        threads: the number of threads; None: one per core.
+        progress: called with the records done, the bytes done and the total bytes. The bytes done are
+            estimated from the records. With `progress`, the records are counted first.
 
     Returns:
         Diff: `equal`, the `fields` that differ, and the `records`.
 
     Raises:
         PenstockError: damaged data.
-        SchemaError: `columns` or `by` names no field, or `by` one that cannot be a key.
+        SchemaError: `columns` or `by` names an unknown field, or the field of `by` cannot be a key.
 
     Example:
         >>> import penstock as ps
@@ -99,7 +98,7 @@ def diff(
     meter = meter_of(progress, *(side.dataset for side in sides))
     pairs = partial(_pairs, streams[0], streams[1], matched)
     try:
-        # The threads that read the streams end first: a stream in use cannot be closed.
+        # The reading threads must end first, because a stream in use cannot be closed.
         with closing(
             in_order([pairs], partial(_compare, sides), lambda seen: 0, threads)
         ) as results:
@@ -113,7 +112,7 @@ def diff(
 
 
 def _places(opened: Sequence[Dataset]) -> frozenset[str]:
-    """Fields for the place of a record, not its contents: the path of a tar archive."""
+    """Return the fields that describe the place of a record, not its contents: `__url__` of tar archives."""
     added = ((d, name) for d in opened if d.paths for name in d.files.info(0).added_columns)
     return frozenset(name for d, name in added if name in d.schema.names)
 
@@ -132,7 +131,7 @@ def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Records of a and b to be compared, and their numbers; or those that only one side has."""
+    """Records of a and b to be compared, with their numbers; or records that only one side has."""
 
     a: pa.RecordBatch | None
     b: pa.RecordBatch | None
@@ -143,7 +142,7 @@ class _Pair:
 def _pairs(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch], matched: Matched | None
 ) -> Iterator[_Pair]:
-    """Cut two streams where a batch of either ends."""
+    """Split two streams of batches at the ends of the batches of both, into pairs of the same length."""
     done = 0
     a = b = None
     while True:
@@ -175,7 +174,7 @@ def _rest(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
 
 @dataclass(slots=True)
 class _FieldSeen:
-    """The types that a field has, and where it differs."""
+    """The types of a field on both sides, and the records in which it differs."""
 
     type_a: pa.DataType | None = None
     type_b: pa.DataType | None = None
@@ -196,7 +195,7 @@ class _FieldSeen:
 
 
 def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
-    """The type that both fit, where one is a list of the other or has no values."""
+    """Return the type that fits both, if one type is a list of the other or has no values."""
     if known is None or other is None or known == other:
         return known if other is None else other
     if pa.types.is_null(known):
@@ -206,7 +205,7 @@ def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType 
 
 @dataclass(slots=True)
 class _PairSeen:
-    """What was found in one pair."""
+    """The differences found in one pair."""
 
     num_a: int
     num_b: int
@@ -237,7 +236,7 @@ def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
 def _unequal_payloads(
     sides: tuple[Side, Side], a: pa.RecordBatch, b: pa.RecordBatch
 ) -> np.ndarray | None:
-    """The rows whose payloads differ; None where not both are payloads of one dialect."""
+    """Return the rows whose payloads differ, or None unless both sides are payloads of the same dialect."""
     if not all(side.has_payloads for side in sides):
         return None
     if len({side.dataset.options.dialect for side in sides}) > 1:
@@ -278,7 +277,7 @@ def _compare_columns(
 
 
 def _features(columns: dict[str, NewColumn]) -> dict[str, NewColumn]:
-    """Structs as the features of an Example: one a field, called `parent/child`."""
+    """Return structs as the features of an Example: one feature per field, called `parent/child`."""
     found: dict[str, NewColumn] = {}
     for name, column in columns.items():
         if not pa.types.is_struct(column.type):
@@ -316,7 +315,7 @@ def _example(x: NewColumn, y: NewColumn, row: int, numbers: list[np.ndarray]) ->
 
 
 def _shown(column: NewColumn, row: int) -> pa.Scalar:
-    """A value by the field's type: a feature whose lists all have one value is that value."""
+    """Return a value in the field's type. If all lists of a feature have one value, it is a scalar."""
     scalar = column.values[row]
     is_single = column.layout == "feature" and not is_list(column.type)
     if is_single and scalar.is_valid and len(scalar.values) == 1:
@@ -325,7 +324,7 @@ def _shown(column: NewColumn, row: int) -> pa.Scalar:
 
 
 def _place(a: Any, b: Any) -> int | None:
-    """Where two values of bytes, or two lists, begin to differ."""
+    """Return the first position at which two byte strings or two lists differ."""
     if not (a.is_valid and b.is_valid):
         return None
     if hasattr(a, "as_buffer") and hasattr(b, "as_buffer"):
@@ -346,7 +345,7 @@ def _place(a: Any, b: Any) -> int | None:
 
 
 class _Seen:
-    """The findings of all pairs, added up in order."""
+    """The differences found in all pairs, merged in order."""
 
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
@@ -359,7 +358,7 @@ class _Seen:
 
     @property
     def num_done(self) -> int:
-        """Records of the longer side."""
+        """The number of records of the longer side that are done."""
         return max(self._total.num_a, self._total.num_b)
 
     def add(self, pair: _PairSeen) -> None:
@@ -397,8 +396,8 @@ class _Seen:
         return tuple(self._differences())
 
     def _look_again(self, threads: int | None) -> None:
-        """A field that only one side has among the parsed payloads may be in those that were not parsed,
-        because they are equal. If the schemas do not have it either, it is searched for."""
+        """Search for fields that only one side has in the parsed payloads. Equal payloads were not parsed, so
+        such a field may be in these. Fields in the other side's schema need no search."""
         if not self._total.num_unparsed:
             return
         for place, side in enumerate(self._sides):

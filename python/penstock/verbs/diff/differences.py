@@ -1,4 +1,4 @@
-"""What `diff` found: plain values, which a program can act on and a person can read."""
+"""The result of `diff`: plain values for programs and for people."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock import describe
 
 @dataclass(frozen=True, slots=True)
 class ValueDiff:
-    """One field of one record: its number in a and in b, and both values as text of 60 characters
-    at most. `place` is the first byte or list entry that differs, None for other values."""
+    """A difference in one field of one record: the record's number in a and in b, and both values as text of at
+    most 60 characters. `place` is the first byte or list entry that differs, or None for other values."""
 
     record_a: int
     record_b: int
@@ -27,10 +27,10 @@ class FieldDiff:
     """A field that differs.
 
     `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of
-    these types are never equal) or "values". `num_records` differ in this field; of these,
-    `num_only_in_a` are null or absent in b, `num_only_in_b` in a. `examples` are the first ones. A
-    field that only one side has, and that is null in all its records, is listed with
-    `num_records` 0: no record differs.
+    these types are never equal) or "values". `num_records` records differ in this field. The field is
+    null or absent in b for `num_only_in_a` of them, and in a for `num_only_in_b`. `examples` has the first
+    differences. A field that only one side has, and that is null in all records, is listed with
+    `num_records` 0, because no record differs.
     """
 
     name: str
@@ -45,11 +45,11 @@ class FieldDiff:
 
 @dataclass(frozen=True, slots=True)
 class RecordsDiff:
-    """The records: how many there are, were compared and differ, and the first that does, by its
-    number in a. Without a key, those that only one side has are the last of the longer one. With
-    one, they are those whose key the other has not; of records that share a key the first is
-    compared, and the others are counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the
-    first few of those keys, as text."""
+    """The numbers of records that exist, were compared, and differ, and the first record that differs, by its
+    number in a. Without a key, the records that only one side has are the last records of the longer side.
+    With a key, they are the records whose key the other side lacks. If records share a key, only the first is
+    compared, and the others are counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the first few
+    of the keys that only one side has, as text."""
 
     num_a: int
     num_b: int
@@ -68,22 +68,22 @@ class RecordsDiff:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """How two datasets differ. `equal`: both have the same records, value for value; with a key,
-    in any order, and no key twice."""
+    """The differences of two datasets. `equal` is true if both have the same records with the same values.
+    With a key, the order does not matter, but no key may occur twice."""
 
     fields: tuple[FieldDiff, ...]
     records: RecordsDiff
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """Whether the datasets are equal."""
         r = self.records
         return not any(
             (r.num_differ, r.num_only_in_a, r.num_only_in_b, r.num_repeated_a, r.num_repeated_b)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the result as plain values, for JSON."""
         fields = [
             {
                 **asdict(found),

@@ -1,4 +1,4 @@
-"""New fields kept beside the shards: as an overlay, whose values are computed shard by shard."""
+"""New fields stored as an overlay, in files next to the shards. Values are computed shard by shard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH_RECORDS = 1 << 16
 
 
 def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
-    """Raise if the records have one of the fields, other than by the overlay of this name."""
+    """Raise SchemaError if the records already have one of the fields from elsewhere than this overlay."""
     plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
     known = set(plain.schema.names)
     for other in overlays(dataset):
@@ -37,7 +37,7 @@ def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
 def keep_beside(
     dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
 ) -> Summary:
-    """The new fields as an overlay."""
+    """Write the new fields as an overlay."""
 
     def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
         first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
@@ -53,7 +53,7 @@ def keep_beside(
 def _computed(
     dataset: Dataset, shard: int, new: NewFields, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """What new fields are for a shard's records, several chunks at once."""
+    """Yield the values of the new fields for a shard's records. Several chunks are computed in parallel."""
     reader = dataset.files.reader(shard)
 
     def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:

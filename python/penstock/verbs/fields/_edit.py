@@ -17,23 +17,23 @@ REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What becomes of the fields of every record."""
+    """One change to the fields of every record: fields to drop, rename, add or replace."""
 
     new: NewFields | None = None
     drop: tuple[str, ...] = ()
     rename: tuple[tuple[str, str], ...] = ()
     replace: bool = False
-    """New fields take the place of old ones of their name."""
+    """Whether new fields replace old fields of the same name."""
 
     def facts(self) -> Any:
-        """What tells this edit from others."""
+        """Return facts that identify this edit."""
         new = None if self.new is None else self.new.facts()
         return [new, self.drop, self.rename, self.replace]
 
 
 @dataclass(frozen=True, slots=True)
 class EditPart:
-    """A shard to be written: its place among the shards to be written, and its place among all
+    """A shard to be written: its position among the shards to be written, and its number among all
     shards."""
 
     place: int
@@ -41,7 +41,7 @@ class EditPart:
 
 
 def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]:
-    """The records of a shard with the fields that an edit makes; at least one batch."""
+    """Yield the records of a shard with the edit applied, as at least one batch."""
     reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)
     found = False
@@ -55,7 +55,7 @@ def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]
 
 
 def names_after(names: list[str], edit: Edit) -> dict[str, str]:
-    """The old fields that stay, {new name: old name}."""
+    """Return the old fields that stay, as {new name: old name}."""
     renamed = dict(edit.rename)
     after = {renamed.get(name, name): name for name in names if name not in edit.drop}
     if len(after) < len(names) - len(set(edit.drop)):

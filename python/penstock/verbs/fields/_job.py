@@ -21,7 +21,7 @@ from penstock.verbs.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One call: what is read, how it changes, and how it is written."""
+    """The arguments of one call: the dataset, the change to its fields, and how files are written."""
 
     dataset: Dataset
     targets: tuple[str, ...]
@@ -33,15 +33,15 @@ class Job:
     threads: int | None
     progress: Progress | None
     published: Callable[[int], None] = lambda shard: None
-    """Called with each shard that has its new file, in this run or an earlier one."""
+    """Called with the number of each shard whose new file is in place, from this run or an earlier one."""
 
 
 _SPARE_BYTES = 16 << 20
-"""Space that stays free for other programs."""
+"""Disk space to leave free for other programs."""
 
 
 def check(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Refuse what cannot be done before anything is written."""
+    """Raise an error for a job that cannot be done, before anything is written."""
     if old.options.damage != "error":
         raise UnsupportedError(
             f"fields are not changed under damage={old.options.damage!r}: records would be lost",
@@ -97,8 +97,8 @@ def _check_kinds(old: Dataset, num_shards: int) -> None:
 
 
 def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Refuse a job that the disk has no room for. In place there is one new file at a time besides the old
-    ones; otherwise all of them."""
+    """Raise OSError if the disk has no room for a job. A job in place needs room for one new file at a time; any
+    other job needs room for all new files."""
     sizes = [os.path.getsize(path) for path in old.paths]
     wanted = max(sizes) if job.in_place else sum(sizes)
     folder = os.path.dirname(job.targets[todo[0]]) or "."

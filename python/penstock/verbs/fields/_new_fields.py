@@ -1,7 +1,7 @@
-"""Where the values of new fields come from: arrays, tables, a key, constants, a function.
+"""Sources of the values of new fields: arrays, tables, tables matched by a key, constants, functions.
 
-Each source gives the new columns of some records of a shard. What can be wrong before a record is read (a
-name, a type, a length, a repeated key) is found when the source is made.
+Each source returns the new columns for some records of a shard. Errors that do not depend on the records (a
+name, a type, a length, a repeated key) are raised when the source is created.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def new_fields(
     reads: Sequence[str] = (),
     unchanged: Dataset | None = None,
 ) -> NewFields:
-    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
-    still have the old fields, if a killed job has already changed other files of the dataset."""
+    """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed
+    some files of the dataset, `unchanged` has the files that still have the old fields."""
     _check_options(dataset, missing, reads)
     by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
     if callable(fields) or any(map(_is_function, by_name.values())):
@@ -100,7 +100,7 @@ class _Constant(NewFields):
 
 
 class Baked(NewFields):
-    """The fields of a dataset's overlays. `shards` are the numbers of its shards in the job."""
+    """The fields of a dataset's overlays. `shards` has the number of each of its shards in the job."""
 
     FACTS = "bake"
 
@@ -117,12 +117,12 @@ class Baked(NewFields):
         return self._shown.take(np.arange(begin, begin + num_records))
 
     def facts(self) -> Any:
-        """Overlays are removed one by one as they are baked, so they do not identify the job."""
+        """Return a constant: overlays are removed while they are baked, so they cannot identify the job."""
         return self.FACTS
 
 
 class _Aligned(NewFields):
-    """A row for every record of the dataset, in order."""
+    """A table with one row for every record of the dataset, in order."""
 
     def __init__(self, dataset: Dataset, table: pa.Table) -> None:
         super().__init__(table.schema)
@@ -147,7 +147,7 @@ class _Aligned(NewFields):
 
 
 class _Keyed(NewFields):
-    """A table whose rows are found by the value of one of its columns."""
+    """A table whose rows are matched to records by the value of one of its columns."""
 
     def __init__(self, dataset: Dataset, table: pa.Table, by: str, missing: str) -> None:
         _check_old(dataset, by)
@@ -186,7 +186,7 @@ class _Keyed(NewFields):
 
 
 class _Rows:
-    """Which row of a table has a key; each key once."""
+    """A lookup of the rows of a table by their keys. Every key may occur only once."""
 
     def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
         self._name = name
@@ -211,7 +211,7 @@ class _Rows:
         raise SchemaError(f"the table has the key {key!r} twice", field=self._name)
 
     def of(self, keys: pa.Array) -> np.ndarray:
-        """Rows of some keys, int64; -1 where there is none."""
+        """Return the rows of some keys, int64; -1 for a key that is not in the table."""
         if pa.types.is_integer(keys.type) != self._is_number:
             raise SchemaError(
                 "the key has another type in the table than in the records",
@@ -230,8 +230,8 @@ class _Rows:
 
 
 def _as_key(numbers: Any) -> np.ndarray:
-    """Integers of any type as keys that compare exactly. NumPy compares int64 with uint64 as floats,
-    so all are int64, or Python's own where one is beyond that."""
+    """Return integers of any type as keys that compare exactly. NumPy compares int64 with uint64 as floats, so
+    the result has only int64, or Python integers if a key does not fit int64."""
     values = numbers.to_numpy(zero_copy_only=False)
     if values.dtype != np.uint64:
         return values.astype(np.int64)
@@ -241,12 +241,12 @@ def _as_key(numbers: Any) -> np.ndarray:
 
 
 def _key(value: Any) -> Any:
-    """Text and its UTF-8 are one key: a TFRecord does not tell them apart."""
+    """Return text as its UTF-8 bytes, because a TFRecord does not distinguish text from bytes."""
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
 class _Joined(NewFields):
-    """Columns of several sources, in the order of names asked for."""
+    """The columns of several sources, in the requested order of names."""
 
     def __init__(self, names: list[str], parts: list[NewFields]) -> None:
         self._parts = parts
@@ -270,7 +270,7 @@ class _Joined(NewFields):
 
 
 class _Computed(NewFields):
-    """What a function makes of the records. Its values for the first ones determine the types."""
+    """Values that a function computes from the records. Its values for the first records determine the types."""
 
     def __init__(
         self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
@@ -368,7 +368,7 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning: numbers to numbers, text to bytes, null to all."""
+    """Whether a cast keeps the meaning: numbers to numbers, text to bytes, null to any type."""
     types = pa.types
     if types.is_null(found):
         return True
@@ -385,6 +385,6 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _described(function: Any) -> str:
-    """A function's name, which is the only part of it that can be compared."""
+    """Return a function's name, the only part of a function that can be compared between runs."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -1,9 +1,9 @@
-"""Shards written again with other fields: old payloads are copied, never parsed.
+"""Rewriting of shards with changed fields. TFRecord payloads are copied without being parsed.
 
-A job is a list of shards, each of which becomes one new file. A TFRecord shard is spliced: frames
-are read, cut and added to by a kernel, and written in order while others are read. A shard of any
-other format is decoded and written again. Each file gets its name when it is complete; a journal
-(`rewrite_journal`) lets a killed job continue with the missing ones.
+A job is a list of shards, each of which becomes one new file. A TFRecord shard is spliced: a kernel removes
+fields from the frames and adds fields to them. Frames are written in order while later frames are read. A
+shard of any other format is decoded and written again. Each file gets its name when it is complete. A
+journal (`rewrite_journal`) lets a killed job continue with the missing files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def rewrite(job: Job) -> Summary:
             return _rewrite_alone(job)
     finally:
         for folder in made:
-            with suppress(OSError):  # there is something in it
+            with suppress(OSError):  # the folder is not empty
                 os.rmdir(folder)
 
 
@@ -81,7 +81,7 @@ def _rewrite_alone(job: Job) -> Summary:
 
 
 def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
-    # Shards that are replaced already have the new fields; the others have the old schema.
+    # Only these shards have the old schema: replaced shards already have the new fields.
     old = _old(job.dataset, [job.dataset.paths[shard] for shard in todo])
     check(job, old, todo)
     spliced: list[EditPart] = []
@@ -94,11 +94,11 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
 
 
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
-    """The records as they are in the files. A schema selects fields of Examples, whose bytes are copied
-    whatever it is; other formats are read by it, and keep all columns."""
+    """Return the dataset with all fields of its files. The caller's schema is dropped, so that all columns are
+    kept, except for spliced Examples: their bytes are copied, whatever the schema is."""
     is_plain = dataset.columns is None and not dataset.files.has_overlays
     if is_plain and paths == list(dataset.paths):
-        old = dataset  # its index was read already
+        old = dataset  # its index is already in memory
     else:
         old = dataset.reopened(source=paths, columns=None, overlays=False)
     if old.options.schema is None or _is_spliced(old, 0):
@@ -107,24 +107,24 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
 
 
 def _is_spliced(old: Dataset, place: int) -> bool:
-    """Whether the records of a shard are payloads that the kernel of splicing knows."""
+    """Whether the records of a shard are payloads that the splicing kernel can change."""
     return old.files.info(place).holds_examples and isinstance(
         old.files.reader(place), FramedReader
     )
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
-    """The journal of baking overlays into these files, which need not be readable."""
+    """Return the journal of baking overlays into these files. The files need not be readable."""
     facts = [Baked.FACTS, (), (), True]  # as in Edit.facts
     return Journal(paths, paths, facts, in_place=True)
 
 
 _AHEAD_BYTES = 16 << 20
-"""Spliced bytes that wait to be written: enough to keep writing, few enough for caches."""
+"""The most spliced bytes that wait to be written: enough to keep the writer busy, but fit for caches."""
 
 
 class _Work:
-    """What has been done of a job."""
+    """The progress of a job, and the methods that write its shards."""
 
     def __init__(self, job: Job, journal: Journal, index_folder: str | None) -> None:
         self._job = job
@@ -137,7 +137,7 @@ class _Work:
         self.num_records = 0
         self.num_bytes = 0
         self.notes: dict[str, None] = {}
-        """What writers have changed, in this run."""
+        """Notes of the writers on values that they have changed in this run."""
 
     def count_earlier(self, shard: int) -> None:
         """Count a shard that an earlier run has written."""
@@ -158,7 +158,7 @@ class _Work:
     # -- splicing -------------------------------------------------------------------------------
 
     def splice(self, old: Dataset, parts: list[EditPart]) -> None:
-        """Write TFRecord shards: several read at once, one written."""
+        """Write TFRecord shards. Several shards are read in parallel, and one is written at a time."""
         if not parts:
             return
         plan = Splicing(old, self._job.edit)
@@ -182,7 +182,7 @@ class _Work:
             raise
 
     def _storage(self, shard: int) -> LocalStorage:
-        """For a shard's new file: no more people may open it than the old one and the one it replaces."""
+        """Return storage for a shard's new file, with permissions no wider than those of the old and the target."""
         names = self._job.dataset.paths[shard], self._job.targets[shard]
         return LocalStorage().no_more_open_than(names)
 
@@ -198,7 +198,7 @@ class _Work:
         )
 
     def _publish(self, old: Dataset, part: EditPart, output: Output) -> None:
-        """Give a whole file its name, so that a restart knows whether it has it."""
+        """Give a complete file its name, with an entry in the journal, so that a restart knows about it."""
         shard, index = part.shard, output.finish()
         if self._job.verify:
             _verify(self._job, old, part, output.temporary)
@@ -207,7 +207,7 @@ class _Work:
             "num_bytes": index.data_bytes,
             "contents": contents_of(index),
         }
-        # The old sidecar is of the old file, which is gone after a commit in place.
+        # Read the old sidecar now: a commit in place replaces the old file.
         kept = _kept_after(old, part, self._job.edit)
         index, target = replace(index, schema=kept), self._job.targets[shard]
         beside: AbstractContextManager[Any] = nullcontext()
@@ -225,7 +225,7 @@ class _Work:
 
     @contextmanager
     def _kept_from_others(self, shard: int) -> Generator[None]:
-        """While a file is replaced no other process appends to it, and none has changed it before."""
+        """Lock a file against appends while it is replaced, and check that no process has changed it."""
         in_place = self._job.in_place
         with Tail(self._job.targets[shard], Calls()) if in_place else nullcontext():
             self._journal.check(shard)
@@ -234,7 +234,7 @@ class _Work:
     # -- other formats --------------------------------------------------------------------------
 
     def decode_and_write(self, old: Dataset, part: EditPart) -> None:
-        """Write a shard whose records have no bytes of their own to copy."""
+        """Write a shard of a format that cannot be spliced: decode its records, and encode them again."""
         from penstock.verbs.write.write import write
 
         job = self._job
@@ -270,7 +270,7 @@ class _Work:
             self._journal.begin(part.shard, path, facts)
             close_as(path, target)
             os.replace(path, target)
-            # Before the overlays with its values are removed.
+            # The rename must be on disk before the overlays with these values are removed.
             sync_path(Calls(), os.path.dirname(target))
             _move_text_index(_format_name(old, part), path, target)
         self._journal.finish(part.shard)
@@ -280,7 +280,7 @@ class _Work:
     def _types_of(
         self, old: Dataset, part: EditPart, path: str, kept: bytes
     ) -> AbstractContextManager[Any]:
-        """The sidecar of a shard whose format cannot hold its types, on disk before that has its name."""
+        """Write the sidecar of a shard whose format cannot hold its types, before the shard gets its name."""
         if not kept or self._job.index is False:
             return nullcontext()
         kind = formats.by_name(_format_name(old, part))
@@ -293,7 +293,7 @@ class _Work:
                 index = kept_schema.index_of_others(path, storage, kept)
             return ahead.save(index, path, target, storage, self._index_folder)
         except (OSError, PenstockError) as error:
-            # The data is whole.
+            # The data is complete, so a warning is enough.
             warnings.warn(f"{target} is written, but its types are not: {error}", stacklevel=4)
             return nullcontext()
 
@@ -306,8 +306,8 @@ def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
 
 
 def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
-    """What the sidecar of a new shard keeps of its types, where that of the old one keeps them. Other shards may
-    keep other fields: a killed job has changed some of them."""
+    """Return the schema for the sidecar of a new shard, if the sidecar of the old shard has one. Only this shard's
+    sidecar is used, because a killed job may have changed the fields of other shards."""
     path, kind = old.paths[part.place], formats.by_name(_format_name(old, part))
     found = kept_schema.of_file(path, old.files.storage, old.options, lambda source: kind)
     kept = kept_schema.from_bytes(found)
@@ -325,7 +325,7 @@ def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:
-    """Put the text index that a writer has made beside a file where that file is now."""
+    """Move the text index that a writer has made to the new place of its file."""
     kind = formats.by_name(format)
     text = textindex.kept(kind, path, LocalStorage())
     if text is not None:
@@ -338,10 +338,10 @@ def _format_name(old: Dataset, part: EditPart) -> str:
 
 
 def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
-    """Verify that a new file has the old fields unchanged.
+    """Verify that the old fields are unchanged in a new file.
 
     Raises:
-        FormatError: names the first record and field that differ.
+        FormatError: a value differs. It names the first such record and field.
     """
     from penstock.verbs.convert.proof import as_stored, prove_equal
 
@@ -353,7 +353,7 @@ def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
         _verify_count(old, part, open_dataset(path, **how), job.targets[part.shard])
         return
     if _is_spliced(old, part.place):
-        # A shard may lack fields that others have, so neither file alone has them all.
+        # A shard may lack fields that other shards have, so both are read by the dataset's schema.
         before = [old.schema.field(name) for name in kept.values()]
         mine["schema"] = pa.schema(before)
         how["schema"] = pa.schema(field.with_name(n) for n, field in zip(kept, before, strict=True))
@@ -367,14 +367,14 @@ def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
 
 
 def _unchanged_fields(old: Dataset, edit: Edit, added: Collection[str]) -> dict[str, str]:
-    """The old fields whose values stay, {new name: old name}."""
+    """Return the old fields whose values stay the same, as {new name: old name}."""
     gone = set() if edit.new is None else set(edit.new.schema.names)
     names = names_after(old.schema.names, edit)
     return {new: was for new, was in names.items() if new not in gone and was not in added}
 
 
 def _verify_count(old: Dataset, part: EditPart, found: Dataset, target: str) -> None:
-    """Where no old field stays, only the number of records is compared."""
+    """Verify the number of records of a new file. This is the only check if no old field stays."""
     first, end = (int(n) for n in old.files.firsts[part.place : part.place + 2])
     if len(found) != end - first:
         raise FormatError(

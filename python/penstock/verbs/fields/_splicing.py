@@ -1,4 +1,4 @@
-"""TFRecord shards with other fields: frames are read, cut and added to, and written in order."""
+"""Splicing of TFRecord shards: frames are read, fields are removed and added, frames are written in order."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from penstock.verbs.fields._edit import REPLACE_HINT, Edit, EditPart
 
 Task = tuple[EditPart, FramedReader, Chunk[Any] | None]
 Spliced = tuple[EditPart, _core.Framed | None]
-"""The new frames of some records of a shard; None after the last."""
+"""A shard and the new frames of some of its records; None instead of frames after the last record."""
 
 
 def held_bytes(result: Spliced) -> int:
-    """What a result holds until it is written."""
+    """Return the memory, in bytes, that a result holds until it is written."""
     return 0 if result[1] is None else result[1].num_bytes
 
 
 class Splicing:
-    """How the records of a job's shards are read and spliced."""
+    """Reads and splices the records of a job's shards."""
 
     def __init__(self, old: Dataset, edit: Edit) -> None:
         self._old = old
@@ -56,7 +56,7 @@ class Splicing:
             self._payload = plan_payload(schema, self._kind, self.losses)
 
     def tasks(self, part: EditPart) -> Iterator[Task]:
-        """The chunks of a shard, then None."""
+        """Yield a task for each chunk of a shard, then a task with None."""
         reader = self._old.files.reader(part.place)
         assert isinstance(reader, FramedReader)
         for chunk in reader.chunks():
@@ -64,7 +64,7 @@ class Splicing:
         yield part, reader, None
 
     def run(self, task: Task) -> Iterator[Spliced]:
-        """The new frames of a chunk."""
+        """Yield the new frames of a chunk."""
         part, reader, chunk = task
         if chunk is None:
             yield part, None
@@ -75,7 +75,7 @@ class Splicing:
             raise error.at(file=reader.source.path) from None
 
     def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk[Any]) -> _core.Framed:
-        chunk = reader.held(chunk)  # the frames are needed twice where old fields are read
+        chunk = reader.held(chunk)  # the frames are needed twice if old fields are read
         frames = reader.frames(chunk)
         added = self._added(shard, reader, chunk, len(frames))
         try:
@@ -118,12 +118,12 @@ class Splicing:
 
 
 def _key(name: str, lists: set[str]) -> str:
-    """The name under which a field is written. What replaces a feature list is one, whatever its type."""
+    """Return the name under which a field is written. A new field that replaces a feature list is a feature list."""
     return LISTS_PREFIX + name if name in lists and not name.startswith(LISTS_PREFIX) else name
 
 
 def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str]]]:
-    """The keys that are dropped and renamed. Those that new structs lack of old ones are dropped."""
+    """Return the keys to drop and to rename. A key of an old struct that the new struct lacks is dropped."""
     leaves = {field.name: [leaf.name for leaf in flattened([field])] for field in schema}
     drop = [leaf for name in edit.drop for leaf in leaves[name]]
     rename = [
@@ -139,7 +139,7 @@ def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str
 
 
 class Output:
-    """One spliced shard being written."""
+    """A spliced shard that is being written."""
 
     def __init__(
         self,
@@ -166,18 +166,18 @@ class Output:
 
     @property
     def temporary(self) -> str:
-        """Where the bytes are before they have a name."""
+        """The temporary path of the file."""
         return self._sink.temporary
 
     def add(self, framed: _core.Framed) -> None:
-        """Append whole frames."""
+        """Append complete frames."""
         lengths = as_numpy(framed.lengths)
         checksums = as_numpy(framed.checksums)
         self._writer.write_frames(parts_of(framed), lengths, checksums)
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:
-        """Make all bytes durable, and return the index."""
+        """Sync all bytes to disk, and return the index."""
         self._writer.close()
         self._sink.finish()
         return self._writer.index()

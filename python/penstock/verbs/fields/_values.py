@@ -1,4 +1,4 @@
-"""What new fields are made of: the base class of all sources of values, and tables in memory."""
+"""The base class of all sources of values for new fields, and helpers for tables in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.verbs.write.incoming import batches_of
 class NewFields:
     """New columns for the records of a dataset.
 
-    `schema` has their names and types; `reads` names the old columns that `batch` has to be given.
+    `schema` has the names and types of the new columns; `reads` names the old columns that `batch` needs.
     """
 
     def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
@@ -25,18 +25,18 @@ class NewFields:
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        """The columns for the records [first, first + num_records) of a shard. May be called from
-        several threads at once."""
+        """Return the columns for the records [first, first + num_records) of a shard. Several threads may
+        call it at the same time."""
         raise NotImplementedError
 
     def facts(self) -> Any:
-        """What tells these values from others, as far as can be said: a job that is called again
-        with the same ones goes on with what it has done."""
+        """Return facts that identify these values as well as possible. A job that is called again with the
+        same facts continues the earlier run."""
         return [str(self.schema), self.reads]
 
 
 def table_of(fields: Any) -> pa.Table:
-    """Values in memory (or mapped), as a table without chunks."""
+    """Return values in memory, or memory-mapped, as a table without chunks."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
         fields = open_dataset(fields)
     schema, batches, *_ = batches_of(fields)
@@ -57,7 +57,7 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 class _Sum:
-    """A file that keeps nothing of what is written to it but a checksum and a count."""
+    """A file object that only computes the checksum and the length of the bytes written to it."""
 
     closed = False
 
@@ -72,14 +72,14 @@ class _Sum:
         return len(part)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def digest(table: pa.Table) -> str:
-    """A name for the values of a table: dictionaries included, and nothing beyond its slice."""
+    """Return a digest of the values of a table, including dictionaries but not the buffers outside its slice."""
     sum_ = _Sum()
     with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
         stream.write_table(table)

@@ -1,7 +1,7 @@
-"""Fields of existing records: added, dropped, renamed, replaced, and overlays baked in.
+"""Changes to the fields of existing records: add, drop, rename, replace, and bake overlays in.
 
-The arguments are checked here; `rewrite` does the work, `new_fields` has the values, and `overlays` writes
-an overlay.
+The arguments are checked here. `rewrite` does the work, `new_fields` provides the values, and `overlays`
+writes overlays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.verbs.write.shards import Names
 
 Path = str | os.PathLike[str]
 _NAME_LENGTH = 60
-"""Of an overlay that is called after its fields."""
+"""The maximum length of an overlay's name that is made from its fields."""
 
 
 def add_fields(
@@ -61,11 +61,11 @@ def add_fields(
 ) -> Summary:
     """Give existing records new fields.
 
-    TFRecord records are spliced: the old payload is copied, not parsed, and its checksum extended over the
-    new bytes. Other formats are read and written again. Records keep their order; each shard becomes one
-    file, compressed as before.
+    TFRecord records are spliced: the old payload is copied, not parsed, and its checksum is extended over the
+    new bytes. Other formats are read and written again. Records keep their order. Each shard becomes one
+    file with the same compression.
 
-    Call it again the same way after a kill: it continues, and ends with the same bytes. (A function is
+    After a kill, the same call continues the job, and the result has the same bytes. (A function is
     recognised by its name only.)
 
     Args:
@@ -76,35 +76,35 @@ def add_fields(
             * a table (pyarrow, pandas, polars, a penstock Dataset) or the path of one, with a row
               for each record, or, with `by`, a row for each key;
             * a function of a record batch with the columns `reads`, or {name: such a function}. It
-              gives {name: array or value}, a table or a batch, and may be called from several
-              threads at once (threads=1 prevents that), with as many records as a chunk has.
+              returns {name: array or value}, a table or a batch. It gets one chunk of records at a time.
+              Several threads may call it at the same time; threads=1 prevents that.
 
-        into: where the new files go: a file for one shard; a folder for files of the same names;
-            or a pattern with `{shard}`. Neither `into` nor `in_place` keeps the new fields beside
-            the shards, as an overlay, and rewrites nothing.
-        in_place: replace each shard when its new file is whole. Needs free space for the largest.
-        by: a field of the records and a column of the table; rows go to the records with the same
-            value. Integers, text or bytes. A key that comes twice in the table is an error.
+        into: the target of the new files: a file for one shard; a folder for files of the same names;
+            or a pattern with `{shard}`. Without `into` and `in_place`, the new fields are stored in files
+            next to the shards, as an overlay, and nothing is rewritten.
+        in_place: replace each shard when its new file is complete. Needs free space for the largest shard.
+        by: the name of both a field of the records and a column of the table. Each record gets the row
+            with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
         missing: for a record whose key is not in the table: "error", or "null" for no new fields.
-        reads: the fields that a function gets. Nothing else is decoded.
-        name: of an overlay, for `remove_overlay`; None joins the names of its fields by "+".
-        replace: a new field may replace an old one of the same name, whose bytes are cut out; a record
-            without a new value loses the old one. Without `replace` a field that exists is an error:
-            in the schema for an overlay, in any record for a rewrite.
+        reads: the fields that are passed to a function. No other field is decoded.
+        name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
+        replace: a new field may replace an old field of the same name. The old bytes are removed, also from
+            a record without a new value. Without `replace` an existing field is an error: a field in the
+            schema for an overlay, a field in any record for a rewrite.
         overwrite: replace files that exist.
-        verify: read each new file before it gets its name, and compare all old fields.
-        checksums: "all" verifies each old payload; a damaged one is an error that names it.
-            "headers" copies payloads unverified, so that damage can still be detected.
-        index: write an index with each file; a path puts them in that folder.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
+        verify: before a new file gets its name, read it and compare all old fields.
+        checksums: "all" verifies each old payload; the error for a damaged payload names its record.
+            "headers" copies payloads and their checksums unverified, so that damage can be detected later.
+        index: write an index with each file; a path is the folder for the indexes.
+        threads: the number of threads; None for all cores.
+        progress: called with the records done, the source bytes done, and the total source bytes.
 
     Returns:
         A Summary of the files that were written.
 
     Raises:
-        SchemaError: a field exists and `replace` is False, values do not fit the format, or do not
-            fit the records.
+        SchemaError: a field exists and `replace` is False, or values do not fit the format or the
+            records.
         ChecksumError: an old record is damaged.
         FileExistsError: a target exists and `overwrite` is False.
         OSError: the disk has no room, before anything is written.
@@ -150,11 +150,11 @@ def drop_fields(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Take fields out of existing records; everything else is copied as it is.
+    """Remove fields from existing records. Everything else is copied unchanged.
 
     Args:
         source: as for `open`, or a Dataset.
-        names: one name, or several.
+        names: one field name or several.
         into: as for `add_fields`.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
@@ -197,11 +197,11 @@ def rename_fields(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Give fields of existing records other names; everything else is copied as it is.
+    """Rename fields of existing records. Everything else is copied unchanged.
 
     Args:
         source: as for `open`, or a Dataset.
-        names: {old name: new name}; two may change places.
+        names: {old name: new name}; two fields may swap names.
         into: as for `add_fields`.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
@@ -214,7 +214,7 @@ def rename_fields(
         A Summary of the files that were written.
 
     Raises:
-        SchemaError: there is no such field, or one of the new name already.
+        SchemaError: there is no such field, or there is already a field of the new name.
         ChecksumError: an old record is damaged.
 
     Example:
@@ -249,17 +249,17 @@ def replace_fields(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Give fields of existing records other values; everything else is copied as it is.
+    """Replace the values of fields in existing records. Everything else is copied unchanged.
 
-    The old values are cut out of the record, so no reader meets both.
+    The old values are removed from the records, so a reader finds only the new values.
 
     Args:
         source: as for `open`, or a Dataset.
-        fields: as for `add_fields`; each must be there already.
-        into: as for `add_fields`; without `in_place` one of the two is needed.
+        fields: as for `add_fields`; the records must already have each of the fields.
+        into: as for `add_fields`; either `into` or `in_place` is required.
         in_place: as for `add_fields`.
         by: as for `add_fields`.
-        missing: as for `add_fields`; with "null" such a record loses the field.
+        missing: as for `add_fields`; with "null", a record without a row loses the field.
         reads: as for `add_fields`.
         overwrite: replace files that exist.
         verify: before a new file gets its name, check that the other fields are unchanged.
@@ -309,13 +309,13 @@ def bake_fields(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Put the fields that are kept beside the files into the records themselves.
+    """Write the fields of overlays into the records themselves.
 
-    In place each shard's overlays are removed when its new file has replaced it.
+    With `in_place`, each shard's overlays are removed after its new file has replaced the shard.
 
     Args:
         source: as for `open`, or a Dataset.
-        into: as for `add_fields`; the overlays stay where they are.
+        into: as for `add_fields`; the overlays are not removed.
         in_place: as for `add_fields`.
         overwrite: replace files that exist.
         verify: before a new file gets its name, check that the other fields are unchanged.
@@ -327,9 +327,9 @@ def bake_fields(
         A Summary of the files that were written.
 
     Raises:
-        ValueError: no fields are kept beside these files.
+        ValueError: these files have no overlays.
         ChecksumError: an old record is damaged.
-        StaleIndexError: an overlay was made for another state of its file.
+        StaleIndexError: a shard has changed since its overlay was made.
 
     Example:
         >>> import penstock as ps
@@ -349,10 +349,10 @@ def bake_fields(
         raise ValueError(f"no fields are kept beside {paths[0]}")
     if not kept:
         journal.load()
-        journal.forget()  # all was done but for this
+        journal.forget()  # only this step was left to do
         return Summary(paths, len(bare), sum(map(os.path.getsize, paths)))
     names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
-    # Shards that are baked already are not opened: their fields may have other types.
+    # Already baked shards are not opened, because their fields may have other types.
     shown = bare.reopened(source=[paths[shard] for shard in left], overlays=True)
     edit = Edit(new=Baked(shown, names, left), replace=True)
     how = How(overwrite, verify, index, threads, progress)
@@ -361,20 +361,20 @@ def bake_fields(
 
 
 def _bare(source: Any) -> Dataset:
-    """The files without their overlays."""
+    """Return the dataset without its overlays."""
     if isinstance(source, Dataset):
         return source.reopened(columns=None, overlays=False)
     return open_dataset(source, overlays=False)
 
 
 def _left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
-    """The shards that a killed bake has not written. It may have left overlays beside others."""
+    """Return the shards that a killed bake has not written, after removing the overlays of written shards."""
     written = journal.written()
     for shard in written:
         _remove_baked(paths[shard])
-        remove_empty_folder(paths[shard])  # of whose overlays the last was removed, and no more
+        remove_empty_folder(paths[shard])  # a killed run may have left an empty folder
     if written and overlays([paths[shard] for shard in written]):
-        journal.forget()  # they were made since then, so that all of it is to be baked
+        journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
         written = []
     return [shard for shard in range(len(paths)) if shard not in written]
 
@@ -385,7 +385,7 @@ def _remove_overlays(path: str) -> None:
 
 
 def _remove_baked(path: str) -> None:
-    """Remove the overlays of what a file was before it was replaced."""
+    """Remove the overlays that were made for a file before it was replaced."""
     state = identify(open_dataset(path, overlays=False), 0)
     for overlay in find(path, LocalStorage(), limits_from(None)):
         if not state.fits(overlay.identity):
@@ -393,7 +393,7 @@ def _remove_baked(path: str) -> None:
 
 
 def _unchanged(dataset: Dataset) -> Dataset | None:
-    """The files that an unfinished job in place has not changed yet, if it has changed others."""
+    """Return the files that an unfinished job in place has not changed yet, or None without such a job."""
     written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
     left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
     return dataset.reopened(source=left, columns=None) if written and left else None
@@ -407,7 +407,7 @@ def _opened(source: Any, checksums: str = "all") -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The options of all rewriting verbs."""
+    """The options that all rewriting verbs have in common."""
 
     overwrite: bool
     verify: bool
@@ -440,7 +440,7 @@ def _rewrite(
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
-    """The new file of each shard."""
+    """Return the path of each shard's new file."""
     if "://" in into:
         raise not_local(into)
     is_folder = into.endswith(("/", os.sep)) or os.path.isdir(into)

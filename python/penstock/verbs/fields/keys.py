@@ -1,4 +1,4 @@
-"""Records of two datasets matched by a key. Only keys and record numbers are held in memory."""
+"""Matching of the records of two datasets by a key. Only keys and record numbers are held in memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The records of one side that were not matched, and their first few keys as text. Records without a
-    key count as those that only this side has."""
+    """The unmatched records of one dataset, and their first few keys as text. A record without a key
+    counts as a record that only this dataset has."""
 
     num_records: int
     num_only: int
@@ -30,7 +30,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The numbers of the records that are matched, in the order of a, and the rest of both."""
+    """The numbers of the matched records, in the order of a, and the unmatched records of both datasets."""
 
     order_a: np.ndarray
     order_b: np.ndarray
@@ -39,10 +39,10 @@ class Matched:
 
 
 def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
-    """Match records by the values of a field. Of records with one key the first counts.
+    """Match records by the values of a field. If several records have the same key, the first is used.
 
     Raises:
-        SchemaError: a dataset has no such field, or one that is no integer, string or bytes.
+        SchemaError: a dataset has no such field, or the field does not hold integers, strings or bytes.
         UnsupportedError: a dataset skips damage, so its records have no fixed numbers.
     """
     columns = [_keys(dataset, key, threads) for dataset in (a, b)]
@@ -91,10 +91,10 @@ def _kind(type_: pa.DataType) -> pa.DataType | None:
 
 
 def _firsts(codes: np.ndarray, num_names: int) -> np.ndarray:
-    """The first record that has each key, -1 where none has."""
+    """Return the first record with each key, or -1 if no record has the key."""
     found = np.full(num_names, -1, np.int64)
     present = np.flatnonzero(codes >= 0)[::-1]
-    found[codes[present]] = present  # of several, the last to be assigned stays
+    found[codes[present]] = present  # the last assignment wins: the first record
     return found
 
 

@@ -1,4 +1,4 @@
-"""`overlays` and `remove_overlay`, and writing overlays for all shards of a dataset."""
+"""The functions `overlays` and `remove_overlay`, and writing overlays for all shards of a dataset."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from penstock.storage.paths import expand
 
 @dataclass(frozen=True, slots=True)
 class OverlayInfo:
-    """Fields that are kept beside some shards. `shards` are the files that have them, of
-    `num_shards`; of several overlays with the same field, that with the highest `sequence` counts."""
+    """An overlay: fields stored in files next to shards. `shards` lists the files that have it, out of
+    `num_shards` files. If several overlays have the same field, the highest `sequence` takes precedence."""
 
     name: str
     sequence: int
@@ -36,10 +36,10 @@ class OverlayInfo:
 
 
 def overlays(source: Any) -> list[OverlayInfo]:
-    """The overlays of some files, in the order in which they were made.
+    """Return the overlays of some files, in the order in which they were made.
 
-    Reads a few hundred bytes of each; `verify` reports whether they still fit their files, and `open`
-    refuses those that do not.
+    This reads a few hundred bytes of each overlay. `verify` reports whether overlays still fit their files,
+    and `open` refuses overlays that do not.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
@@ -79,10 +79,10 @@ def _info(name: str, parts: list[tuple[str, Overlay]], num_shards: int) -> Overl
 
 
 def remove_overlay(source: Any, name: str) -> list[str]:
-    """Remove an overlay from all shards that have it. Their own bytes are not touched.
+    """Remove an overlay from all shards that have it. The shards are not changed.
 
-    An overlay that is stale or damaged is removed as well. If this is interrupted, the same call removes
-    it from the remaining shards.
+    A stale or damaged overlay is removed as well. If the call is interrupted, the same call again removes
+    the overlay from the remaining shards.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
@@ -92,7 +92,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
         The files that were removed.
 
     Raises:
-        ValueError: no shard has an overlay of this name; the message lists those there are.
+        ValueError: no shard has an overlay of this name; the message lists the existing overlays.
 
     Example:
         >>> import penstock as ps
@@ -105,7 +105,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
     kept_at = [path_of(path, name) for path in paths]
     removed = [path for path in kept_at if os.path.lexists(path)]
     if not removed:
-        # Not by opening them: one of them may be broken.
+        # List the names without opening the overlays, since one of them may be damaged.
         listed = sorted({shown for path in paths for shown in _names(path, storage)})
         first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
@@ -115,19 +115,19 @@ def remove_overlay(source: Any, name: str) -> list[str]:
     for path in removed:
         os.unlink(path)
         folder = os.path.dirname(path)
-        # Otherwise a power cut may bring it back, beside a file that it may no longer fit.
+        # Without a sync, a power cut may restore the overlay next to a file that it no longer fits.
         sync_path(storage.calls, folder)
         _remove_empty(folder)
     return removed
 
 
 def remove_empty_folder(shard: str) -> None:
-    """Remove the folder of a shard's overlays, if there are none in it."""
+    """Remove the folder of a shard's overlays, if the folder is empty."""
     _remove_empty(folder_of(shard))
 
 
 def _remove_empty(folder: str) -> None:
-    with suppress(OSError):  # there is none, or something is in it
+    with suppress(OSError):  # the folder does not exist or is not empty
         os.rmdir(folder)
 
 
@@ -138,7 +138,7 @@ def _names(shard: str, storage: LocalStorage) -> list[str]:
 
 
 def _shards(source: Any) -> tuple[list[str], LocalStorage]:
-    """The files that a source means. They need not be readable, let alone with their overlays."""
+    """Return the files of a source, and their storage. The files need not be readable."""
     if isinstance(source, datasets.Dataset):
         return list(source.paths), _local(source.files.storage)
     storage = LocalStorage()
@@ -162,24 +162,24 @@ def write_overlay(
     *,
     overwrite: bool = False,
 ) -> Summary:
-    """Keep fields beside every shard of a dataset.
+    """Write an overlay for every shard of a dataset.
 
-    All files are written, and durable, before the first gets its name. If the process dies while they
-    get theirs, some shards have the overlay, `overlays` lists them, and the same call finishes it: a file
-    with the same bytes stays as it is.
+    All files are written and synced before the first gets its name. If the process dies while the files are
+    renamed, only some shards have the overlay. `overlays` lists these shards, and the same call adds the
+    missing files: an existing file with the same bytes stays unchanged.
 
     Args:
         dataset: the records. Its shards are identified, which builds missing indexes.
         name: the overlay's name.
         schema: the fields.
-        columns_of_shard: gives the values of one shard's records as batches of the schema, of any
-            length, in the order of the records.
-        overwrite: replace an overlay of this name; it then counts as the latest.
+        columns_of_shard: returns the values for one shard's records, in order, as batches of the schema
+            and of any length.
+        overwrite: replace an overlay of this name; the new overlay then counts as the latest.
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
-        ValueError: a file stands twice in the dataset.
-        SchemaError: the values do not fit the schema, or are more or fewer than the records.
+        ValueError: the dataset contains a file twice.
+        SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = _local(dataset.files.storage)
     _refuse_repeated(schema.names, dataset.paths)
@@ -229,7 +229,7 @@ def _check_same(old: Overlay, new: OverlayWriter) -> None:
 
 
 def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
-    """The next number; that of an unfinished overlay of this name, if there is one."""
+    """Return the next sequence number, or the number of an unfinished overlay of this name if there is one."""
     found = [overlay for overlays in known for overlay in overlays]
     mine = [overlay.sequence for overlay in found if overlay.name == name]
     if mine and not overwrite:
@@ -238,7 +238,7 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
 
 
 def identify(dataset: datasets.Dataset, shard: int) -> Identity:
-    """The state of a shard that its dataset has open."""
+    """Return the identity of a shard in the state in which its dataset has opened it."""
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
     with closing(dataset.files.storage.source(path)) as source:
         if source.size != num_bytes:

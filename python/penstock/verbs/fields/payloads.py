@@ -1,8 +1,8 @@
-"""A dataset's records for comparing: the fields of each block of records come from the block itself.
+"""The records of a dataset for a comparison. The fields of each block of records come from the block itself.
 
 The schema of Examples is inferred from a sample when a dataset is opened. A comparison by that schema
-would miss fields that only later records have. So Examples are read as payloads; equal payloads need no
-parsing, and others are decoded by the keys that they have.
+would miss fields that only later records have. So Examples are read as payloads. Equal payloads need no
+parsing, and other payloads are decoded with the keys that they contain.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from penstock.payloads.example.sequence_parts import part_and_key
 from penstock.verbs.convert.ranges import shuffled_between
 from penstock.verbs.diff import alike
 
-_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+_compute: Any = pyarrow.compute  # Any: its functions are created at import, so they have no types
 _KINDS = ((pa.binary(), "bytes"), (pa.float32(), "float"), (pa.int64(), "int64"))
 _NO_LIMIT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, where
-    a scalar is a list of one and shapes are not stored, and "typed" for all else."""
+    """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, in which
+    a scalar is a list of one value and shapes are not stored. It is "typed" for all other formats."""
 
     values: pa.Array
     type: pa.DataType
     layout: str = "typed"
 
     def differs_from(self, other: NewColumn) -> np.ndarray:
-        """In which records the two differ."""
+        """Return a mask of the records in which the two columns differ."""
         return alike.differing(*self._like(other))
 
     def is_like(self, other: NewColumn) -> bool:
-        """Whether the two can be equal."""
+        """Whether the two columns have types that can be equal."""
         return alike.alike(*(array.type for array in self._like(other)))
 
     def _like(self, other: NewColumn) -> tuple[pa.Array, pa.Array]:
@@ -86,20 +86,20 @@ class Side:
             self._only = self._chosen
         payloads = _payloads_of(self.dataset)
         self.has_payloads = payloads is not None
-        """Whether batches are payloads of Examples."""
+        """Whether the batches contain payloads of Examples."""
         self.has_features = self.has_payloads or _is_of_examples(self.dataset)
-        """Whether structs are features `parent/child`, whether or not a schema is kept beside."""
+        """Whether structs are features `parent/child`, with or without a schema in a sidecar."""
         self._read = payloads or self.dataset
         self._typed: DecodePlan | None = None
         self._plans: dict[tuple[Any, ...], DecodePlan] = {}
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the fields come from the payloads as they are read."""
+        """Whether the fields are inferred from the payloads while these are read."""
         return self.has_payloads and self._typed is None
 
     def read_by_schema(self) -> None:
-        """Read payloads, and decode those that are to be compared by the schema of the dataset."""
+        """Switch to reading payloads, and to decoding them with the schema of the dataset."""
         payloads = self.dataset.reopened(raw=True, columns=None)
         if payloads.schema.names == RAW_SCHEMA.names:
             schema, dialect = self.dataset.schema, self.dataset.options.dialect
@@ -109,32 +109,32 @@ class Side:
 
     @property
     def names(self) -> list[str]:
-        """The fields known before anything is read."""
+        """The names of the fields that are known before any record is read."""
         return [] if self.is_inferred else self._chosen
 
     def types(self, as_features: bool) -> dict[str, pa.DataType]:
-        """The fields known before anything is read; structs as features are, if asked for."""
+        """Return the types of fields known before any record is read, with structs as features if requested."""
         fields = [self.dataset.schema.field(name) for name in self.names]
         return {name: type_ for f in fields for name, type_ in _leaves(f, as_features)}
 
     @property
     def sampled_names(self) -> list[str]:
-        """The fields that the dataset's schema has, inferred from a sample or not."""
+        """The names of the fields of the dataset's schema, whether or not it is inferred from a sample."""
         is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
         return [] if is_empty else self._chosen
 
     def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
-        """All records in order."""
+        """Yield all records in order."""
         yield from self._read.scan(None if self.has_payloads else self._chosen, None, threads)
 
     def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
-        """The records that `order` numbers, in that order."""
+        """Yield the records with the numbers in `order`, in that order."""
         columns = None if self.has_payloads else self._chosen
         size = self._read.files.total_bytes
         yield from shuffled_between(self._read, order, columns, threads, size)
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
-        """Payloads as the kernels take them."""
+        """Return payloads as an input for the kernels."""
         framed = _core.frame_records(batch.column(0))
         frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
         return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
@@ -142,7 +142,7 @@ class Side:
     def find(
         self, names: Collection[str], known: Collection[str], threads: int | None
     ) -> dict[str, pa.DataType]:
-        """The types of those of some fields that any record has; reads until all are found."""
+        """Return the types of the given fields that occur in the records. It reads until all are found."""
         found: dict[str, pa.DataType] = {}
         if not names or not self.is_inferred:
             return found
@@ -163,13 +163,13 @@ class Side:
         numbers: np.ndarray,
         known: Collection[str],
     ) -> dict[str, NewColumn]:
-        """What some rows of a batch hold, by the names of fields.
+        """Return the values of some rows of a batch, as {field name: column}.
 
         Args:
-            batch: as `batches` or `picked` give them.
-            rows: those wanted, or None for all.
+            batch: a batch from `batches` or `picked`.
+            rows: the wanted rows, or None for all.
             numbers: the record number of each row of the batch, for errors.
-            known: the other side's names, if it is not of Examples: keys are named by these.
+            known: the field names of the other side, if it does not hold Examples. Keys are mapped to them.
         """
         if self.has_payloads:
             frames = self.frames(batch, rows)
@@ -204,7 +204,7 @@ class Side:
     def _named(
         self, entries: Sequence[dict[str, Any]], known: Collection[str]
     ) -> dict[str, dict[str, Any]]:
-        """The keys that are compared, by the names of their fields."""
+        """Return the keys to compare, as {field name: entry}."""
         keys: dict[bool, set[str]] = {False: set(), True: set()}
         for entry in entries:
             keys[entry["in_lists"]].add(entry["key"])
@@ -236,7 +236,7 @@ class Side:
         return plan
 
     def _located(self, fault: _core.Fault | SchemaError, numbers: np.ndarray) -> PenstockError:
-        """The error that reading this record in the plain way raises, which names its file."""
+        """Return the error that a normal read of this record raises, because that error names the file."""
         number = int(numbers[fault.record or 0])
         shards, local = self.dataset.files.locate(np.array([number]))
         try:
@@ -259,10 +259,10 @@ def _is_of_examples(dataset: datasets.Dataset) -> bool:
 
 
 def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
-    """The same records as payloads, where the dataset's schema was inferred from a sample of Examples.
+    """Return the same records as payloads, if the dataset's schema was inferred from a sample of Examples.
 
-    Not where damage is skipped, since records that are not Examples then are, too; nor where fields are kept
-    beside the files, which payloads do not show.
+    Return None if damage is skipped, because payloads that are not Examples are then skipped, too. Return
+    None as well if there are overlays, because payloads do not include their fields.
     """
     is_inferred = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
     is_inferred = is_inferred and not dataset.schema.equals(RAW_SCHEMA)
@@ -275,7 +275,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
 
 
 def read_alike(sides: tuple[Side, Side]) -> None:
-    """Read two datasets of Examples with one kept schema as payloads: equal ones need no parsing."""
+    """Read two datasets of Examples as payloads if both have the same schema: equal payloads need no parsing."""
     a, b = (side.dataset for side in sides)
     is_one = a.schema.equals(b.schema, check_metadata=True)
     if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):
@@ -300,7 +300,7 @@ def _leaves(field: pa.Field, as_features: bool) -> Iterator[tuple[str, pa.DataTy
 
 
 def same_payloads(a: pa.Array, b: pa.Array) -> np.ndarray | None:
-    """Which payloads differ, as a mask; None where none does."""
+    """Return a mask of the payloads that differ, or None if all are equal."""
     found = _compute.equal(a, b)
     if _compute.all(found).as_py() in (True, None):
         return None
@@ -315,7 +315,7 @@ def _name(entry: dict[str, Any], twice: Collection[str], known: Collection[str])
 
 
 def _field(name: str, entry: dict[str, Any]) -> pa.Field:
-    """The field that any record with this key fits."""
+    """Return a field whose type fits every record with this key."""
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     if len(kinds) > 1:
         listed = " and ".join(word for _, word in kinds)
@@ -335,6 +335,6 @@ def _field(name: str, entry: dict[str, Any]) -> pa.Field:
 
 
 def _shown_type(entry: dict[str, Any]) -> pa.DataType:
-    """The type in a schema inferred from these records."""
+    """Return the type that a schema inferred from these records has."""
     kinds = [kind for (kind, _), count in zip(_KINDS, entry["kinds"], strict=True) if count]
     return inferred_type(entry, kinds[0] if kinds else pa.null())

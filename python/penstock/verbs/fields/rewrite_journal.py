@@ -1,7 +1,7 @@
-"""Which shards of a change of fields are written, so that a killed one continues with the others.
+"""The journal of a rewrite. It lists the shards that are written, so that a killed job continues with the others.
 
-Every file has to be in a state that the journal knows: as it was when the job began, or as the job has left it.
-Otherwise the job does not touch it again.
+Every file must be in a state that the journal knows: as it was when the job began, or as the job has left it.
+Otherwise the job does not change the file again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LOCK = ".penstock-fields.lock"
 
 @contextmanager
 def alone_in(folder: str) -> Generator[None]:
-    """Keep other jobs out of a folder. The lock ends with the process.
+    """Lock a folder against other jobs. The lock ends with the process.
 
     Raises:
-        BlockingIOError: another job is under way there.
+        BlockingIOError: another job is running in this folder.
     """
     message = "another change of fields is under way in this folder"
     with journal.alone_with(os.path.join(folder, _LOCK), message, folder):
@@ -39,7 +39,7 @@ def alone_in(folder: str) -> Generator[None]:
 
 
 class Journal(journal.Journal):
-    """The shards of one job. Used by one thread, of one process at a time."""
+    """The shards of one job. Only one thread of one process may use it at a time."""
 
     def __init__(
         self, sources: Sequence[str], targets: Sequence[str], job: Any, *, in_place: bool
@@ -58,21 +58,21 @@ class Journal(journal.Journal):
         self.before = [journal.state_of(source) for source in sources]
 
     def part(self, shard: int) -> str:
-        """The temporary name of a file that another verb writes."""
+        """Return the temporary name of a shard's new file that `write` writes."""
         folder, name = os.path.split(self._targets[shard])
         return os.path.join(folder, f".{name}.{journal.token_of(self._path)}{TEMPORARY_SUFFIX}")
 
     def load(self) -> None:
-        """Read what an earlier run of this job has written, and remove its unfinished files.
+        """Read which shards an earlier run of this job has written, and remove its unfinished files.
 
         Raises:
             UnsupportedError: another job on these files has not been finished.
-            ChangedError: a file is neither as it was nor as this job has left it.
+            ChangedError: a file is neither in its original state nor in the state that this job left.
         """
         self._refuse_others()
         stored = self._own()
         if stored is None or not (stored.job == self._job or self.written()):
-            self._tidy()  # of a job that was killed before it had changed anything
+            self._tidy()  # after a job that was killed before it had changed anything
             self._save()
             return
         if stored.job != self._job:
@@ -98,7 +98,7 @@ class Journal(journal.Journal):
         self._tidy()
 
     def _own(self) -> Entries | None:
-        """The journal of these files; None if there is none, or it is about others."""
+        """Return the stored entries; None if there is no journal, or it is about other files."""
         stored = _stored(self._path)
         return stored if stored is not None and stored.files == self._files else None
 
@@ -108,14 +108,14 @@ class Journal(journal.Journal):
         return stored is not None and stored.job == self._job
 
     def stop(self) -> None:
-        """The job failed: forget it if it has done nothing."""
+        """End a failed job: remove its journal if the job has changed nothing."""
         if not self.done and self._begun is None:
-            with suppress(OSError):  # the error of the job is raised
+            with suppress(OSError):  # the job's error is the one to raise
                 self._tidy()
                 self.forget()
 
     def _is_written(self, shard: int, made: Made, source: State | None) -> bool:
-        """Whether this job has made a shard's file from the present source."""
+        """Whether this job has made a shard's file from the source in its present state."""
         if not self._in_place and source != self.before[shard]:
             return False
         return _is_made(self._targets[shard], made)
@@ -130,7 +130,7 @@ class Journal(journal.Journal):
                     continue
                 stored = None if path == self._path else _stored(path)
                 if stored is None or not stored.made:
-                    continue  # it has changed nothing
+                    continue  # that job has changed nothing
                 if not set(stored.files).isdisjoint(self._files):
                     raise self._unfinished(path, stored)
 
@@ -144,7 +144,7 @@ class Journal(journal.Journal):
         )
 
     def _tidy(self) -> None:
-        """Remove temporary files of this job."""
+        """Remove the temporary files of this job."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine: set[str] = set()
             for target in (*self._targets, *map(self.part, range(len(self._targets)))):
@@ -152,35 +152,35 @@ class Journal(journal.Journal):
                     mine |= {os.path.basename(path) for path in (target, path_for(target, None))}
             for target in self._targets:
                 if (os.path.dirname(target) or ".") == folder:
-                    ahead.left_of(target, None)  # of a file that has its name
+                    ahead.left_of(target, None)  # left by a file that has its name
                     mine.add(ahead.stem_of(target)[1:-1])
             journal.clear(folder, journal.temporaries_of(mine))
 
     def written(self) -> list[int]:
-        """The shards that an unfinished job on these files has written, whichever job it is."""
+        """Return the shards that any unfinished job on these files has written."""
         stored = self._own()
         made = {} if stored is None else stored.made
         return [shard for shard in made if _is_made(self._targets[shard], made[shard])]
 
     def check(self, shard: int) -> None:
-        """Raise ChangedError if a source is not as it was when the job began."""
+        """Raise ChangedError if a source file has changed since the job began."""
         if journal.state_of(self._sources[shard]) != self.before[shard]:
             message = "the file was changed while its fields were"
             raise ChangedError(message, file=self._sources[shard])
 
     def begin(self, shard: int, temporary: str, facts: dict[str, Any]) -> None:
-        """Note what a shard will be, before it gets its name."""
+        """Record the facts of a shard's new file before the file gets its name."""
         self._begun = shard, Made(journal.state_of(temporary), **facts)
         self._save()
 
     def finish(self, shard: int) -> None:
-        """Note that a shard has its name; saved when the next one begins."""
+        """Record that a shard's file has its name. This is saved when the next shard begins."""
         assert self._begun is not None
         self.done[shard] = self._begun[1]
 
 
 def _stored(path: str) -> Entries | None:
-    """A journal of shards; None if there is none, or it is not consistent."""
+    """Return the entries of a journal file; None if there is no such file, or it is inconsistent."""
     stored = journal.load(path)
     if stored is None or len(stored.before) != len(stored.files):
         return None
@@ -188,7 +188,7 @@ def _stored(path: str) -> Entries | None:
 
 
 def contents_of(index: Index) -> str:
-    """A name for the records of a file, from the positions and checksums of its frames."""
+    """Return an identifier of a file's records, made from the positions and checksums of its frames."""
     places, checksums = (
         _core.Buffer.from_values(as_arrow(part)).crc32c()
         for part in (index.starts, index.checksums)
@@ -197,7 +197,7 @@ def contents_of(index: Index) -> str:
 
 
 def bytes_of(path: str) -> str:
-    """A name for the bytes of a file."""
+    """Return an identifier of a file's bytes."""
     facts = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while part := file.read(1 << 20):
@@ -206,7 +206,7 @@ def bytes_of(path: str) -> str:
 
 
 def _is_made(path: str, made: Made) -> bool:
-    """Whether a file is one that the job has made, or has its contents."""
+    """Whether the job has made this file, or the file has the same contents."""
     if made.is_at(path):
         return True
     state = journal.state_of(path)

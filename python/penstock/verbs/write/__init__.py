@@ -1,1 +1,1 @@
-"""Data written to new files."""
+"""Writing of records to new files."""

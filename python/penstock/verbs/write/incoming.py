@@ -1,7 +1,7 @@
-"""Converts the data passed to `write` to Arrow batches: tables, streams, frames, dicts, bytes.
+"""Conversion of the data passed to `write` (tables, streams, frames, dicts, bytes) to Arrow batches.
 
-Nothing is guessed. A value that does not have the type of its column is an error that names record
-and field; data that cannot be a set of records is a TypeError that lists what can.
+No type is guessed. If a value does not have the type of its column, the error names the record and the field.
+Data of an unsupported type is a TypeError that lists the supported types.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from penstock.verbs.write.incoming_values import (
 )
 
 SAMPLE_RECORDS = 1000
-"""The most dicts that are sampled to infer the schema, and the most in a batch."""
+"""The most dicts that are sampled to infer the schema, and the most dicts in a batch."""
 _SAMPLE_BYTES = 32 << 20
-"""Bytes of values after which the sample is large enough."""
+"""The sample ends when its values have this many bytes."""
 _BATCH_RECORDS = 4096
 _BATCH_BYTES = 4 << 20
 
@@ -44,24 +44,24 @@ ACCEPTED = (
 
 
 class Incoming(NamedTuple):
-    """Records on their way to a writer. All batches have the schema, or its `lent_schema` if the
-    writer takes views."""
+    """Records to be written. All batches have the schema, or its `lent_schema` if the writer accepts
+    views."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     num_records: int | None
-    """None if it is known only once the batches are exhausted."""
+    """None if the number is known only after the last batch."""
     kept: bytes = b""
-    """The types kept in sidecars, if the schema of raw records does not give them."""
+    """The schema to store in sidecars, for raw records, whose batches do not have it."""
 
 
 def batches_of(data: Any) -> Incoming:
-    """Records as Arrow batches.
+    """Return records as Arrow batches.
 
     Args:
         data: a pyarrow Table, RecordBatch or RecordBatchReader; an object with the Arrow C stream
             or array interface; a pandas DataFrame (its index is ignored); a dict of equally long
-            arrays, where a NumPy array of several dimensions is a column of tensors; an iterable
+            arrays (a NumPy array of several dimensions is a column of tensors); an iterable
             of record batches, of dicts or of bytes.
 
     Returns:
@@ -102,7 +102,7 @@ def _given(data: Any) -> Incoming:
     if isinstance(data, Mapping):
         return _from_columns(cast("Mapping[Any, Any]", data))
     if isinstance(data, Dataset):
-        whole = data.complete()  # with the columns that it does not show
+        whole = data.complete()  # also with the columns that were not selected
         return Incoming(whole.schema, whole.scan(), len(data))
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)
@@ -122,7 +122,7 @@ def _module_of(value: object) -> str:
 
 
 def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
-    """A struct array is a batch, a binary one is raw records."""
+    """Return a struct array as a batch, or a binary array as raw records."""
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     if pa.types.is_struct(array.type):
         schema = pa.schema(list(array.type))
@@ -141,7 +141,7 @@ def _from_pandas(frame: Any) -> Incoming:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=_tells(frame.index))
     except UnicodeError:
-        # The error does not name the column, so convert each one separately.
+        # The error does not name the column, so convert each column separately.
         names = [_name(str(name)) for name in frame.columns]
         for place, name in enumerate(names):
             _column(name, frame.iloc[:, place].to_numpy())
@@ -149,17 +149,17 @@ def _from_pandas(frame: Any) -> Incoming:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = "; ".join(str(part) for part in error.args)
         raise SchemaError(message, field=_refused_column(frame)) from None
-    # Drop pandas' own metadata about its index: it describes the frame, not the records.
+    # Drop the metadata of pandas about the index, which describes the frame, not the records.
     return batches_of(table.replace_schema_metadata(None))
 
 
 def _tells(index: Any) -> bool:
-    """Whether the index of a frame is more than row numbers: it has a name, or is not of integers."""
+    """Whether the index of a frame is more than row numbers: it has a name, or does not hold integers."""
     return any(name is not None for name in index.names) or index.dtype.kind != "i"
 
 
 def _refused_column(frame: Any) -> str | None:
-    """The first column of a frame that Arrow cannot convert."""
+    """Return the first column of a frame that Arrow cannot convert."""
     for place, name in enumerate(frame.columns):
         try:
             pa.Array.from_pandas(frame.iloc[:, place])
@@ -175,7 +175,7 @@ def _from_stream(data: Any) -> Incoming:
         objects = [str(name) for name, kind in schema.items() if str(kind) == "Object"]
         if objects:
             raise _objects(objects[0])
-    # Asking a database relation for its length would run it twice.
+    # The length of a database relation is not read, because that would run its query twice.
     is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
     try:
@@ -207,7 +207,7 @@ def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
 
 
 def _field(name: str, values: Any, array: pa.Array | pa.ChunkedArray) -> pa.Field:
-    """The field of a column; its metadata names the dtype if Arrow has no type for it."""
+    """Return the field of a column. Its metadata names the NumPy dtype if Arrow has no such type."""
     if isinstance(values, np.ndarray) and dtypes.lacks_type(values.dtype):
         values = dtypes.with_bits(values)
         return dtypes.field_of(name, values.dtype, values.shape[1:])
@@ -225,7 +225,7 @@ def _name(name: object) -> str:
 
 
 def _in_numpy(name: str, values: Any) -> Any:
-    """Another library's array, such as a torch tensor, as a NumPy array; anything else unchanged."""
+    """Return another library's array, such as a torch tensor, as a NumPy array; anything else unchanged."""
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
     if is_known or not hasattr(values, "__array__"):
@@ -355,7 +355,7 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
     fields = [Field(name, [item.get(name) for item in sample]) for name in names]
     batch = _batch_of(fields, sample, 0)
     schema, first, num_sampled = batch.schema, [batch], len(sample)
-    # Keep nothing of the sample but what was inferred from it.
+    # From here on, keep only what was inferred from the sample, not its values.
     for field in fields:
         field.values = []
     del batch, sample
@@ -378,8 +378,8 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
 def _next_dicts(
     items: Iterator[Any], first_record: int, most_bytes: int, may_change: bool
 ) -> list[Mapping[str, Any]]:
-    """The next dicts, few enough to hold in memory. `may_change`: the iterator may reuse a dict, an array or a
-    list for the next record, so they are copied."""
+    """Return the next dicts, at most `most_bytes` or so. With `may_change` they are copied, because the iterator may
+    reuse a dict, an array or a list for the next record."""
     dicts: list[Mapping[str, Any]] = []
     num_bytes = 0
     for item in items:
@@ -387,7 +387,7 @@ def _next_dicts(
         kept = dict(item) if may_change else item
         dicts.append(kept)
         for name, value in kept.items():
-            # Inlined for the most common types; a call for each value would be half the cost of writing.
+            # Inlined for the most common types: a call per value would be half the cost of writing.
             kind = type(value)
             if kind is str or kind is bytes:
                 num_bytes += len(value)

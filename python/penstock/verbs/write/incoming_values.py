@@ -1,4 +1,4 @@
-"""Infers the type of Python values to be written, one per record, and converts them to an Arrow column."""
+"""Type inference for columns of Python values to be written, and their conversion to Arrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA_HINT = (
 
 
 def copied(value: Any) -> Any:
-    """A copy that does not change when arrays, lists and dicts are reused."""
+    """Return a copy that does not change when arrays, lists and dicts are reused."""
     if isinstance(value, np.ndarray):
         return cast("np.ndarray[Any, Any]", value).copy()
     if isinstance(value, (bytearray, memoryview)):
@@ -43,7 +43,7 @@ def copied(value: Any) -> Any:
 
 
 def weight(value: Any) -> int:
-    """Approximate size of a value in bytes."""
+    """Return the approximate size of a value in bytes."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):
@@ -56,13 +56,13 @@ def weight(value: Any) -> int:
 
 
 def type_name(value: object) -> str:
-    """The type of a value, with its module unless it is Python's own."""
+    """Return the name of a value's type, with its module unless it is a built-in type."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def no_text(name: str, values: Iterable[Any], first_record: int = 0) -> SchemaError:
-    """The error for a column that Arrow cannot encode because one of its strings is not Unicode text."""
+    """Return the error for a column that Arrow cannot encode because a string is not valid Unicode text."""
     place = (at for at, value in enumerate(values, first_record) if not _is_text(value))
     return SchemaError(
         "a string with half a surrogate pair is no Unicode text",
@@ -73,7 +73,7 @@ def no_text(name: str, values: Iterable[Any], first_record: int = 0) -> SchemaEr
 
 
 def _is_text(value: Any) -> bool:
-    """Whether every string in a value can be encoded."""
+    """Whether every string in a value can be encoded as UTF-8."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -89,7 +89,7 @@ def _is_text(value: Any) -> bool:
 
 
 def tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.Array:
-    """A column of tensors: the first dimension counts records."""
+    """Return a column of tensors. The first dimension of `values` is the record."""
     shape = values.shape[1:]
     size = int(np.prod(shape))
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
@@ -102,7 +102,7 @@ def tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.
 
 
 class Field:
-    """One column of Python values: its type, and the values as an Arrow array."""
+    """One column of Python values, its inferred type, and its conversion to an Arrow array."""
 
     def __init__(self, name: str, values: list[Any]) -> None:
         self.name = name
@@ -143,11 +143,11 @@ class Field:
         )
 
     def array(self) -> pa.Array:
-        """The values so far as a column."""
+        """Return the values so far as a column."""
         return self.convert(self.values, 0)
 
     def convert(self, values: list[Any], first_record: int) -> pa.Array:
-        """More values as a column of the same type."""
+        """Return more values as a column of the same type."""
         values = _unboxed(values)
         for at, value in enumerate(values):
             if value is None or type(value) in self._known:
@@ -184,7 +184,7 @@ class Field:
 
 
 def _unboxed(values: list[Any]) -> list[Any]:
-    """The same values, with zero-dimensional arrays as scalars."""
+    """Return the same values, with zero-dimensional arrays replaced by scalars."""
     if not any(type(value) is np.ndarray and not value.ndim for value in values):
         return values
     return [value[()] if isinstance(value, np.ndarray) else value for value in values]
@@ -195,7 +195,7 @@ def _described(kind: pa.DataType, shape: tuple[int, ...] | None) -> str:
 
 
 def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int, ...] | None]:
-    """The Arrow type of one value; for a tensor, its element type and shape."""
+    """Return the Arrow type of one value and None, or the element type and shape of a tensor."""
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray[Any, Any]", value)
         if array.ndim > 1:
@@ -213,7 +213,7 @@ def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int
 
 
 def _merged(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
-    """The common type, where each may fill in what the other leaves open; None if they differ."""
+    """Return the common type, or None if the types differ. Each type may complete unknown parts of the other."""
     types = pa.types
     if known == found or types.is_null(found):
         return known

@@ -1,4 +1,4 @@
-"""Shards being written: their names, where each one ends, and committing all of them or none.
+"""Shards that are being written: their names, where each shard ends, and the commit of all of them or none.
 
 All shards are finished before the first one gets its name, so after an error only the files that existed
 before remain.
@@ -30,13 +30,13 @@ from penstock.verbs.check import textindex
 from penstock.verbs.write.incoming import Incoming
 
 Progress = Callable[[int, "int | None"], None]
-"""Called now and then with the records written so far, and their total where it is known."""
+"""Called now and then with the records written so far, and their total, or None if it is not known."""
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
 
 
 class Names:
-    """The names of the shards; if the total is part of a name, final names are known only at the end."""
+    """The names of the shards. If the number of shards is part of a name, final names are known only at the end."""
 
     def __init__(
         self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
@@ -50,7 +50,7 @@ class Names:
         self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
 
     def final(self, number: int, total: int) -> str:
-        """The name of a shard, given how many there are."""
+        """Return the name of a shard, given the number of shards."""
         if self._is_pattern:
             folder, name = os.path.split(self._target)
             name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
@@ -61,13 +61,13 @@ class Names:
         return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
 
     def provisional(self, number: int) -> str:
-        """The final name if it is known; otherwise an unlikely name in the same folder."""
+        """Return the final name if it is known; otherwise a temporary name in the same folder."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
 
     def taken(self) -> list[str]:
-        """The files or folders of this machine that shards may replace whose names are known at the end only."""
+        """Return the local files or folders that shards may replace, if names are known only at the end."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return []
         folder = os.path.dirname(self._stem)
@@ -79,7 +79,7 @@ class Names:
         return [os.path.join(folder, name) for name in names if shard.fullmatch(name)]
 
     def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
-        """Raise FileExistsError before any work is done, if a name is taken."""
+        """Raise FileExistsError before any work is done, if a target exists."""
         if overwrite or (self._is_sharded and total is None):
             return
         for number in range(total or 1):
@@ -100,22 +100,22 @@ def _number(number: int, spec: str | None) -> str:
 
 @dataclass(slots=True)
 class NewShard:
-    """One file being written: its sink, its writer, and the text index beside it."""
+    """One file that is being written: its sink, its writer, and its text index."""
 
     sink: Sink
     writer: Writer
     text: tuple[TextIndex, Sink] | None = None
     """The text index that is published with the file, if any."""
     ahead: Ahead | None = None
-    """The sidecar that is on disk before the file gets its name."""
+    """The sidecar that is written to disk before the file gets its name."""
     has_index: bool = False
-    """Whether a sidecar ahead of the file was tried."""
+    """Whether writing a sidecar ahead of the file was attempted."""
     num_records: int = 0
     num_bytes: int = 0
 
 
 class Shards:
-    """The shards of one call: at most one is open, the others wait to be committed."""
+    """The shards of one call. At most one shard is open; the others wait for the commit."""
 
     def __init__(
         self,
@@ -135,11 +135,11 @@ class Shards:
         return len(self._shards)
 
     def current(self) -> NewShard:
-        """The open shard; the first one is created on demand."""
+        """The open shard. The first shard is created on demand."""
         return self._open or self.start()
 
     def start(self) -> NewShard:
-        """Finish the open shard and begin another."""
+        """Finish the open shard, start the next one, and return it."""
         self.finish()
         self._open = self._create(len(self._shards))
         self._shards.append(self._open)
@@ -154,7 +154,7 @@ class Shards:
             self._progress(self._finished_records + shard.num_records, self._total_records)
 
     def finish(self) -> None:
-        """Finish the open shard: its bytes are on disk, but not under its name."""
+        """Finish the open shard: its bytes are then on disk, but under a temporary name."""
         shard, self._open = self._open, None
         if shard is None:
             return
@@ -170,7 +170,7 @@ class Shards:
 
     @contextmanager
     def _counted_from_the_first(self) -> Generator[None, None, None]:
-        """Make record numbers in errors count over all shards; a writer counts only its own."""
+        """Make record numbers in errors count over all shards. A writer counts only the records of one shard."""
         try:
             yield
         except SchemaError as error:
@@ -188,8 +188,8 @@ class Shards:
         overwrite: bool,
         schema: bytes = b"",
     ) -> Summary:
-        """Give all shards their names, in order, and their indexes, which keep this schema. Indexes are on disk before,
-        so that a kill cannot separate the two. A text index of a file that is replaced is replaced with it."""
+        """Give all shards their names, in order, and write their indexes, which store `schema`. Indexes are written
+        first, so that a kill leaves no file without one. Text indexes of replaced files are replaced, too."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
@@ -212,7 +212,7 @@ class Shards:
         return _summary([shard for shard, _ in pairs], paths)
 
     def abort(self) -> None:
-        """Discard everything that has no name yet."""
+        """Discard all shards that do not have their names yet."""
         for shard in self._shards:
             try:
                 _give_up(shard.writer, shard.sink)
@@ -227,7 +227,7 @@ class Shards:
 def new_shard(
     sink: Sink, new_writer: Callable[[], Writer], storage: Storage, *, overwrite: bool
 ) -> NewShard:
-    """A shard with its writer; on an error nothing is left of it."""
+    """Return a shard with its writer. On an error, all its files are removed."""
     writer = None
     try:
         writer = new_writer()
@@ -276,7 +276,7 @@ def _commit(shard: NewShard, path: str) -> None:
 def _text_sink(
     writer: Writer, path: str, storage: Storage, *, overwrite: bool
 ) -> tuple[TextIndex, Sink] | None:
-    """Where the text index of a file goes, if its writer makes one."""
+    """Return the text index of a file and a sink for it, if the writer makes one."""
     kind = writer.text_index if isinstance(writer, FramedWriter) else None
     if kind is None:
         return None
@@ -286,8 +286,8 @@ def _text_sink(
 def _text_instead(
     kind: Format, writer: Writer, path: str, storage: Storage
 ) -> tuple[TextIndex, Sink] | None:
-    """A finished text index to replace the one beside a file that is being replaced. If the new file has none,
-    the old index is removed before its file is replaced, so that no reader uses it with the new file."""
+    """Return a finished text index that replaces the text index of a file that is being replaced. If the new file has
+    none, the old one is removed before its file is replaced, so that no reader uses it with the new file."""
     text = textindex.kept(kind, path, storage)
     if text is None:
         return None
@@ -329,7 +329,7 @@ def _warn_of_no_index(path: str, error: OSError) -> None:
 def _save_index(
     shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
-    """Write the index of a file that could not have one before its name, or remove its predecessor's."""
+    """Write the index of a file that already has its name, or remove the index of its predecessor."""
     if shard.has_index:
         return
     try:
@@ -356,16 +356,16 @@ class Cut:
     """Decides how many records may go to the open shard before it asks again."""
 
     def room(self, shards: Shards) -> int:
-        """At least 1; starts another shard if the open one is full."""
+        """Return the number of records, at least 1. Start another shard first if the open one is full."""
         raise NotImplementedError
 
     def end(self, shards: Shards) -> None:
-        """All records are written: make the shards that are still missing."""
+        """Create the shards that are still missing after all records are written."""
         raise NotImplementedError
 
 
 class EvenCut(Cut):
-    """A fixed number of shards, whose sizes differ by one record at most."""
+    """Splits records into a fixed number of shards, whose sizes differ by at most one record."""
 
     def __init__(self, num_records: int, num_shards: int) -> None:
         self._base, self._longer = divmod(num_records, num_shards)
@@ -396,11 +396,11 @@ class EvenCut(Cut):
 
 
 class LimitCut(Cut):
-    """Shards of a number of records or bytes, in the order of the records; one shard without limits.
+    """Splits records into shards limited by records or bytes. Without limits there is one shard.
 
-    To know a writer's bytes its threads have to be waited for, so this is rare: after about half of the
-    records that should still fit, then half of the rest. When this happens depends on counts of records
-    alone, and so does where a shard ends.
+    Reading a writer's bytes means waiting for its threads, so it is done rarely: after about half of the
+    records that should still fit, then after half of the rest, and so on. These points depend only on
+    counts of records, so the end of a shard does not depend on timing.
     """
 
     def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
@@ -431,16 +431,16 @@ class LimitCut(Cut):
         more = shard.num_records
         if num_bytes:
             fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            more = min(fitting, 4 * shard.num_records)  # the first records may not be typical
+            more = min(fitting, 4 * shard.num_records)  # the first records may be untypical
         self._ask_at = shard.num_records + max(1, more)
         return False
 
     def end(self, shards: Shards) -> None:
-        shards.current()  # a file of no records is a file
+        shards.current()  # without records, write one empty file
 
 
 def fill(shards: Shards, incoming: Incoming, cut: Cut) -> None:
-    """Write all records, each to the shard that the cut assigns."""
+    """Write all records, each to the shard that `cut` assigns."""
     for batch in incoming.batches:
         start = 0
         while start < batch.num_rows:

@@ -1,7 +1,7 @@
-"""`write`: writes records to one file or many shards, completely or not at all.
+"""`write` writes records to one file or many shards, completely or not at all.
 
-Shards are written one after another, each by all threads. See `shards` for where they end, and how they are
-named.
+Shards are written one after another, each with all threads. See `shards` for where shards end and for their
+names.
 """
 
 from __future__ import annotations
@@ -64,43 +64,43 @@ def write(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Summary:
-    """Write records to a file, or to several.
+    """Write records to one file or several files.
 
-    A file appears under its name when it is whole, and several appear when all are. The same
-    records make the same bytes, whatever the number of threads and however they come in batches.
+    Files get their names when all of them are complete. The same records make the same bytes, whatever the
+    number of threads and the sizes of the batches.
 
     Args:
         data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
             interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
-            iterable of record batches, of dicts (one a record) or of bytes (raw records). Batches must
-            not change until all is written: long values are not copied.
-        path: where to. With several shards `x.tfrecord` becomes `x-00000-of-00010.tfrecord`, and
-            so on; a path with `{shard}` (or `{shard:05d}`) is a pattern of names.
-        format: name of the format; None goes by the path's extension.
-        compression: as the format knows it; None: "gzip" where the path ends in `.gz`, else none
-            (or the format's own default).
-        num_shards: the number of shards: contiguous, with sizes that differ by one record at most. A
-            stream of unknown length is first spooled to a temporary file beside the target.
+            iterable of record batches, of dicts (one per record) or of bytes (raw records). Batches must
+            not change until all records are written, because long values are not copied.
+        path: the target file. With several shards, `x.tfrecord` becomes `x-00000-of-00010.tfrecord` and
+            so on. A path with `{shard}` (or `{shard:05d}`) is a pattern of names.
+        format: the name of the format; None infers it from the path's extension.
+        compression: a compression of the format. None: "gzip" if the path ends in `.gz`, else the
+            format's default, usually no compression.
+        num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record. A
+            stream of unknown length is first spooled to a temporary file next to the target.
         shard_records: the number of records after which a shard ends.
-        shard_bytes: a shard ends with the record that brings it to this many bytes on disk. An estimate
-            where it is compressed, for Parquet, Arrow and HDF5, where records wait for their group or
-            chunk, for npz, which is packed at the end, and for `.beton`, where pages are padded.
-        index: write a sidecar with each file: the index, where its format has one, and the types of its fields, where
-            its format cannot hold them; a folder to put them there.
+        shard_bytes: a shard ends with the record that brings it to this many bytes on disk. The bytes are
+            estimated with compression; for Parquet, Arrow and HDF5, whose records are buffered by group or
+            chunk; for npz, which is packed at the end; and for `.beton`, whose pages are padded.
+        index: write a sidecar with each file. It has the index, if the format has one, and the types of the fields,
+            if the format cannot hold them. A path is the folder for the sidecars.
         overwrite: replace existing files.
-        exact: refuse values that the format cannot hold exactly. Else they become the nearest that it holds, such as a
-            float64 in a TFRecord the nearest float32, and `Summary.notes` says so.
-        threads: how many to use; None: one a core.
+        exact: refuse values that the format cannot hold exactly. Otherwise the nearest value is written, such as a
+            float32 for a float64 in a TFRecord, and `Summary.notes` reports it.
+        threads: the number of threads; None: one per core.
         progress: called with the number of records so far and the total (or None).
-        storage: where files live; None is this machine.
-        **format_options: of the format, see its page; an unknown one is an error.
+        storage: the storage of the files; None for this machine.
+        **format_options: options of the format, see its page; an unknown option is an error.
 
     Returns:
-        Summary: the paths in order, the number of records, their bytes on disk, and notes of what was changed.
+        Summary: the paths in order, the number of records, their bytes on disk, and notes on changed values.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
-        SchemaError: a value does not fit the format; names record and field.
+        SchemaError: a value does not fit the format; the error names record and field.
         TypeError: the data cannot be written, or an option is unknown.
 
     Example:
@@ -160,9 +160,9 @@ def _checked_target(data: Any, path: Any, storage: Storage | None) -> str:
 def drop_old_indexes(
     paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
 ) -> None:
-    """Remove the indexes beside files that are about to be replaced, unless new ones replace
-    them. This happens before, not after: a file that loses its index can be indexed again, but a kill
-    in between would leave a new file with the wrong, old index."""
+    """Remove the indexes of files that are about to be replaced, unless new indexes replace them. This
+    happens before the replacement: a file without an index can be indexed again, but after it, a kill
+    would leave a new file with a wrong, old index."""
     if index is True or not isinstance(storage, LocalStorage):
         return
     for path in paths:
@@ -171,7 +171,7 @@ def drop_old_indexes(
 
 
 def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
-    """What makes the files, or the folders, of a format."""
+    """Return the function that creates the sinks of a format, for files or for folders."""
     if not kind.info.is_folder:
         return storage.sink
     if isinstance(storage, LocalStorage):
@@ -182,7 +182,7 @@ def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
 def check_cuts(
     num_shards: Any, shard_records: Any, shard_bytes: Any
 ) -> tuple[int | None, int | None, int | None]:
-    """The same values as Python ints. Rejects values that cannot cut anything, and contradictory ones."""
+    """Return the values as Python ints. Raise an error for invalid or contradictory values."""
     cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
     found: list[int | None] = []
     for name, value in cuts.items():
@@ -197,7 +197,7 @@ def check_cuts(
 
 
 def format_of(target: str, format: str | None) -> Format:
-    """The format of this name; None goes by the name of the target."""
+    """Return the format of this name, or for None the format inferred from the target's name."""
     if format is None:
         return formats.by_path(target.removesuffix(".gz"))
     return formats.by_name(format)
@@ -211,7 +211,7 @@ def format_and_options(
     *,
     exact: bool = False,
 ) -> tuple[Format, Any]:
-    """The format that a target asks for, and its options."""
+    """Return the format of a target, and its options."""
     is_gzip_name = target.endswith(".gz")
     kind = format_of(target, format)
     name = kind.info.name
@@ -220,7 +220,7 @@ def format_and_options(
             raise ValueError(f"{target} is named as gzip, but compression={compression!r}")
         compression = "gzip"
     if compression is not None:
-        # TensorFlow spells them in capitals.
+        # TensorFlow spells compressions in capitals.
         compression = compression.lower() if str(compression).isupper() else compression
         if "compression" not in {field.name for field in fields(kind.write_options)}:
             raise TypeError(f"{name} files are not compressed; compression={compression!r}")
@@ -229,7 +229,7 @@ def format_and_options(
 
 
 def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str, Any]:
-    """Add `exact` to the options of formats that may change values."""
+    """Return the options, with `exact` added for formats that may change values."""
     has_it = exact and "exact" in {field.name for field in fields(kind.write_options)}
     return {**given, "exact": True} if has_it else given
 
@@ -238,7 +238,7 @@ def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str,
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
 ) -> Generator[Incoming, None, None]:
-    """The same records with their number; a stream is spooled to a temporary file to count it."""
+    """Yield the same records with their number. A stream is spooled to a temporary file to count its records."""
     if incoming.num_records is not None or not needed:
         yield incoming
         return
