@@ -1,1 +1,1 @@
-"""Verify, repair and index files."""
+"""Verification, repair and indexing of files."""

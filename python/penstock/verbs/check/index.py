@@ -1,4 +1,4 @@
-"""`index`: finds the records of framed files once, and stores their positions."""
+"""`index` finds the records of framed files once, and stores their positions."""
 
 from __future__ import annotations
 
@@ -51,36 +51,36 @@ def index(
     progress: Progress | None = None,
     storage: Storage | None = None,
 ) -> list[str]:
-    """Build the indexes that are missing or invalid, and keep them beside their files.
+    """Build missing and invalid indexes, and store them next to their files.
 
-    `open` makes an index for itself when it needs one, and keeps it in the user's cache; this makes it
-    beforehand, for many shards at once and for all users. Of uncompressed local files only the heads of
-    records are read.
+    When `open` needs an index, it makes one in the user's cache. `index` makes indexes beforehand, for many
+    shards in parallel and for all users. In uncompressed local files, only the heads of the records are
+    read.
 
     Args:
         source: as for `open`.
-        checksums: also keep the CRC-32C of each MiB of the file, of any format, for those that store no
-            checksums. `verify` compares them, and each read does with `open(checksums="index")`. An index
-            that has them is rebuilt only with `force`: if its file was changed since, `verify` reports it.
-        folder: where to keep the sidecars; None keeps them beside the data under hidden names, or in the
-            user's cache where that cannot be written.
-        text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
-            tfrecord2idx, `x.tfrecord.idx`; for `x.rec` MXNet's, `x.idx`. "dali" or "mxnet" insists.
-        from_text: a text index to check against the file's own heads (True: the one beside it).
-        force: build again what already fits, and an index with checksums whose file was rewritten.
-        threads: how many shards are indexed at once; None for all cores.
-        progress: called with the records done, the bytes done, and the bytes in all.
-        storage: where the files are; None for this machine.
+        checksums: also store the CRC-32C of each MiB of the file, for formats that store no checksums.
+            `verify` compares them, and so does each read with `open(checksums="index")`. An index with
+            checksums is rebuilt only with `force`, so that `verify` can report later changes of the file.
+        folder: the folder for the sidecars. None stores them next to the data under hidden names, or in
+            the user's cache if the folder of the data is not writable.
+        text: True also writes the text index of another library: `x.tfrecord.idx` of DALI's tfrecord2idx
+            for `x.tfrecord`, or `x.idx` of MXNet for `x.rec`. "dali" or "mxnet" requires this library.
+        from_text: a text index to check against the heads in the file (True: the one next to it).
+        force: also rebuild indexes that fit, and indexes with checksums whose file was rewritten.
+        threads: the number of shards that are indexed in parallel; None for all cores.
+        progress: called with the records done, the bytes done, and the total bytes.
+        storage: the storage of the files; None for this machine.
 
     Returns:
-        The paths of the sidecars, one a shard, in their order. Parquet and Arrow files store the
-        positions of their records; they have none without `checksums`.
+        The paths of the sidecars, one per shard, in the order of the shards. Parquet and Arrow files store
+        the positions of their records, so they have a sidecar only with `checksums`.
 
     Raises:
-        FormatError: a file is damaged; `verify` reports all damage, `repair` saves the rest.
-        StaleIndexError: `from_text` does not fit its file; or a file is not the one whose checksums its
-            index keeps, and `force` is not given.
-        UnsupportedError: a text index is asked for that the file's format does not have.
+        FormatError: a file is damaged. `verify` reports all damage, `repair` saves the other records.
+        StaleIndexError: `from_text` does not fit its file; or a file has changed since its index stored
+            its checksums, and `force` is not given.
+        UnsupportedError: the file's format does not have the requested text index.
 
     Example:
         >>> import penstock as ps
@@ -112,7 +112,7 @@ def index(
 
 
 def bytes_of(path: str, storage: Storage) -> int:
-    """Bytes of a file, or of a folder that is a shard."""
+    """Return the size in bytes of a file, or of a folder that is a shard."""
     if isinstance(storage, LocalStorage):
         return size_of(path)
     source = storage.source(path)
@@ -132,7 +132,7 @@ class _Work:
     checksums: bool
 
     def build(self, path: str) -> Iterator[_Made]:
-        """Build the index of one file, if it has to be."""
+        """Build the index of one file, if it is missing or invalid."""
         with closing(self.storage.source(path)) as source:
             kind = formats.of(source)
             with_checksums = blocks.kept(path, self.folder or "auto", self.storage)
@@ -159,7 +159,7 @@ class _Work:
         known = None if self.force else load_fitting(path, source, kind.framing, folder, storage)
         found = _made_anew(reader.index, kind, path, folder, storage) if known is None else known[1]
         kept_at = sidecar.path_for(path, folder)
-        # An index that reading has kept in the user's cache is put beside the data.
+        # An index that a read has stored in the user's cache is written next to the data.
         is_there = known is not None and known[0] == kept_at
         if checksums and found.blocks is None:
             found, is_there = _with_checksums(found, source), False
@@ -170,7 +170,7 @@ class _Work:
         return _Made(kept_at, found.num_records, source.size)
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
-        """Check the given text index, and write one if asked for."""
+        """Check the given text index, and write one if requested."""
         if self.from_text:
             given = text.path_for(path) if self.from_text is True else os.fspath(self.from_text)
             textindex.check(text, given, found, path, self.storage)
@@ -179,7 +179,7 @@ class _Work:
 
 
 def _check_is_the_same(source: Source, index: Index) -> None:
-    """Refuse to rebuild an index that keeps checksums of another state of its file."""
+    """Raise StaleIndexError if an index stores checksums of another state of its file."""
     if fitting.is_same(index, source):
         return
     known = index.blocks
@@ -194,12 +194,12 @@ def _check_is_the_same(source: Source, index: Index) -> None:
 
 
 def _with_checksums(index: Index, source: Source) -> Index:
-    state = sidecar.state_of(source)  # before it is read: it may change meanwhile
+    state = sidecar.state_of(source)  # before the read, during which the file may change
     return replace(index, blocks=blocks.checksums_of(source), state=state)
 
 
 def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
-    """Keep the checksums of a file whose format stores its positions, with the rest of its index."""
+    """Store the checksums of a file in a sidecar, for a format that itself stores the positions of records."""
     places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
     index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
     with suppress(OSError, StaleIndexError):
@@ -212,13 +212,13 @@ def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage:
 def _made_anew(
     found: Index, kind: Format, path: str, folder: str | None, storage: Storage
 ) -> Index:
-    """A new index, with the field types that the old one stores for the file."""
+    """Return a new index, with the field types that the old index stores for the file."""
     options = Options(index="auto" if folder is None else folder)
     return replace(found, schema=of_file(path, storage, options, lambda source: kind))
 
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
-    """The text index of a format, if it is the one asked for."""
+    """Return the text index of a format. Raise UnsupportedError if it is not the requested one."""
     own = kind.text_index if isinstance(kind, FramedFormat) else None
     if own is None or (isinstance(asked, str) and asked != own.name):
         has = "none" if own is None else f"the one of {own.name}"
@@ -230,7 +230,7 @@ def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
 def load_fitting(
     path: str, source: Source, framing: Framing, folder: str | None, storage: Storage
 ) -> tuple[str, Index] | None:
-    """The valid sidecar of a file and where it is kept, if there is one."""
+    """Return the path of a file's valid sidecar and its index, or None."""
     for place in sidecar.folders(folder):
         kept_at = sidecar.path_for(path, place)
         try:

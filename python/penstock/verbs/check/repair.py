@@ -1,4 +1,4 @@
-"""`repair`: writes every verified record of damaged files to new files of the same format."""
+"""`repair` writes every verified record of damaged files to new files of the same format."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def repair(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Report:
-    """Write every verified record to new files, and report what is lost.
+    """Write every verified record to new files, and report the lost records.
 
-    Frames are copied unchanged, in order; a GZIP file becomes one of GZIP members, with random
-    access. A record of which only the head is damaged is restored. A valid sidecar of the damaged
-    file helps: it has the positions and checksums of the records.
+    Frames are copied unchanged, in order. A GZIP file is written as several GZIP members, which allow random
+    access. A record is restored if only its head is damaged. A valid sidecar of the damaged file helps,
+    because it has the positions and checksums of the records.
 
     Args:
         source: as for `open`.
@@ -96,7 +96,7 @@ def repair(
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another repair is writing a target.
-        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
 
     Example:
         >>> import penstock as ps
@@ -138,7 +138,7 @@ def _targets(paths: list[str], into: str) -> list[str]:
 
 @dataclass
 class _Work:
-    """One call of `repair`, and what it has done so far."""
+    """The state and results of one call of `repair`."""
 
     storage: Storage
     options: Options
@@ -167,7 +167,7 @@ class _Work:
                 if is_empty_file(source, kind):
                     self.findings.append(empty_file(kind, path))
                     if not (isinstance(kind, FramedFormat) and kind.finds_next):
-                        return  # the others get an archive without records
+                        return  # other formats get an archive without records
                 saving = _saving(source, kind, self)
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))
@@ -189,7 +189,7 @@ class _Work:
             source.close()
 
     def _types_of(self, path: str, kind: Format) -> bytes:
-        """The types that the sidecar stores, if the sidecar matches this file apart from the
+        """Return the types stored in the sidecar, if the sidecar matches this file except for the
         damage."""
         places = ("auto", self._index_folder or "auto") if self.index is not False else ()
         given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
@@ -243,7 +243,7 @@ class _Work:
         return None if isinstance(self.index, bool) else self.index
 
     def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
-        """The index of the new file; None if it needs none."""
+        """Return the index of the new file, or None if it needs no index."""
         made = saving.index()
         if made is not None:
             return replace(made, schema=types)
@@ -255,7 +255,7 @@ class _Work:
     def _index_ahead(
         self, made: Index | None, sink: Sink, target: str
     ) -> AbstractContextManager[Any]:
-        """The index of a new local file, on disk before the file has its name."""
+        """Write the index of a new local file to disk before the file gets its name."""
         if made is None or self.index is False or not isinstance(sink, LocalSink):
             return nullcontext()
         assert isinstance(self.storage, LocalStorage), "its files have such sinks"
@@ -263,7 +263,7 @@ class _Work:
         return ahead.save(made, sink.temporary, target, self.storage, self._index_folder)
 
     def tell(self, num_records: int, num_bytes: int = 0) -> None:
-        """Report progress: records of the file that is being worked on, and bytes just done."""
+        """Report progress: the records done in the current file, and the bytes done since the last call."""
         self.done_bytes += num_bytes
         if self.progress is not None:
             done = min(self.done_bytes, self.total_bytes)
@@ -272,11 +272,11 @@ class _Work:
 
 @contextmanager
 def _alone_at(target: str) -> Generator[str]:
-    """Keep other repairs away from a local file, and remove what a killed one has left. Gives the temporary name of
-    the new file: one that no other verb uses.
+    """Lock a local file against other repairs, and remove the leftovers of a killed repair. Yield the temporary name
+    of the new file, which no other verb uses.
 
     Raises:
-        BlockingIOError: another repair is writing it.
+        BlockingIOError: another repair is writing the file.
     """
     folder, name = os.path.split(resolved(target))
     hidden = os.path.join(folder, f".penstock-repair-{journal.token_of(name)}")
@@ -287,7 +287,7 @@ def _alone_at(target: str) -> Generator[str]:
 
 
 def _refuse_limited(path: str, findings: list[Finding]) -> None:
-    """Raise LimitError if some of a file was not read because of a limit: it may be undamaged."""
+    """Raise LimitError if a part of a file was not read because of a limit. That part may be undamaged."""
     for finding in findings:
         if finding.kind == "limit":
             raise LimitError(
@@ -302,23 +302,23 @@ def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
 
 
 class _Saving:
-    """How the records of one file are saved."""
+    """The base class for saving the records of one file."""
 
     def look(self) -> tuple[int, list[Finding]]:
         """Count the good records, and find the damage."""
         raise NotImplementedError
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        """The same, and write the good records."""
+        """Count the good records, find the damage, and write the good records."""
         raise NotImplementedError
 
     def index(self) -> Index | None:
-        """The index of the new file, or None if the format keeps none."""
+        """Return the index of the new file, or None if the format has no index."""
         raise NotImplementedError
 
 
 class _Framed(_Saving):
-    """A framed file: its frames are copied."""
+    """Saves the records of a framed file by copying their frames."""
 
     def __init__(self, source: Source, kind: FramedFormat, work: _Work) -> None:
         self._source = source
@@ -373,13 +373,14 @@ def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
 
 
 class _Chunks(_Saving):
-    """A file of chunks: those that decode are written again."""
+    """Saves the records of a file of chunks. Chunks that can be decoded are written again."""
 
     def __init__(self, source: Source, kind: Format, work: _Work) -> None:
         self._source = source
         self._kind = kind
         self._work = work
-        # Raw records, where the format has them, lose nothing. The files of a folder keep their names.
+        # Read raw records, if the format has them, so that nothing is lost. Files of a folder keep
+        # their names.
         given = work.options.format_options
         kept = {"file_names": True, **given} if kind.info.is_folder else given
         options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)

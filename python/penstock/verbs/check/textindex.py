@@ -1,7 +1,7 @@
-"""The text index that another library keeps beside a file: DALI's for TFRecord, MXNet's for RecordIO.
+"""Text indexes of other libraries, stored next to a file: DALI's for TFRecord, MXNet's for RecordIO.
 
-It has no checksums and does not identify its file, so penstock never reads through it. It writes one
-for the programs that need one, and checks one against the heads in the file itself.
+A text index has no checksums and does not identify its file, so penstock never uses it to read records. It
+writes text indexes for other programs, and checks existing ones against the heads in the file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LINES = 1 << 16
 
 
 def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> None:
-    """Write the text index of an uncompressed file, replacing one that is there.
+    """Write the text index of an uncompressed file, replacing an existing text index.
 
     Raises:
-        UnsupportedError: the file is compressed; a text index cannot point into it.
+        UnsupportedError: the file is compressed, so a text index cannot point into it.
     """
     path = kind.path_for(data_path)
     if index.compression:
@@ -44,14 +44,14 @@ def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> No
 
 
 def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
-    """Write the lines of a text index, from a record on."""
+    """Write the lines of a text index, from record `start` on."""
     for first in range(start, index.num_records, _LINES):
         last = min(first + _LINES, index.num_records)
         sink.write(kind.lines(index, first, last).encode())
 
 
 def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
-    """The text index of a format, where one is kept beside a file."""
+    """Return the text index of a format if such an index is next to the file, else None."""
     text = kind.text_index if isinstance(kind, FramedFormat) else None
     return text if text is not None and storage.exists(text.path_for(data_path)) else None
 
@@ -64,14 +64,14 @@ def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
 
 
 def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
-    """Update the text index beside a file that has changed, if there is one, or remove it if none can be valid.
+    """Update the text index of a changed file, if there is one. Remove it if no text index can be valid.
 
     Args:
         kind: the format of the file.
-        index: of the file as it is now.
+        index: the index of the file after the change.
         data_path: the file.
-        storage: where both are.
-        old: the number of records before the change; their lines stay.
+        storage: the storage of both files.
+        old: the number of records before the change. Their lines stay.
     """
     text = kept(kind, data_path, storage)
     if text is None:
@@ -82,7 +82,7 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
     with closing(storage.source(text.path_for(data_path))) as source:
         before = source.read(0, source.size).to_bytes() if old else b""
     if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
-        before, old = b"", 0  # it did not fit before
+        before, old = b"", 0  # the old text index did not fit its file
     sink = sink_for(storage, text.path_for(data_path), data_path)
     try:
         sink.write(before if before.endswith(b"\n") or not before else before + b"\n")
@@ -94,10 +94,10 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
 
 
 def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
-    """The offsets of a text index, and the sizes if it has them, uint64 arrays.
+    """Return the offsets of a text index, and the sizes if it has them, as uint64 arrays.
 
     Raises:
-        StaleIndexError: it is not a text index.
+        StaleIndexError: the file is not a text index.
     """
     with closing(storage.source(path)) as source:
         data = source.read(0, source.size).to_bytes()
@@ -111,7 +111,7 @@ def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Sto
     """Compare a text index with the positions of the records in the file.
 
     Raises:
-        StaleIndexError: they differ; names the first record and byte where they do.
+        StaleIndexError: they differ. The error names the first such record and byte.
     """
     starts, sizes = read(kind, path, storage)
     true_starts, true_ends = index.starts[: index.num_records], index.ends

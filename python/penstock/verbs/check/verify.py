@@ -1,4 +1,4 @@
-"""`verify`: read and check everything, and report all damage, not only the first."""
+"""`verify` reads and checks whole files, and reports all damage, not only the first error."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from penstock.verbs.check.index import bytes_of
 from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
-"""Bytes that one task compares with the checksums of an index."""
+"""The number of bytes that one task compares with the checksums of an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one task adds to the report."""
+    """The results that one task adds to the report."""
 
     num_records: int
     findings: tuple[Finding, ...]
@@ -62,32 +62,32 @@ def verify(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Report:
-    """Check every byte of some files that has a check, and report all damage.
+    """Check all bytes of files that can be checked, and report all damage.
 
-    TFRecord: both checksums of every record, the structure to the last byte, the compressor's own
-    checksums. Reading continues after damage. Damage that TensorFlow ignores silently is a finding too.
-    In every format records are decoded, and each that cannot be is a finding: what
-    `open(..., damage="skip")` skips and `repair` leaves out. A record that decodes, but does not fit the
-    schema inferred from the first records, is not damaged.
+    For TFRecord it checks both checksums of every record, the structure to the last byte, and the checksums of
+    the compression. Reading continues after damage. Damage that TensorFlow silently ignores is reported, too.
+    In every format records are decoded, and each record that cannot be decoded is a finding. These are the
+    records that `open(..., damage="skip")` skips and `repair` leaves out. A record that can be decoded, but
+    does not fit the schema inferred from the first records, is not damaged.
 
     Args:
         source: as for `open`.
         format: a format's name, instead of detecting it from the bytes.
         payloads: also decode the records of TFRecord, WebDataset and RecordIO files; False checks
             only their frames and checksums, in less time.
-        index: "auto" uses a valid sidecar to find which records are damaged; "never" does not look for
-            one; a folder looks there. None is ever written.
+        index: "auto" uses a valid sidecar to find which records are damaged; "never" uses no sidecar; a
+            path is the folder with the sidecars. `verify` never writes a sidecar.
         limits: as for `open`.
-        threads: how many threads read; None for all cores.
-        progress: called with the records done, the bytes done, and the bytes in all.
-        storage: where the files are; None for this machine.
-        format_options: of the format, such as `compression="gzip"` for TFRecord.
+        threads: the number of threads that read; None for all cores.
+        progress: called with the records done, the bytes done, and the total bytes.
+        storage: the storage of the files; None for this machine.
+        format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
         A Report; `report.ok` is True if there is no damage.
 
     Raises:
-        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
 
     Example:
         >>> import penstock as ps
@@ -140,12 +140,12 @@ def _tasks(
                 yield from _chunk_tasks(kind, source, options)
         except PenstockError as error:
             if isinstance(error.__cause__, ImportError):
-                raise error.at(file=path) from error.__cause__  # no damage of the file
+                raise error.at(file=path) from error.__cause__  # the file is not damaged
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
 
 
 def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
-    """The comparison of a file with the checksums that its index keeps of each MiB, if it keeps any."""
+    """Yield tasks that compare a file with the checksums of each MiB in its index, if the index has any."""
     if options.index == "never":
         return
     kept = blocks.kept(source.path, options.index, storage)
@@ -176,7 +176,8 @@ def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Ta
 
 
 def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
-    """A part of a file that differs from what was indexed: damage, unless the file was written since."""
+    """Return a finding for a part of a file that differs from the index. It is damage, unless the file was
+    written since it was indexed."""
     kind = "data_checksum"
     if fitting.was_written(index, source):
         kind = "changed"
@@ -200,7 +201,7 @@ def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
 
 
 def tally_of(found: Found) -> Tally:
-    """What was found, without the records."""
+    """Return the results without the records."""
     right = sum(len(part.frames) for part in found.parts if isinstance(part, FoundFrames))
     bad = [part for part in found.parts if isinstance(part, Bad)]
     restored = sum(part.payload is not None for part in bad)
@@ -208,19 +209,19 @@ def tally_of(found: Found) -> Tally:
 
 
 def format_of(source: Source, name: str | None) -> Format:
-    """The format of a file, by its name or by its bytes."""
+    """Return the format with this name, or the format detected from the file's bytes."""
     if name is not None:
         return formats.by_name(name)
     return formats.of(source)
 
 
 def is_empty_file(source: Source, kind: Format) -> bool:
-    """Whether a file has no bytes, and is of a format whose files always have some."""
+    """Whether a file has no bytes, although valid files of its format always have some."""
     return not (source.size or kind.info.may_be_empty or kind.info.is_folder)
 
 
 def empty_file(kind: Format, path: str) -> Finding:
-    """A file of no bytes, of a format whose files always have some."""
+    """Return the finding for a file without bytes, if valid files of its format always have some."""
     message = f"the file has no bytes; {kind.info.name} always has a header or a mark at its end"
     return Finding("empty_file", path, None, 0, 0, message, None)
 
@@ -228,7 +229,7 @@ def empty_file(kind: Format, path: str) -> Finding:
 def stale_index(
     source: Source, kind: FramedFormat, options: Options, storage: Storage
 ) -> Finding | None:
-    """A note about a sidecar that is not one of this file, if there is one."""
+    """Return a note about a sidecar that does not fit this file, if there is one."""
     if options.index == "never":
         return None
     for folder in sidecar.folders(options.index):
@@ -241,7 +242,7 @@ def stale_index(
         except StaleIndexError as error:
             reason = error.message
         except OSError:
-            continue  # there is none
+            continue  # there is no sidecar
         message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
         return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
     return None
@@ -250,7 +251,7 @@ def stale_index(
 def overlay_findings(
     kind: Format, source: Source, options: Options, storage: Storage
 ) -> list[Finding]:
-    """The overlays of a file that are damaged or of another state of it."""
+    """Return findings for overlays that are damaged or were made for another state of the file."""
     path = source.path
     if not has_overlays([path], storage):
         return []
@@ -262,7 +263,7 @@ def overlay_findings(
     try:
         stale = overlays.stale(0, _counting(kind, source, options), source, counted=True)
     except PenstockError:
-        stale = None  # the file is damaged, as its own findings say
+        stale = None  # the file is damaged, which is reported separately
     if stale is not None:
         found.append(Finding("stale_overlay", path, None, 0, source.size, stale.message, 0))
     for overlay in overlays.of(0):
@@ -276,7 +277,7 @@ def overlay_findings(
 
 
 def _counting(kind: Format, source: Source, options: Options) -> Reader:
-    """A reader that knows the numbers of the records, and keeps no index that it makes."""
+    """Return a reader that knows the numbers of the records, and does not store an index."""
     try:
         reader = open_shard(kind, source, replace(options, raw=True))
     except UnsupportedError:
@@ -292,7 +293,7 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = decoding(kind, source, options)
     if isinstance(kind, FramedFormat):
-        # Chunks are decoded as they are found, and not kept.
+        # Each chunk is decoded when it is found, and then discarded.
         long: list[Finding] = []
         tell_long(reader, source, long)
         for chunk in reader.chunks():
@@ -333,8 +334,8 @@ def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
 
 
 def decoding(kind: Format, source: Source, options: Options) -> Reader:
-    """A reader that decodes records as a scan does; of raw records for a framed file whose records have no common
-    schema."""
+    """Return a reader that decodes records as a scan does. For a framed file whose records have no common schema,
+    it reads raw records."""
     try:
         return open_shard(kind, source, options)
     except SchemaError:
@@ -354,13 +355,13 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
                 findings.append(
                     found_in(found, path, part.start_byte, part.end_byte, part, end - first)
                 )
-    except PenstockError as error:  # it cannot be divided
+    except PenstockError as error:  # the chunk cannot be divided
         findings.append(found_in(error, path, chunk.start_byte, chunk.end_byte, chunk))
     return [Tally(num_records, tuple(findings), num_bytes)]
 
 
 def is_misfit(error: PenstockError, reader: Reader) -> bool:
-    """Whether a record is whole, and only does not fit the schema that other records of its file suggest."""
+    """Whether a record is undamaged, but does not fit the schema inferred from other records of its file."""
     return isinstance(error, SchemaError) and isinstance(reader, FramedReader)
 
 
@@ -372,7 +373,7 @@ def found_in(
     chunk: Chunk[Any] | None = None,
     num_records: int | None = None,
 ) -> Finding:
-    """An error of an indexed format as a finding about some records of a chunk, or about the whole file."""
+    """Return an error of an indexed format as a finding about some records of a chunk, or the whole file."""
     record = error.record
     if record is None and chunk is not None:
         record = chunk.first_record
@@ -388,5 +389,5 @@ def found_in(
 
 
 def first_error(findings: Sequence[Finding]) -> Finding | None:
-    """The first finding that is more than a note."""
+    """Return the first finding that is more than a note."""
     return next((finding for finding in findings if finding.severity == "error"), None)

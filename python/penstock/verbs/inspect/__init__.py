@@ -1,1 +1,1 @@
-"""What a dataset holds."""
+"""Information about a dataset: its files, fields, schemas and statistics."""

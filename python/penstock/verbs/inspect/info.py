@@ -1,4 +1,4 @@
-"""`info`: the files, sizes and fields of a dataset."""
+"""`info` lists the files, sizes and fields of a dataset."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
-"""Whether a shard's index was there, has just been made and kept, is not kept, or is part of the
+"""Whether a shard's index existed, has just been made and stored, is not stored, or is part of the
 format."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """One file. `compression` is "" for none and None if the format does not store it;
-    `plain_bytes` is its size after inflating, `record_bytes` the sizes of its records without
+    """One file. `compression` is "" for an uncompressed file, and None if the format does not store it.
+    `plain_bytes` is the size after decompression. `record_bytes` has the sizes of the records without
     their frames (None for formats that do not store records one by one)."""
 
     path: str
@@ -48,17 +48,17 @@ class Info:
     num_bytes: int
     record_bytes: Spread | None
     types: Types = "inferred"
-    """Where the types of the fields come from: "given" by schema=, "kept" in sidecars that were written with the
+    """The source of the field types: "given" by schema=, "kept" in sidecars that were written with the
     files, "stored" in the files, or "inferred" from records."""
     skipped_files: tuple[SkippedFile, ...] = ()
-    """What was found and is not read, with the reason: see `Dataset.skipped_files`."""
+    """Files that were found but are not read, with the reason, see `Dataset.skipped_files`."""
 
 
 def info(source: Any) -> Info:
-    """List the files of a dataset, and what they hold.
+    """List the files of a dataset, with their sizes, records and fields.
 
-    Counts the records, which for framed formats means reading their heads once, and keeping what
-    was found as an index (see `index=` of `penstock.open`).
+    The records are counted. For framed formats, this reads the heads of the records once, and stores their
+    positions as an index (see `index=` of `penstock.open`).
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
@@ -67,7 +67,7 @@ def info(source: Any) -> Info:
         Info.
 
     Raises:
-        PenstockError: a file is damaged where counting reads it.
+        PenstockError: counting the records has found damage.
 
     Example:
         >>> import penstock as ps
@@ -78,7 +78,7 @@ def info(source: Any) -> Info:
     """
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     total = Range()
-    # Before counting makes indexes.
+    # This has to be known before counting makes indexes.
     had_index = [
         reader.has_index if isinstance(reader, FramedReader) else None
         for reader in ds.files.own_readers()
@@ -121,7 +121,7 @@ def _shard(
 
 
 def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
-    """The path of the sidecar of a file, if there is one."""
+    """Return the path of the sidecar of a file, if there is one."""
     index = ds.options.index
     if index == "never":
         return None

@@ -1,4 +1,4 @@
-"""What one column of one batch shows, for `stats`: nulls, lengths, ranges, text and images."""
+"""The summary of one column of one batch, for `stats`: nulls, lengths, ranges, text and images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.columns.types import innermost, is_bytes, is_bytes_view, is_list, 
 from penstock.verbs.inspect.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
-"""If none of this many values of a batch is an image, the others are not searched for images."""
+"""If the first values of a batch, this many, contain no image, the others are not searched for images."""
 _TEXT_SAMPLE = 64
 
 
@@ -30,7 +30,7 @@ class ImageSizes:
 
 @dataclass(slots=True)
 class Seen:
-    """Everything found in one field so far."""
+    """The summary of one field so far."""
 
     num_entries: int = 0
     num_null: int = 0
@@ -44,7 +44,7 @@ class Seen:
     images: dict[str, tuple[Range, Range]] = field(default_factory=dict)
 
     def merge(self, other: Seen) -> None:
-        """Add another part of the same field."""
+        """Add the summary of another part of the same field."""
         for name in ("num_entries", "num_null", "num_nan", "num_infinite", "num_not_text"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lengths", "sizes", "values", "distinct"):
@@ -62,7 +62,7 @@ class Seen:
         return pa.types.is_string(inner) or pa.types.is_large_string(inner) or not self.num_not_text
 
     def histogram(self) -> Histogram | None:
-        """Of the values where they are numbers, else of sizes, else of lengths."""
+        """Return the histogram of the values if they are numbers, else of sizes, else of lengths."""
         return (
             self.values.bins.histogram("values")
             or self.sizes.bins.histogram("sizes")
@@ -80,11 +80,11 @@ class Seen:
 
 
 Observation = dict[str, tuple[pa.DataType, Seen]]
-"""What a column showed: itself and, for structs, its children, by name."""
+"""The summaries of a column and, for structs, of its children, by name."""
 
 
 class FieldObserver:
-    """Summarises the batches of one field (`look`, from any thread) and adds them up."""
+    """Summarises the batches of one field (`look`, from any thread) and merges the summaries."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         self._name = name
@@ -103,7 +103,7 @@ class FieldObserver:
             total = self._seen.setdefault(name, (type_, Seen()))[1]
             total.merge(seen)
             if total.distinct.counts is None or total.distinct.is_over:
-                # No need to count in batches to come: the outcome is settled.
+                # Later batches need no counting, because the result cannot change.
                 self._countless |= {name}
 
     def results(self) -> Iterator[tuple[str, pa.DataType, Seen]]:
@@ -135,7 +135,7 @@ def _observe(name: str, array: pa.Array, found: Observation, countless: frozense
 
 
 def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
-    """The innermost values of a column, and the number of them in each outermost list."""
+    """Return the innermost values of a column, and their number in each outermost list."""
     lengths: np.ndarray | None = None
     while True:
         type_ = array.type
@@ -217,26 +217,26 @@ def _observe_bytes(array: pa.Array, seen: Seen, is_countless: bool) -> None:
 
 
 def _byte_sizes(array: pa.Array) -> np.ndarray:
-    """Bytes of each value that is not null, int64."""
+    """Return the number of bytes of each value that is not null, int64."""
     import pyarrow.compute as pc
 
     if not is_bytes_view(array.type):
         return _numpy(pc.binary_length(array).drop_null().cast(pa.int64()))
-    # pyarrow has no kernel for this: the first four bytes of each view are its length.
+    # pyarrow has no kernel for views. The first four bytes of each view are its length.
     views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)
     sizes = views[array.offset : array.offset + len(array), 0].astype(np.int64)
     return sizes[_numpy(array.is_valid())] if array.null_count else sizes
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Views as ordinary binary, which more kernels take."""
+    """Return views as ordinary binary, which more kernels support."""
     if array.type == pa.binary_view():
         return array.cast(pa.binary())
     return array.cast(pa.string()) if array.type == pa.string_view() else array
 
 
 def _data_of(array: pa.Array, limit: int) -> Iterator[memoryview]:
-    """The bytes of the first values that are not null, without copying."""
+    """Yield the bytes of the first `limit` values that are not null, without copying."""
     left = limit
     for scalar in array:
         if left <= 0:
@@ -263,7 +263,7 @@ def _note_images(array: pa.Array, seen: Seen) -> None:
 
 
 def _all_text(array: pa.Array) -> bool:
-    """Whether all values are UTF-8 and the first ones read as text."""
+    """Whether all values are UTF-8 and the first values look like text."""
     if any(describe.text(data) is None for data in _data_of(array, _TEXT_SAMPLE)):
         return False
     values: Any = _plain(array)

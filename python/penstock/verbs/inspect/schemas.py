@@ -1,7 +1,7 @@
-"""`schemas`: the fields of each file of a dataset, and which files lack which field.
+"""`schemas` lists the fields of each file of a dataset, and which files lack which field.
 
-The result covers only the files that were read: it has their number, and for each whether its fields are
-stored in it or inferred from some or all of its records.
+The result covers only the files that were read. It has their number, and for each file whether the fields
+are stored in it or inferred from some or all of its records.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST_FILES = 101
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The fields of one file. `inferred_from` names the records that they were inferred from, None where
-    the file stores them; `is_whole`: it stores them, or they were inferred from all its records;
-    `has_records` is False for a file of Examples without records."""
+    """The fields of one file. `inferred_from` names the records from which the fields were inferred, or is None
+    if the file stores its fields. `is_whole` is true if the file stores them, or if they were inferred from
+    all records. `has_records` is False for a file of Examples without records."""
 
     path: str
     schema: pa.Schema
@@ -37,9 +37,9 @@ class FileSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldPresence:
-    """Where a field is, among the files read. `num_files` have it; `lacking` lack it; `empty` have it in a
-    record, but without a value; `otherwise` have it as another type. All are paths. Files without records
-    are not counted."""
+    """The presence of a field in the files that were read. `num_files` is the number of files that have it. The
+    others are paths: the files in `lacking` lack the field, in `empty` no record has a value for it, and in
+    `otherwise` it has another type. Files without records are not counted."""
 
     field: pa.Field
     num_files: int
@@ -50,8 +50,8 @@ class FieldPresence:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """The schemas of the files read, of `num_files` in all; `schema` has every field of any of them.
-    `is_whole`: every file was read, and every record where fields are not stored."""
+    """The schemas of the files that were read, out of `num_files` files. `schema` has all fields of these files.
+    `is_whole` is true if every file was read, and every record of files that do not store their fields."""
 
     schema: pa.Schema
     fields: tuple[FieldPresence, ...]
@@ -61,7 +61,7 @@ class Schemas:
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether all files read have the same fields, of the same types, with values."""
+        """Whether all files that were read have the same fields, of the same types, with values."""
         return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
 
 
@@ -72,25 +72,25 @@ def schemas(
     everything: bool = False,
     threads: int | None = None,
 ) -> Schemas:
-    """List which fields each file of a dataset has, and which files lack which field. Types are those of the files,
-    not those that penstock keeps in sidecars of what it wrote.
+    """List which fields each file of a dataset has, and which files lack which field. The types come from the
+    files, not from the sidecars that penstock writes with files.
 
-    Parquet and Arrow files store their fields. Those of Examples are inferred from the first records
-    of each file (1000, or the `infer_records` of the Dataset), so a field that only later records
-    have is missed, unless `everything` is True.
+    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first records
+    of each file (1000, or the `infer_records` of the Dataset). So a field that only later records have is
+    missed, unless `everything` is True.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
         columns: the fields of interest; None for all.
         everything: read every record of every file, instead of the first records of the first 101
             files.
-        threads: how many files are read at once; None: one a core.
+        threads: the number of files that are read in parallel; None: one per core.
 
     Returns:
-        Schemas: `fields` with the files that lack them, `files`, and what was read.
+        Schemas: `fields` with the files that lack them, `files`, and how much was read.
 
     Raises:
-        PenstockError: a file is of no known format, or a field holds values of several kinds.
+        PenstockError: the format of a file is unknown, or a field holds values of several kinds.
 
     Example:
         >>> import penstock as ps
@@ -102,7 +102,7 @@ def schemas(
     """
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     if ds.files.types == "kept":
-        ds = ds.reopened(index="never")  # what the files hold, not what they were written from
+        ds = ds.reopened(index="never")  # use the types in the files, not those in sidecars
     files = _read(ds, everything, threads)
     union = _union([file.schema for file in files if file.has_records] or [ds.schema])
     schema = _selected(union, columns if columns is not None else ds.columns)
@@ -142,7 +142,7 @@ def _selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _union(schemas: list[pa.Schema]) -> pa.Schema:
-    """Every field of any file: those of the first in its order, then those of the others."""
+    """Return all fields of all files: the fields of the first file in order, then further fields of the others."""
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
@@ -155,7 +155,7 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
 
 
 def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
-    """The field that both files fit, where one is a list of the other or has no values."""
+    """Return the field that fits both files, if one type is a list of the other or has no values."""
     if pa.types.is_null(known.type):
         return other
     is_several = is_list(other.type) and other.type.value_type == known.type
@@ -163,7 +163,7 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
-    """The types of the fields of each name: two columns of an Arrow file may have one name."""
+    """Return {field name: types}. A name may have several, because columns of an Arrow file can share a name."""
     found: dict[str, list[pa.DataType]] = {}
     for field in schema:
         found.setdefault(field.name, []).append(field.type)
@@ -173,7 +173,7 @@ def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
 def _presence(
     field: pa.Field, files: Sequence[FileSchema], file_types: Sequence[dict[str, list[pa.DataType]]]
 ) -> FieldPresence:
-    """Where a field is; `file_types` has the types of each file's fields by name."""
+    """Return the presence of a field. `file_types` has the types of each file's fields by name."""
     lacking: list[str] = []
     empty: list[str] = []
     otherwise: list[tuple[str, pa.DataType]] = []

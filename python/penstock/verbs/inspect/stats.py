@@ -1,7 +1,7 @@
-"""`stats`: what is in each field, found in one pass over the records, within bounded memory.
+"""`stats` summarises the values of each field in one pass over the records, in bounded memory.
 
-Batches are read in parallel, and their figures are merged in file order, so they do not depend on the
-number of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to
+Batches are read in parallel, and their figures are merged in file order, so the result does not depend on
+the number of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to
 `DISTINCT_LIMIT`.
 """
 
@@ -24,13 +24,13 @@ from penstock.verbs.progress import Progress, meter_of
 
 @dataclass(frozen=True, slots=True)
 class FieldStats:
-    """What was found in one field. The children of a struct follow it as `parent.child`.
+    """The summary of one field. The children of a struct follow it as `parent.child`.
 
-    `num_null` of `num_entries` values are null (for a child: of its parents' entries). Of lists,
-    `lengths` are the values in each, nulls left out; everything else is about the innermost values.
-    `values` is the range of numbers, without NaN and infinities, which have own counts; `sizes`
-    are bytes. `most_common` is empty and `num_distinct` None where values are not counted (floats,
-    long bytes); `has_more_distinct` says that counting was given up at `num_distinct`.
+    `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists,
+    `lengths` has the numbers of values without nulls; all other figures are about the innermost values.
+    `values` is the range of numbers, except NaN and infinities, which are counted separately. `sizes` is
+    in bytes. If values are not counted (floats, long bytes), `most_common` is empty and `num_distinct`
+    None. `has_more_distinct` is true if counting stopped at `num_distinct`.
     """
 
     name: str
@@ -52,8 +52,8 @@ class FieldStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was found in a dataset. `fields_from` names the records that the fields were inferred from, if others may
-    have more fields, which are not in `fields`; else None."""
+    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, if other
+    records may have fields that are not in `fields`; else it is None."""
 
     num_records: int
     fields: tuple[FieldStats, ...]
@@ -77,11 +77,11 @@ def stats(
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        columns: the fields to read; None for all that the Dataset shows. Others are not decoded. Fields that
-            only later records have are shown if it was opened with `infer_records="all"`.
-        threads: how many to use; None: one a core.
-        progress: called with the records done, the bytes done and the bytes in all; the bytes done
-            are estimated from the records. Asks for the number of records first.
+        columns: the fields to read; None for all fields of the Dataset. No others are decoded. To include
+            fields that only later records have, open the Dataset with `infer_records="all"`.
+        threads: the number of threads; None: one per core.
+        progress: called with the records done, the bytes done and the total bytes. The bytes done are
+            estimated from the records. With `progress`, the records are counted first.
 
     Returns:
         Stats: the number of records, and for each field its nulls, lengths, ranges, distinct
@@ -113,7 +113,7 @@ def stats(
 
 
 def _fields_from(ds: datasets.Dataset) -> str | None:
-    """The records that the fields were inferred from, if these are not all."""
+    """Return a text that names the records from which the fields were inferred, or None if it was all."""
     seen = InferredFrom.of(ds.schema)
     if seen is None or ds.columns is not None:
         return None

@@ -1,6 +1,6 @@
-"""Figures that grow batch by batch and merge without loss: ranges, histograms, counts of values.
+"""Figures that are updated batch by batch and merged without loss: ranges, histograms, counts of values.
 
-Each is an exact function of the values seen, whatever batches they came in.
+Each figure is an exact function of the values, and does not depend on how they were split into batches.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from penstock.describe import text_of
 DISTINCT_LIMIT = 4096
 """The most distinct values that are counted."""
 DISTINCT_BYTES = 256
-"""Longest value that is counted."""
+"""The length in bytes of the longest value that is counted."""
 BINS = 32
-"""Most bins of a histogram."""
+"""The most bins of a histogram."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The range and mean of `count` numbers. `min` and `max` are of the field's own Python type
-    (a datetime for a timestamp), `mean` is None if that type has no mean."""
+    """The range and mean of `count` numbers. `min` and `max` have the Python type of the field's values
+    (a datetime for a timestamp). `mean` is None if that type has no mean."""
 
     count: int
     min: Any
@@ -37,7 +37,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many numbers are in each of up to 32 bins of one width: bin i holds those from
+    """The numbers of values in up to 32 bins of the same width. Bin i counts the values from
     `start + i * bin_width` up to the next bin's start. `of` is "values", "sizes" or "lengths"."""
 
     of: str
@@ -47,7 +47,7 @@ class Histogram:
 
 
 class Range:
-    """Count, least, greatest and sum of numbers; exact for integers."""
+    """The count, minimum, maximum and sum of numbers; exact for integers."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -57,13 +57,13 @@ class Range:
         self.bins = Bins()
 
     def add(self, numbers: np.ndarray) -> None:
-        """Take in an int64 or finite float64 array."""
+        """Add the numbers of an int64 or finite float64 array."""
         if not len(numbers):
             return
         low, high = numbers.min().item(), numbers.max().item()
         self._widen(len(numbers), low, high)
         if numbers.dtype == np.int64:
-            # Two halves, because the sum of many int64 may overflow.
+            # Sum the upper and lower halves separately, because the sum of many int64 may overflow.
             upper = int((numbers >> 32).sum())
             self._sums.append((upper << 32) + int((numbers & 0xFFFFFFFF).sum()))
         else:
@@ -93,7 +93,7 @@ class Range:
             return math.nan  # beyond float64: there is no mean
 
     def spread(self, type_: pa.DataType | None = None) -> Spread | None:
-        """What was found, in Python values of an Arrow type."""
+        """Return the range and mean as Python values of an Arrow type."""
         if not self.count:
             return None
         if type_ is not None and pa.types.is_temporal(type_):
@@ -117,9 +117,9 @@ def _moment(value: int, type_: pa.DataType) -> Any:
 class Bins:
     """A histogram of numbers whose range is not known beforehand.
 
-    Bins are a power of two wide and start at multiples of their width, so two neighbours always
-    join to one of twice the width: wider bins are exact, and the narrowest width that covers the
-    range with `BINS` bins is the same whatever the order in which numbers come.
+    The width of the bins is a power of two, and bins start at multiples of it. So two neighbours can be
+    joined exactly to a bin of twice the width. The width is the smallest that covers the range with `BINS`
+    bins, so it does not depend on the order of the numbers.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class Bins:
         self._exponent, self._first, self._counts = wide, start, total
 
     def histogram(self, of: str) -> Histogram | None:
-        """The bins from the least to the greatest number; None for fewer than two bins."""
+        """Return the bins from the smallest to the greatest number, or None for fewer than two bins."""
         if self._counts is None or len(self._counts) < 2:
             return None
         width: float = 1 << self._exponent if self._exponent >= 0 else math.ldexp(1, self._exponent)
@@ -165,13 +165,13 @@ class Bins:
 
 
 def _exponent(low: Any, high: Any) -> int:
-    """The least e for which bins of width 2**e cover low to high with at most BINS bins."""
+    """Return the smallest e for which at most BINS bins of width 2**e cover the range low to high."""
     if isinstance(low, int):
         exponent = max((high - low).bit_length() - BINS.bit_length(), 0)
         while (high >> exponent) - (low >> exponent) >= BINS:
             exponent += 1
         return exponent
-    # A bin's number has to be an exact float64, however far from zero the numbers are.
+    # The number of a bin has to be an exact float64, even if the values are far from zero.
     largest = max(abs(low), abs(high))
     exponent = max(math.frexp(largest)[1] - 52, -1000) if largest else -1000
     half_span = high / 2 - low / 2  # the span itself may be beyond float64
@@ -196,7 +196,7 @@ def _places(numbers: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarray]:
-    """The same bins joined 2**steps at a time."""
+    """Return the bins after joining each 2**steps neighbours."""
     if not steps:
         return first, counts
     start = first >> steps
@@ -207,7 +207,7 @@ def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarra
 
 
 class Distinct:
-    """How often each value occurs, as long as there are not too many values, and none too long."""
+    """The number of times each value occurs. Counting stops for too many distinct values or too long values."""
 
     def __init__(self) -> None:
         self.counts: dict[Any, int] | None = {}
@@ -215,7 +215,7 @@ class Distinct:
         """Whether there are more than DISTINCT_LIMIT values."""
 
     def forgo(self) -> None:
-        """Values of this field are not counted: they are too long, or not of a countable kind."""
+        """Stop counting the values of this field: they are too long, or cannot be counted."""
         self.counts = None
         self.is_over = False
 
@@ -248,6 +248,6 @@ class Distinct:
         return DISTINCT_LIMIT if self.is_over else len(self.counts) or None
 
     def most_common(self, limit: int = 5) -> tuple[tuple[Any, int], ...]:
-        """The most frequent values with their counts; of equally frequent ones the least first."""
+        """Return the most frequent values with their counts. If counts are equal, the smallest value is first."""
         ordered = sorted((self.counts or {}).items(), key=lambda item: (-item[1], item[0]))
         return tuple(ordered[:limit])

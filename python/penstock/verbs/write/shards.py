@@ -343,13 +343,13 @@ def _save_index(
 
 
 def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
-    """The index of a written file; None if its format has no index and stores its types itself."""
+    """Return the index of a written file; None if its format has no index and stores its types itself."""
     if isinstance(writer, FramedWriter):
         return replace(writer.index(), schema=schema) if schema else writer.index()
     return index_of_others(path, storage, schema) if schema else None
 
 
-# Where shards are cut.
+# Where shards end.
 
 
 class Cut:
