@@ -1,5 +1,5 @@
-"""Conditions on records, as `where=` takes them: a text such as `label >= 3 and split == "train"`, an expression
-of pyarrow.compute, or a function of a batch. All verbs share one language.
+"""Conditions on records, for `where=`. A condition is a text such as `label >= 3 and split == "train"`, an
+expression of pyarrow.compute, or a function of a batch. All verbs use the same language.
 
 `_grammar` parses the language, `_values` evaluates it.
 """
@@ -18,7 +18,7 @@ from penstock.conditions._grammar import fields_of, parse
 __all__ = ["Filter", "Where", "filter_of", "parse"]
 
 Where = Any
-"""A condition: a text, a pyarrow.compute.Expression, or a function of a batch that gives bool[num_rows]."""
+"""A condition: a text, a pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Filter:
     """A condition that can be evaluated on batches."""
 
     holds: Callable[[pa.RecordBatch], np.ndarray]
-    """The records of a batch for which it is true: bool[num_rows]."""
+    """Returns for which records of a batch the condition is true: bool[num_rows]."""
     columns: list[str] | None
-    """The columns that it reads; None for all."""
+    """The columns that the condition reads; None for all."""
 
 
 def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
-    """The filter for a value of `where=`.
+    """Return the filter for a value of `where=`.
 
     Args:
         where: the condition.
@@ -42,7 +42,7 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
     Raises:
         ValueError: the text is not a condition.
         SchemaError: the text names an unknown column.
-        TypeError: it is neither a text, an expression, nor a function.
+        TypeError: `where` is neither a text, an expression, nor a function.
     """
     if isinstance(where, str):
         from penstock.conditions._values import column_of, holds
@@ -50,7 +50,7 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
         tree = parse(where)
         read = [column_of(name, list(names))[0] for name in fields_of(tree)]
         return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)))
-    from pyarrow import compute  # costs 20 ms, and only filters need it
+    from pyarrow import compute  # the import costs 20 ms, and only filters need it
 
     columns = None if reads is None else list(reads)
     if isinstance(where, compute.Expression):

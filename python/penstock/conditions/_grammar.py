@@ -1,4 +1,4 @@
-"""The grammar of conditions, and the parser that turns a text into a tree. Nothing is evaluated.
+"""The grammar of conditions, and the parser that turns a text into a tree. It evaluates nothing.
 
 ```
 condition  = all { "or" all }
@@ -15,7 +15,7 @@ field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anythi
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
 ```
 
-`-` and `/` inside a name belong to it, so as operators they need blanks around them.
+`-` and `/` may be part of a field's name, so as operators they need spaces around them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 MOST_NESTED = 100
-"""Levels of parentheses, calls and `not`: far more than people write, few enough for Python's stack."""
+"""The most levels of parentheses, calls and `not`: far more than needed, but few enough for Python's stack."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 _NAME = re.compile(r"[^\W\d][\w./-]*")
@@ -36,7 +36,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 _BLANKS = re.compile(r"\s*")
 _COMPARISON = re.compile("|".join(COMPARISONS))
 _CALLS = {
-    # name: what its second argument is, None where it takes one argument
+    # name: a description of the second argument; None for functions of one argument
     "len": None,
     "startswith": "a text",
     "contains": "a value",
@@ -54,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value in the text: a number, a string, a truth value, or None."""
+    """A value in the text: a number, a string, a boolean, or None."""
 
     value: Any
 
@@ -70,21 +70,21 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite of a truth value."""
+    """The negation of a boolean."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether there is no value."""
+    """Whether a value is null."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a value is one of several."""
+    """Whether a value is in a list of values."""
 
     operand: Node
     values: tuple[Any, ...]
@@ -103,10 +103,10 @@ Node = Field | Literal | Operation | Not | IsNull | IsIn | Call
 
 
 def parse(text: str) -> Node:
-    """The tree of a condition.
+    """Return the tree of a condition.
 
     Raises:
-        ValueError: the text is not a condition; says where, and what was expected there.
+        ValueError: the text is not a condition. The message names the position and what was expected there.
 
     Example:
         >>> from penstock.conditions import parse
@@ -121,7 +121,7 @@ def parse(text: str) -> Node:
 
 
 def fields_of(node: Node) -> list[str]:
-    """The names of the fields in a tree, each once, in the order of the text."""
+    """Return the names of the fields in a tree, without repeats, in the order of the text."""
     if isinstance(node, Field):
         return [node.name]
     if isinstance(node, Literal):
@@ -132,7 +132,7 @@ def fields_of(node: Node) -> list[str]:
 
 
 class _Parser:
-    """Recursive descent over one text, parsed up to `_at`."""
+    """A recursive-descent parser of one text. `_at` is the current position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -318,7 +318,7 @@ _JSON = json.JSONDecoder(parse_constant=_no_constant)
 def _check_argument(function: str, argument: Any) -> None:
     """Raise ValueError for an argument that is wrong for every record."""
     if function == "matches":
-        from pyarrow import compute  # costs 20 ms, and is rarely needed
+        from pyarrow import compute  # the import costs 20 ms, and is rarely needed
 
         try:
             compute.match_substring_regex(pa.array([""]), argument)
@@ -329,7 +329,7 @@ def _check_argument(function: str, argument: Any) -> None:
 
 
 def type_of(name: str) -> pa.DataType:
-    """The Arrow type of a name, such as int64, float, string, timestamp[ms]."""
+    """Return the Arrow type with a name such as int64, float, string, timestamp[ms]."""
     try:
         return pa.type_for_alias(name)
     except ValueError:

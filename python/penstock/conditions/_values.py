@@ -1,7 +1,7 @@
-"""Evaluates a condition on the records of a batch, a column at a time, by Arrow's kernels.
+"""Evaluation of a condition on the records of a batch, one column at a time, with Arrow's kernels.
 
-Nulls are SQL's: a comparison with one is null, `and` and `or` are Kleene's, and a record is chosen only if the whole
-condition is true.
+Nulls work as in SQL: a comparison with null is null, and `and` and `or` follow Kleene's logic. A record is chosen only
+if the whole condition is true.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError
 
 
 def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
-    """The records for which a condition is true, bool[num_rows].
+    """Return for which records a condition is true, bool[num_rows].
 
     Raises:
-        SchemaError: a field is missing, or its type has no such operation.
+        SchemaError: a field is missing, or its type does not support the operation.
     """
     found = _as_array(_truth(condition, batch), batch.num_rows)
     return compute.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Any:
-    """An Arrow array of plain types, or a Literal."""
+    """Return the value of a node as an Arrow array of plain types, or as a Literal."""
     if isinstance(node, Literal):
         return node
     if isinstance(node, Field):
@@ -111,7 +111,7 @@ def _as_array(value: Any, length: int) -> pa.Array:
 
 
 def _truth(node: Node, batch: pa.RecordBatch) -> Any:
-    """A value that must be a truth value."""
+    """Return the value of a node that must be boolean."""
     found = _value(node, batch)
     if isinstance(found, Literal):
         if found.value is not None and not isinstance(found.value, bool):
@@ -129,8 +129,8 @@ def _truth(node: Node, batch: pa.RecordBatch) -> Any:
 
 
 def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
-    """The column that a name stands for, and the path inside it: `a.b` is the column of that name,
-    or else the field b of the struct a.
+    """Return the column for a name, and the path inside the column. `a.b` is the column of that name if it
+    exists, or else the field b of the struct a.
 
     Raises:
         SchemaError: there is no such column.
@@ -143,7 +143,7 @@ def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
 
 
 def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
-    """The values of a field."""
+    """Return the values of a field."""
     column, path = column_of(name, batch.schema.names)
     values = batch.column(column)
     for place, part in enumerate(path):
@@ -156,7 +156,7 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Values as types that Arrow compares: the storage of extension types, the names of labels, no views."""
+    """Return values in types that Arrow can compare: storage of extension types, names of labels, no views."""
     if isinstance(values.type, pa.BaseExtensionType):
         if isinstance(values.type, pa.FixedShapeTensorType):
             return values
@@ -210,7 +210,7 @@ def _compared(sign: str, left: Any, right: Any) -> Any:
         return Literal(None)
     if isinstance(right, Literal):
         if beyond := _beyond(right.value, left.type):
-            # The number is above, or below, all values of the type.
+            # The number is above or below all values of the type.
             answer = sign in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
             return compute.if_else(left.is_valid(), answer, None)
         right = _scalar(right.value, left.type)
@@ -230,7 +230,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _beyond(value: Any, type_: pa.DataType) -> int:
-    """1 for a whole number above the range of an integer type, -1 for one below, else 0."""
+    """Return 1 for a whole number above the range of an integer type, -1 for a number below it, else 0."""
     if not (pa.types.is_integer(type_) and _is_whole(value)):
         return 0
     bits = type_.bit_width
@@ -246,7 +246,7 @@ def _is_outside(value: Any, type_: pa.DataType) -> bool:
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """A literal as a scalar that Arrow compares with values of a type."""
+    """Return a literal as a scalar that Arrow can compare with values of a type."""
     if _is_whole(value):
         if pa.types.is_floating(type_):
             return pa.scalar(float(value))
@@ -260,7 +260,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Two columns as types that Arrow can compare: text with bytes as bytes, uint64 with int64 as decimals."""
+    """Return two columns in types that Arrow can compare. Text and bytes become bytes; uint64 and int64, decimals."""
     types = (left.type, right.type)
     if any(map(is_text, types)) and any(map(is_bytes, types)):
         return left.cast(pa.large_binary()), right.cast(pa.large_binary())
@@ -271,14 +271,14 @@ def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:
-    """Whole numbers are computed in 64 bits, and overflow is an error; `/` gives float64; dividing by zero gives null."""
+    """Compute with integers of 64 bits. Overflow is an error, `/` gives float64, and division by zero gives null."""
     left, right = _number(left), _number(right)
     if sign in _ARITHMETIC:
         return getattr(compute, _ARITHMETIC[sign])(left, right)
     right = compute.if_else(compute.equal(right, 0), None, right)
     if sign == "/":
         return compute.divide(left.cast(pa.float64()), right.cast(pa.float64()))
-    # Arrow has no remainder.
+    # Arrow has no kernel for the remainder.
     count = len(left if isinstance(left, pa.Array) else right)
     sides = [one if isinstance(one, pa.Array) else pa.repeat(one, count) for one in (left, right)]
     numbers = [compute.fill_null(side, 1).to_numpy() for side in sides]
@@ -301,7 +301,7 @@ def _number(value: Any) -> Any:
 
 
 def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
-    """Kleene's `in`: null for a null, and if the value is not found and a null is among the members."""
+    """Return Kleene's `in`. The result is null for a null, and if the value is not found but a member is null."""
     if pa.types.is_null(values.type):
         return Literal(None)
     given = [one for one in members if one is not None]
@@ -310,7 +310,7 @@ def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
         found = pa.repeat(pa.scalar(False), len(values))
     else:
         for one in known:
-            _compared("==", values[:0], Literal(one))  # an error if the types cannot be compared
+            _compared("==", values[:0], Literal(one))  # raises if the types cannot be compared
         scalars = [_scalar(one, values.type).cast(values.type) for one in known]
         found = compute.is_in(values, pa.array(scalars, values.type))
     if len(given) < len(members):
@@ -354,7 +354,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _length(values: pa.Array) -> pa.Array:
-    """Characters of text, bytes of bytes, values of a list, the first dimension of a tensor."""
+    """Return the number of characters of text, bytes of binary, values of a list, or a tensor's first dimension."""
     type_: Any = values.type
     if isinstance(type_, pa.FixedShapeTensorType):
         return compute.if_else(values.is_valid(), pa.scalar(type_.shape[0], pa.int64()), None)
@@ -376,7 +376,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _has(values: pa.Array, member: Any) -> pa.Array:
-    """Whether each list has a value."""
+    """Return for each list whether it contains a value."""
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
     flat = _plain(compute.list_flatten(values))
     if _is_list(flat.type):

@@ -1,1 +1,1 @@
-"""Overlays: fields kept beside a shard and joined when it is read."""
+"""Overlays: fields stored in a file next to a shard, and joined to its records when the shard is read."""

@@ -1,10 +1,10 @@
-"""The file of one overlay: columns of one shard, readable by record number, every byte checked.
+"""The file of one overlay: columns of one shard, readable by record number, with checksums of all bytes.
 
 ```
 offset  size  field                          (all numbers little endian)
-0       ...   blocks: each an Arrow IPC stream of its own, with one record batch
-C       8 B   ends: where each of the B blocks ends in the file
-...     8 B   records: how many records the blocks up to each hold
+0       ...   blocks: each a separate Arrow IPC stream with one record batch
+C       8 B   ends: the offset of the end of each of the B blocks
+...     8 B   records: for each block, the number of records up to its end
 ...     4 B   checksums: crc32c of each block
 ...     S     schema, as Arrow's schema message
 ...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}
@@ -19,8 +19,8 @@ C       8 B   ends: where each of the B blocks ends in the file
 -4      4     crc32c of the 60 bytes before
 ```
 
-Values come first, so that a file is written in one pass; blocks hold about 512 KiB, so that one
-record costs one small read. A file appears only once it is complete.
+Values come first, so that a file can be written in one pass. Blocks have about 512 KiB, so that reading
+one record takes one small read. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ SUFFIX = ".overlay"
 CACHED_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
 CACHE_BYTES = 32 << 20
-"""Blocks that a dataset caches, over all its overlays: chunks are smaller than blocks."""
+"""Bytes of blocks that a dataset caches, for all its overlays. Chunks are smaller than blocks."""
 _MOST_FACTS = 1 << 20
 _HINT = "penstock fields remove SOURCE NAME, or put back the file"
 
 
 def folder_of(shard: str) -> str:
-    """The folder of a shard's overlays."""
+    """Return the folder of a shard's overlays."""
     return hidden(shard, FOLDER_SUFFIX)
 
 
 def path_of(shard: str, name: str) -> str:
-    """The path of the overlay of this name. Bytes that are unsafe in a file name become %XX."""
+    """Return the path of the overlay with this name. Bytes that are unsafe in a file name become %XX."""
     if not name:
         raise ValueError("an overlay needs a name")
     data = name.encode("utf-8")
@@ -85,15 +85,15 @@ def path_of(shard: str, name: str) -> str:
 
 
 def name_in(path: str) -> str:
-    """The name of the overlay at a path."""
+    """Return the name of the overlay at a path."""
     from urllib.parse import unquote  # needed only for errors
 
     return unquote(os.path.basename(path).removesuffix(SUFFIX))
 
 
 class BlockCache:
-    """The blocks and open files used last: a dataset of many shards must not keep all of its files open. Used by
-    several threads."""
+    """A cache of recently used blocks and open files. A dataset of many shards must not keep all files open. Several
+    threads may use it."""
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -103,7 +103,7 @@ class BlockCache:
         self._lock = Lock()
 
     def source(self, key: str, open_file: Callable[[], Source]) -> Source:
-        """An open file, opened again if it was dropped. A dropped file stays open while someone reads from it."""
+        """Return an open file, reopened if it was dropped. A dropped file stays open until its last reader is done."""
         with self._lock:
             found = self._sources.pop(key, None)
             if found is None:
@@ -114,12 +114,12 @@ class BlockCache:
             return found
 
     def drop_source(self, key: str) -> None:
-        """Drop an open file."""
+        """Drop an open file from the cache."""
         with self._lock:
             self._sources.pop(key, None)
 
     def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
-        """A block, if it is in the cache."""
+        """Return a block if it is in the cache, else None."""
         with self._lock:
             found = self._blocks.get(key)
             if found is None:
@@ -128,7 +128,7 @@ class BlockCache:
             return found[0]
 
     def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
-        """Add a block, and drop the least recently used ones beyond the size of the cache."""
+        """Add a block, and drop the least recently used blocks beyond the size of the cache."""
         with self._lock:
             if key in self._blocks:
                 return
@@ -141,7 +141,7 @@ class BlockCache:
 def find(
     shard: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
 ) -> list[Overlay]:
-    """The overlays of a shard, in the order in which they were made.
+    """Return the overlays of a shard, in the order in which they were made.
 
     Raises:
         FormatError: a file is not an overlay.
@@ -178,7 +178,7 @@ class OverlayWriter:
         self.num_records = 0
         self.num_bytes = 0
         self.digest = ""
-        """Identifies the finished file; see `Overlay.digest`."""
+        """An identifier of the finished file; see `Overlay.digest`."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the values of the next records.
@@ -197,7 +197,7 @@ class OverlayWriter:
             self._write_block(group)
 
     def finish(self, identity: Identity) -> None:
-        """Write the remaining values and the table.
+        """Write the remaining values and the table of blocks.
 
         Raises:
             SchemaError: there are more or fewer values than the shard has records.
@@ -252,7 +252,7 @@ class OverlayWriter:
 
 
 class Overlay:
-    """One overlay, whose table has been read and verified. The file is opened again when values are requested."""
+    """One overlay. Its table is already read and verified. The file is opened again when values are requested."""
 
     def __init__(
         self, path: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
@@ -316,7 +316,7 @@ class Overlay:
         self.digest = f"{contents_crc:08x}{tail[-4:].hex()}"
 
     def _check_table(self, end: int, num_records: int) -> None:
-        """Refuse blocks that overlap, or that are not all there."""
+        """Raise an error if blocks overlap or are missing."""
         ends = np.concatenate([[0], self._ends])
         records = np.concatenate([[0], self._records])
         wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
@@ -327,7 +327,7 @@ class Overlay:
     # -- values ---------------------------------------------------------------------------------
 
     def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Columns of records [first, last), not copied if they are in one block."""
+        """Return columns of records [first, last). They are not copied if all are in one block."""
         low = int(np.searchsorted(self._records, first, "right"))
         high = int(np.searchsorted(self._records, last, "left"))
         parts: list[pa.RecordBatch] = []
@@ -342,7 +342,7 @@ class Overlay:
         return join(parts) if parts else self._none(columns)
 
     def take(self, records: np.ndarray, columns: Sequence[str]) -> pa.RecordBatch:
-        """Columns of some records, in the order asked, repeats allowed."""
+        """Return columns of some records, in the requested order. Repeats are allowed."""
         if not len(records):
             return self._none(columns)
         first = int(records[0])
@@ -357,7 +357,7 @@ class Overlay:
         return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
     def verify(self) -> None:
-        """Read and verify all values. Raises ChangedError if they are not those that were written."""
+        """Read and verify all values. Raise ChangedError if they differ from the written values."""
         for block in range(len(self._ends)):
             self._block(block)
 
@@ -365,7 +365,7 @@ class Overlay:
         return int(self._records[block - 1]) if block else 0
 
     def _block(self, block: int) -> pa.RecordBatch:
-        """The batch of one block."""
+        """Return the batch of one block."""
         key = self._key, block
         batch = self._cache.get(key)
         if batch is None:
@@ -387,7 +387,7 @@ class Overlay:
         data = source.read(start, length)
         stored, found = int(self._checksums[block]), data.crc32c()
         if len(data) != length or found != stored:
-            # Not damage of the shard's data, which `damage="skip"` would skip.
+            # ChangedError, because `damage="skip"` must not skip this: the shard is not damaged.
             raise ChangedError(
                 "the overlay's bytes are not those that were written",
                 file=self.path,
@@ -420,7 +420,7 @@ class Overlay:
         return batch
 
     def close(self) -> None:
-        """Close the file, if no other thread reads it."""
+        """Close the file if no other thread reads it."""
         self._cache.drop_source(self._key)
 
 
@@ -433,5 +433,5 @@ def _trailer_of(source: Source) -> bytes:
 
 
 def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:
-    """The overlay that each field is read from: of several that hold it, the latest."""
+    """Return the overlay from which each field is read. If several overlays have the field, it is the latest."""
     return {name: overlay for overlay in overlays for name in overlay.schema.names}

@@ -1,9 +1,9 @@
-"""Ties an overlay to its shard: values are joined by record number, so a shard whose records differ or have moved
-must be distinguished from the shard that the values were made for.
+"""The identity of a shard, stored in its overlays. Values are joined by record number, so they must not be joined to
+a shard whose records have changed or moved since the overlay was made.
 
-Time stamps do not count. A framed shard is identified by its index: the position and the stored
-checksum of every record. The index is itself tied to the file, and each record read through it is
-compared with it. Any other shard is identified by its size and a sample of its bytes.
+Time stamps are ignored. A framed shard is identified by its index: the position and the stored checksum of
+every record. The index is verified against the file, and each record that is read is verified against the
+index. Any other shard is identified by its size and a sample of its bytes.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One state of a shard. `digest` begins with what it is of, "index" or "sample"; `num_records`
-    is None if the records were not counted."""
+    """One state of a shard. `digest` begins with its kind, "index" or "sample". `num_records` is None if
+    the records were not counted."""
 
     num_bytes: int
     num_records: int | None
     digest: str
 
     def fits(self, other: Identity) -> bool:
-        """Whether both can be the same state."""
+        """Whether both identities can belong to the same state."""
         counts = {self.num_records, other.num_records} - {None}
         same = (self.num_bytes, self.digest) == (other.num_bytes, other.digest)
         return same and len(counts) == 1
 
 
 def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identity:
-    """The state of an open shard. Makes the index of a framed shard that has none. The records of other shards are
-    counted only if `count` is True, since that may read the heads of all batches.
+    """Return the identity of an open shard. If a framed shard has no index, it is made. The records of other shards
+    are counted only if `count` is True, because counting may read the heads of all batches.
 
     Raises:
         StaleIndexError: the shard is damaged and has no index, so the numbers of its records are unknown.
@@ -63,7 +63,7 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
 
 
 def _crc(numbers: np.ndarray, kind: str) -> int:
-    """CRC-32C of some numbers, a piece at a time."""
+    """Return the CRC-32C of an array of numbers, computed in pieces."""
     crc = 0
     for start in range(0, len(numbers), _PIECE):
         piece = np.ascontiguousarray(numbers[start : start + _PIECE], dtype=kind)

@@ -75,23 +75,23 @@ def repair(
     Args:
         source: as for `open`.
         into: a file for one shard, or a folder for files of the same names.
-        in_place: replace damaged files, each when its new one is complete; others are not touched. A
-            file of which nothing can be saved stays as it is.
+        in_place: replace each damaged file when its new file is complete. Other files are not changed. A
+            file from which nothing can be saved stays unchanged.
         overwrite: replace files that exist in `into`.
-        salvage: also write records that may be the contents of larger, broken ones. Without it,
-        only what was a record itself is written.
-        payloads: leave out records that cannot be decoded, as `damage="skip"` does; False keeps every
-            record whose frame is right, whatever it holds.
+        salvage: also write frames that may be part of the payload of a larger, damaged record. Without it,
+        only frames that were certainly records are written.
+        payloads: leave out records that cannot be decoded, as `damage="skip"` does. False keeps every
+            record with a valid frame, whatever its payload.
         format: a format's name, instead of detecting it from the bytes.
-        index: write an index with each file; a folder puts them there.
+        index: write an index with each file; a path is the folder for the indexes.
         limits: as for `open`.
-        threads: how many threads read and compress; None for all cores.
-        progress: called with the records done, the bytes done, and the bytes in all.
-        storage: where the files are; None for this machine.
-        **format_options: of the format, such as `compression="gzip"` for TFRecord.
+        threads: the number of threads that read and compress; None for all cores.
+        progress: called with the records done, the bytes done, and the total bytes.
+        storage: the storage of the files; None for this machine.
+        **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
-        A Report of the damage, whose `num_records` were written to `paths`.
+        A Report of the damage. `paths` are the written files, with `num_records` records.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -379,8 +379,7 @@ class _Chunks(_Saving):
         self._source = source
         self._kind = kind
         self._work = work
-        # Read raw records, if the format has them, so that nothing is lost. Files of a folder keep
-        # their names.
+        # Raw records, if the format has them, lose nothing. The files of a folder keep their names.
         given = work.options.format_options
         kept = {"file_names": True, **given} if kind.info.is_folder else given
         options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)

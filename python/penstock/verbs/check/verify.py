@@ -176,8 +176,7 @@ def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Ta
 
 
 def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
-    """Return a finding for a part of a file that differs from the index. It is damage, unless the file was
-    written since it was indexed."""
+    """Return a finding for bytes that differ from the index: damage, unless the file was written since then."""
     kind = "data_checksum"
     if fitting.was_written(index, source):
         kind = "changed"
