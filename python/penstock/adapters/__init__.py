@@ -1,1 +1,1 @@
-"""The batches of a `Loader` in torch, JAX and Keras; each module is imported on demand."""
+"""Adapters that deliver the batches of a `Loader` to torch, JAX and Keras. Each module is imported on demand."""

@@ -1,9 +1,10 @@
-"""`loader.jax()`: batches as JAX arrays, on one device or as global arrays over several processes.
+"""`loader.jax()` returns batches as JAX arrays, on one device or as global arrays over several processes.
 
-Each process gives its part of a global array, and JAX derives the shape of the whole from that part. If the parts
-differed in shape, every process would compile a different program, without an error. So with several processes
+Each process passes its part of a global array to JAX, which derives the shape of the whole array from that part. If
+the parts had different shapes, every process would compile a different program, without an error. So with several
+processes
 
-- columns whose shape depends on the records of a batch (`ragged="pad"`) are an error from the start;
+- columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
 - the first batch with a given number of records (whole batches, and the last one of an epoch) is compared over all
   processes: each sends an 8-byte digest of shapes and dtypes;
 - later batches with that number of records must have the same shapes, which each process checks alone.
@@ -28,7 +29,7 @@ from penstock.loader.loader import Loader
 
 
 def _with_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Stored bits of bfloat16 as JAX's bfloat16."""
+    """Return the stored bits of bfloat16 as an array of JAX's bfloat16."""
     return array.view(jnp.bfloat16) if name_of_bits(array.dtype) == BFLOAT16 else array
 
 
@@ -55,7 +56,7 @@ class JaxBatches(View):
         return converted(batch, lambda array: jax.device_put(_with_bfloat16(array), self._device))
 
     def _sharded(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch as global arrays, whose parts have the same shapes in all processes."""
+        """Return a batch as global arrays, whose parts have the same shapes in all processes."""
         for name, column in batch.items():
             if isinstance(column, tuple):
                 raise SchemaError(
@@ -93,7 +94,7 @@ def _fixed(name: str) -> str:
 
 
 def _refuse_padded(loader: Loader) -> None:
-    """Raise if each process would pad a column to the longest of its own lists."""
+    """Raise an error if each process would pad a column to a different length, that of its longest list."""
     for name in loader.padded_columns:
         raise SchemaError(
             "each process would pad to the longest list of its own records, but a global array has"
@@ -104,7 +105,7 @@ def _refuse_padded(loader: Loader) -> None:
 
 
 def _shapes_of(value: Any) -> Any:
-    """The shapes and dtypes of a batch, or of part of one."""
+    """Return the shapes and dtypes of a batch, or of a part of a batch."""
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype)
     if isinstance(value, Mapping):
@@ -115,7 +116,7 @@ def _shapes_of(value: Any) -> Any:
 
 
 def _check_all_processes(shapes: Any) -> None:
-    """Raise if another process has a batch of different shapes."""
+    """Raise an error if another process has a batch of different shapes."""
     mine = np.frombuffer(hashlib.blake2b(repr(shapes).encode(), digest_size=8).digest(), np.uint32)
     every = np.asarray(multihost_utils.process_allgather(mine))
     if (every != every[0]).any():

@@ -1,4 +1,4 @@
-"""`loader.keras()`: batches as the PyDataset that Keras's `fit` takes, for any backend.
+"""`loader.keras()` returns batches as a PyDataset for Keras's `fit`, for any backend.
 
 Keras requests batches by number. Batches requested in sequence come from the loader's threads, which work ahead;
 any other batch is made when it is requested. Keras also requests batches before it trains, so an epoch ends only
@@ -19,7 +19,7 @@ from penstock.loader.loader import Loader
 
 
 class KerasBatches(PyDataset):
-    """Batches of a loader by their number in the epoch. Made by `Loader.keras`."""
+    """The batches of a loader by their number in the epoch. `Loader.keras` makes it."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class KerasBatches(PyDataset):
         self._begin(*loader.next_start)
 
     def __len__(self) -> int:
-        """Batches of the epoch; after a state was loaded, those that remain."""
+        """Return the number of batches in the epoch, or the number that remain after loading a state."""
         return self._loader.plan.num_steps(self._position)
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
@@ -56,15 +56,15 @@ class KerasBatches(PyDataset):
         )
 
     def on_epoch_end(self) -> None:
-        """Go to the next epoch if Keras has requested all batches of this one."""
+        """Go to the next epoch if Keras has requested all batches of this epoch."""
         with self._lock:
             if len(self._requested) == len(self):
                 self._loader.set_epoch(self._epoch + 1)
                 self._begin(self._epoch + 1, 0)
 
     def state_dict(self, steps: int = 0) -> dict[str, Any]:
-        """The state after that many steps of the epoch: `batch + 1` in a callback's
-        `on_train_batch_end(batch)`. JSON, under 1 KiB."""
+        """Return the state after `steps` steps of the epoch, as JSON values under 1 KiB. In a callback's
+        `on_train_batch_end(batch)`, `steps` is `batch + 1`."""
         if not 0 <= steps <= len(self):
             raise ValueError(f"steps is from 0 to {len(self)}, the steps of the epoch; not {steps}")
         if not steps:
@@ -75,7 +75,7 @@ class KerasBatches(PyDataset):
         return self._loader.state_at(self._epoch, end)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that remains."""
+        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first remaining batch."""
         with self._lock:
             self._loader.load_state_dict(state)
             self._begin(*self._loader.next_start)

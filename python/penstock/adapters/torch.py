@@ -1,7 +1,7 @@
-"""`loader.torch()`: batches as torch tensors, in this process or in DataLoader's workers.
+"""`loader.torch()` returns batches as torch tensors, in this process or in DataLoader's workers.
 
-In the loop's own process the tensors share the memory of the loader's arrays. Copies to a CUDA device start from
-pinned memory, on a separate stream, one batch ahead.
+In the process of the training loop, tensors share the memory of the loader's arrays. Copies to a CUDA device start
+from pinned memory, on a separate stream, one batch ahead.
 
 Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)`, worker i makes the batches i, i + k, i + 2k …
 DataLoader takes turns among its workers, so the order is exactly the loader's. The workers agree on the epoch
@@ -25,7 +25,7 @@ from penstock.loader.loader import Loader
 
 
 class TorchBatches(View, IterableDataset[Any]):
-    """Batches of a loader as torch tensors. Made by `Loader.torch`."""
+    """The batches of a loader as torch tensors. `Loader.torch` makes it."""
 
     def __init__(self, loader: Loader, device: Any = None) -> None:
         super().__init__(loader)
@@ -51,7 +51,7 @@ class TorchBatches(View, IterableDataset[Any]):
         for batch in moved:
             self._shared[0] = self._loader.next_start[0]
             yield batch
-            del batch  # may free its memory before the next one is made
+            del batch  # may free its memory before the next batch is made
 
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch; applies in DataLoader's workers, too."""
@@ -73,7 +73,7 @@ class TorchBatches(View, IterableDataset[Any]):
         return super().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict; the state of a worker loads in the worker of that number."""
+        """See Loader.load_state_dict. The state of a worker is for the worker with the same number."""
         super().load_state_dict(state)
         self._skip = state.get("skip")
         if get_worker_info() is None:
@@ -98,8 +98,8 @@ class TorchBatches(View, IterableDataset[Any]):
                 return converted(batch, copied), tensors, stream.record_event()
 
         for batch, tensors, copied in self._ahead(batches, move):
-            # The model's stream waits for the copy of this batch, not of the next. Memory that the copying
-            # stream allocated must not be reused while the model's stream may read it.
+            # The model's stream waits for the copy of this batch only, not the next. Memory from the
+            # copying stream must not be reused while the model's stream may read it.
             model = torch.cuda.current_stream(device)
             model.wait_event(copied)
             for tensor in tensors:
@@ -122,7 +122,7 @@ class TorchBatches(View, IterableDataset[Any]):
         return self._every(epoch, position, skip, worker.num_workers)
 
     def _every(self, epoch: int, position: int, skip: int, every: int) -> Iterator[dict[str, Any]]:
-        """Every `every`-th batch, from the `skip`-th after a position."""
+        """Yield every `every`-th batch, starting `skip` batches after a position."""
         plan, rank = self._loader.plan, self._loader.rank
         batches = self._loader.batches(epoch, position, skip, every)
         for step, batch in zip(count(skip, every), batches, strict=False):
@@ -131,7 +131,7 @@ class TorchBatches(View, IterableDataset[Any]):
             yield converted(batch, as_tensor)
 
     def _epoch_in(self, worker: Any) -> int:
-        """The epoch of this pass over a DataLoader, in one of its workers.
+        """Return the epoch of this pass over a DataLoader, in one of its workers.
 
         Workers live for one pass or, if they persist, for several, and a pass may be abandoned before all of them have
         started. So the workers of a pass agree through one number in shared memory: 32 bits that identify the last
@@ -149,7 +149,7 @@ class TorchBatches(View, IterableDataset[Any]):
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """An array as a tensor that shares its memory, if torch allows it."""
+    """Return an array as a tensor that shares its memory, if torch allows it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     if name_of_bits(array.dtype) == BFLOAT16:

@@ -1,7 +1,7 @@
-"""The base of `loader.torch()` and `loader.jax()`: conversion of batches, and the state of the loop.
+"""The base class of `loader.torch()` and `loader.jax()`, for conversion of batches and the state of the loop.
 
-A view may prepare one batch ahead of the loop, so that copies to a device overlap with the model's work. Its state
-is that of the batch that the loop has.
+A view may prepare one batch ahead of the loop, so that copies to a device overlap with the model's work. The state
+of the view belongs to the batch that the loop has, not to the prepared batch.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Moved = TypeVar("Moved")
 
 
 class View:
-    """Batches of a loader in another library's arrays. One `for` is one epoch, as with the loader."""
+    """The batches of a loader as another library's arrays. One `for` loop is one epoch, as with the loader."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._state: dict[str, Any] | None = None
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, the same on every rank."""
+        """Return the number of batches in a whole epoch, which is the same on every rank."""
         return len(self._loader)
 
     @property
     def sampler(self) -> View:
-        """The view itself: Lightning calls `set_epoch` of a loader's sampler."""
+        """The view itself, because Lightning calls `set_epoch` of a loader's sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -47,8 +47,8 @@ class View:
         self._loader.load_state_dict(state)
 
     def _ahead(self, batches: Iterator[Any], move: Callable[[Any], Moved]) -> Iterator[Moved]:
-        """Each batch moved to a device, one batch ahead of the loop. The first is yielded immediately, not after the
-        second."""
+        """Yield each batch after moving it to a device, one batch ahead of the loop. The first batch is yielded before
+        the second is moved."""
         waiting: list[tuple[Moved, dict[str, Any]]] = []
         given = 0
         for batch in batches:
@@ -64,7 +64,7 @@ class View:
 
 
 def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
-    """A batch, or part of one, with its arrays converted to another library's.
+    """Return a batch, or a part of a batch, with its arrays converted to another library's arrays.
 
     Text, bytes and objects become lists; dates stay NumPy arrays.
     """

@@ -1,1 +1,1 @@
-"""What `penstock.open` returns: files, scans, takes."""
+"""The dataset that `penstock.open` returns: its files, scans, and reads by record number."""

@@ -15,7 +15,7 @@ from penstock.framing.read.raw import RAW_SCHEMA
 
 
 class NoRecords(Reader):
-    """No chunks and no records, of a given schema or of the one that an empty TFRecord file has."""
+    """A reader without chunks and records. Its schema is the given one, or that of an empty TFRecord file."""
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)

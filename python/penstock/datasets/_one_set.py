@@ -1,5 +1,5 @@
-"""Check that files form one dataset: one format, with fields in common. If they do not, the error names the glob,
-folder or file that opens each kind on its own."""
+"""Checks that files form one dataset: they need the same format and common fields. If they do not form one, the error
+names the glob, folder or file that opens each kind of files separately."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 OF_EVERY_RECORD = ("__key__", "__url__")
 """Columns of every tar archive: two archives that share only these have nothing in common."""
 _MOST_FILES = 1000
-"""How many files are examined to find out which ones belong together."""
+"""The most files that are examined to find out which files belong together."""
 
 
 def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
-    """Raise if the files of a folder or a glob are of several formats.
+    """Raise an error if the files of a folder or a glob have several formats.
 
     Files are opened only if their names have several endings, and then one file for each ending.
 
     Raises:
-        FormatError: they are of several formats, or the content of one is in no known format.
+        FormatError: the files have several formats, or the format of a file is unknown.
     """
     first = os.path.splitext(paths[0])[1]
     if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
@@ -53,7 +53,7 @@ def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
 def _by_format(
     groups: Iterable[Sequence[str]], storage: Storage
 ) -> tuple[dict[str, list[str]], FormatError | None]:
-    """The files by format, and the error of the first group in no known format."""
+    """Return the files by format, and the error for the first group whose format is unknown."""
     found: dict[str, list[str]] = {}
     unknown: FormatError | None = None
     for files in groups:
@@ -68,7 +68,7 @@ def _by_format(
 
 
 def _ending(path: str) -> str:
-    """The part of a file's name that all files of its kind share."""
+    """Return the part of a file's name that all files of its kind share."""
     name = _OF.sub("", os.path.basename(path).lower())
     name, ending = os.path.splitext(name)
     if ending in _PACKED:
@@ -79,7 +79,7 @@ def _ending(path: str) -> str:
 
 
 def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
-    """The format of files with one ending, detected from the first that is not empty; None if it cannot be detected."""
+    """Return the format of files with the same ending, detected from the first file with content, or None."""
     for path in paths:
         if os.path.isdir(path):
             return "imagefolder"
@@ -96,13 +96,13 @@ def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
 
 
 def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> None:
-    """Raise if files have no fields in common, not even through other files.
+    """Raise an error if files have no fields in common, neither directly nor through other files.
 
     Args:
         fields: the names of each file's fields, by the file's path. A file without fields is ignored.
 
     Raises:
-        SchemaError: it names a file of each kind.
+        SchemaError: there are such files. The error names a file of each kind.
     """
     groups = _joined(fields)
     if len(groups) < 2:
@@ -117,7 +117,7 @@ def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> No
 
 
 def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[str]]]:
-    """Groups of files that have fields in common, each with all its field names, ordered by their first file."""
+    """Return groups of files with common fields, each with all its field names, ordered by their first file."""
     groups: list[tuple[set[str], list[str]]] = []
     for path, given in fields.items():
         names = set(given).difference(OF_EVERY_RECORD)
@@ -133,7 +133,7 @@ def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[st
 
 
 def fields_of(paths: Sequence[str], names: Callable[[int], Sequence[str]]) -> dict[str, list[str]]:
-    """The field names of each file that can be opened on its own; `names(n)` returns those of file n."""
+    """Return the field names of each file that can be opened separately. `names(n)` returns the names for file n."""
     found: dict[str, list[str]] = {}
     for number, path in enumerate(paths[:_MOST_FILES]):
         try:
@@ -159,13 +159,13 @@ def _advice(groups: Iterable[Sequence[str]], storage: Storage) -> str:
 
 
 def _globs(groups: Iterable[Sequence[str]], storage: Storage) -> str:
-    """Names that open the files of each group and no others; empty if no group has one."""
+    """Return globs or paths that open exactly the files of each group, or "" if no group has one."""
     found = [_glob_of(files, storage) for files in groups]
     return " or ".join(repr(one) for one in found[:5] if one is not None)
 
 
 def _glob_of(files: Sequence[str], storage: Storage) -> str | None:
-    """A path, a folder or a glob that stands for exactly these files."""
+    """Return a path, a folder or a glob that matches exactly these files."""
     wanted = sorted(files)
     for candidate in _candidates(wanted):
         try:

@@ -24,7 +24,7 @@ class Opened:
 
     @property
     def schema(self) -> pa.Schema:
-        """The fields of a record, as pyarrow.Schema."""
+        """The fields of a record, as a pyarrow.Schema."""
         whole = self._files.schema
         if self._columns is None:
             return whole
@@ -52,16 +52,16 @@ class Opened:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The regions that have been skipped so far, in the order they were met, each once."""
+        """The regions that have been skipped so far, in the order in which they were found, without repeats."""
         return list(self._regions)
 
     def add_skipped(self, region: SkippedRegion) -> None:
-        """List a region as skipped."""
+        """Add a region to the skipped regions."""
         self._regions[region] = None
 
     def add_skipped_record(self, number: int, region: SkippedRegion) -> None:
-        """List a record of the dataset as skipped, once: the same fault may be described in different words each time
-        that the record is read."""
+        """Add a record of the dataset to the skipped regions, but only once. The number identifies it, because each
+        read may describe the same fault in different words."""
         if number not in self._records:
             self._records.add(number)
             self.add_skipped(region)

@@ -1,4 +1,4 @@
-"""The schema that all files of a dataset share, where the first file does not settle it."""
+"""The common schema of all files of a dataset, if the first file does not determine it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SAMPLED_RECORDS = 1000
 """If the first files have few records, at most this many files and records are examined."""
 
 SchemaOf = Callable[[int], pa.Schema]
-"""The schema that a file has on its own."""
+"""Returns the schema that the file with this number has if it is opened separately."""
 
 
 def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
-    """The schema inferred from all records of all files."""
+    """Return the schema inferred from all records of all files."""
     alone = [schema_of(number) for number in range(num_files)]
     samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
     num_records = sum(sample.num_records for sample in samples)
@@ -32,7 +32,7 @@ def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
 def of_first_files(
     paths: Sequence[str], storage: Storage, first: pa.Schema, schema_of: SchemaOf
 ) -> pa.Schema | None:
-    """The schema of several files, if that of the first leaves something open; None if it does not.
+    """Return the schema of several files, or None if the first file determines it.
 
     Raises:
         SchemaError: the examined files have no fields in common.
@@ -41,12 +41,12 @@ def of_first_files(
     if sample is None:
         return _with_known_types(len(paths), first, schema_of)
     if not (sample.is_all and sample.num_records) or first.names == RAW_SCHEMA.names:
-        return None  # the first file has enough records; or no fields were inferred
+        return None  # the first file has enough records, or no fields were inferred
     return _of_samples(paths, storage, schema_of)
 
 
 def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> pa.Schema | None:
-    """The schema that the first files have in common, until one of them has enough records."""
+    """Return the common schema of the first files, up to the first file with enough records."""
     found: list[pa.Schema] = []
     fields: dict[str, list[str]] = {}
     common, num_records = None, 0
@@ -74,8 +74,8 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
 
 
 def _with_known_types(num_files: int, first: pa.Schema, schema_of: SchemaOf) -> pa.Schema | None:
-    """The stored schema of the first file, where columns without any value take their types from the next files;
-    None if there are no such columns."""
+    """Return the stored schema of the first file, in which columns without any value get their types from the next
+    files. Return None if there are no such columns."""
     places = {field.name: n for n, field in enumerate(first) if pa.types.is_null(field.type)}
     found = first
     for number in range(1, min(num_files, _SAMPLED_FILES)):

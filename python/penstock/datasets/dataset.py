@@ -1,4 +1,4 @@
-"""A dataset: facts about its shards, and access to their records. The other verbs are functions."""
+"""The class `Dataset`, with facts about its shards and access to their records, and the function `open`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Shard:
 
 
 class Dataset(Opened):
-    """Records of one or more files, read in place. Made by `penstock.open`; safe to share between threads; pickled
-    as the call that opened it.
+    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it. A pickle of it
+    contains only the call that opened it.
 
     Example:
         >>> import penstock as ps
@@ -77,7 +77,7 @@ class Dataset(Opened):
     def __reduce__(self) -> tuple[Any, ...]:
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
-            # The process that unpickles it may run in another folder, where these names mean other files.
+            # Relative names may mean other files in the process that unpickles the dataset.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
         return _dataset_of, (call, self._files.listed, self._skipped)
 
@@ -87,7 +87,7 @@ class Dataset(Opened):
     def skipped_files(self) -> tuple[SkippedFile, ...]:
         """Files that were found but are not read, as pairs of a path and the reason: hidden and unfinished files,
         markers and indexes of other programs, text such as a README, and empty files of a format that never has
-        empty files. Opens all files."""
+        empty files. Reading this property opens all files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
@@ -101,11 +101,11 @@ class Dataset(Opened):
 
     @property
     def fingerprint(self) -> str:
-        """An identifier for exactly these records in this order: names, sizes and record counts of the shards,
-        the checksums of their records if an index has them, and their overlays.
+        """Return an identifier for exactly these records in this order. It is made from the names, sizes and record
+        counts of the shards, the checksums of their records if an index has them, and their overlays.
 
-        Reads no payloads; costs as much as counting. A change that keeps size and record count is not noticed in
-        Parquet, Arrow and other files without an index.
+        This reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without
+        an index, a change that keeps size and record count is not detected.
         """
         import hashlib
 
@@ -132,13 +132,13 @@ class Dataset(Opened):
         batch_records: int | None = None,
         threads: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """All records as Arrow batches, in file order.
+        """Yield all records as Arrow batches, in file order.
 
         Args:
-            columns: names of the columns wanted; None for all. Others are not decoded.
-            batch_records: records in each batch but the last; None makes batches as large as the chunks that
-                they come from (about 2 MiB of the file; 8 MiB if records are large).
-            threads: how many chunks are decoded at once; None for all cores.
+            columns: the names of the wanted columns; None for all. No other columns are decoded.
+            batch_records: the records in each batch except the last. None makes one batch of each chunk
+                (about 2 MiB of the file; 8 MiB if records are large).
+            threads: the number of chunks that are decoded in parallel; None for all cores.
 
         Raises:
             PenstockError: data is damaged (see `damage=` of `open`), or records do not fit the schema. The records
@@ -153,11 +153,11 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Some records by number, in the order asked for; repeats are allowed. Negative numbers count from the end.
+        """Return records by number, in the requested order. Repeats are allowed. Negative numbers count from the end.
 
         Args:
             records: the numbers of the records.
-            columns: names of the columns wanted; None for all. Others are not decoded.
+            columns: the names of the wanted columns; None for all. No other columns are decoded.
 
         Raises:
             RecordIndexError: a number is out of range.
@@ -175,7 +175,7 @@ class Dataset(Opened):
         return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
-        """Several records at once, as torch's DataLoader requests them."""
+        """Return several records in one call, for torch's DataLoader."""
         return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -183,8 +183,8 @@ class Dataset(Opened):
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """The records of a batch as Python values, which cannot express everything that Arrow can; tensors become
-        NumPy arrays."""
+        """Return the records of a batch as dicts of Python values, with tensors as NumPy arrays. Raise SchemaError for
+        values that Python cannot express."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = (
@@ -200,7 +200,7 @@ class Dataset(Opened):
                 self._has_tensors = any(map(has_tensors, self.schema.types))
             return rows_of(batch) if self._has_tensors else batch.to_pylist()
         except (ValueError, OverflowError, LookupError) as error:
-            # Two equal names in a struct, a year after 9999, an unknown time zone.
+            # Examples: two equal names in a struct, a year after 9999, an unknown time zone.
             raise SchemaError(
                 f"a record holds a value that Python cannot express: {error}",
                 file=file,
@@ -231,7 +231,7 @@ class Dataset(Opened):
     # -- for the verbs --------------------------------------------------------------------------
 
     def complete(self) -> Dataset:
-        """This dataset for callers that must not lose fields that the schema lacks (see Files.complete). Both
+        """Return this dataset for callers that must not lose fields missing from the schema (see Files.complete). Both
         datasets share one list of skipped regions."""
         if self._columns is not None:
             return self
@@ -240,7 +240,7 @@ class Dataset(Opened):
         return other
 
     def reopened(self, **other: Any) -> Dataset:
-        """The same files, opened the same way except for some keywords."""
+        """Return a dataset of the same files, opened in the same way except for some keywords."""
         if "source" in other:
             return _dataset_of({**self._call, **other})
         return _dataset_of({**self._call, **other}, self._files.listed, self._skipped)
@@ -249,7 +249,7 @@ class Dataset(Opened):
 def _dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
-    """Make the dataset for a call to `open` whose source has been expanded to a list of files."""
+    """Return the dataset for a call to `open` whose source has been expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "storage")
     files = Files(
         call["source"],
@@ -285,7 +285,7 @@ def _check_are_names(columns: Any) -> None:
 
 
 def _unconvertible(batch: pa.RecordBatch) -> str | None:
-    """The first field of a batch with a value that Python cannot express."""
+    """Return the first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.to_pylist()
@@ -317,31 +317,31 @@ def open(
     Args:
         source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
             it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
-            shards. The files of a folder or a glob must be of one format. `Dataset.skipped_files` lists the
-            files that are left out; a warning names those that look like data.
+            shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
+            the files that are left out; a warning names the files among them that look like data.
         format: a format's name; None detects the format from the file's content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
-        columns: the columns wanted, in that order; others are not decoded.
+        columns: the wanted columns, in this order. No other columns are decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
-        checksums: "all" verifies all checksums that the format stores; "headers" leaves payloads unverified;
-            "none" trusts headers as well, and reads files whose writer left their checksums out. "index" verifies
-            what "all" does, and also each MiB that is read against the checksums that `index(checksums=True)`
-            keeps, for formats that store none.
+        checksums: "all" verifies all checksums that the format stores; "headers" verifies those of headers only;
+            "none" verifies none, and so reads files that were written without checksums. "index" verifies all, and
+            for formats without checksums also compares each MiB that is read with the checksums that
+            `index(checksums=True)` has stored.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps what cannot be verified to be a record.
-        index: where sidecars (what penstock knows about a file) are looked for and where new ones are kept.
-            "auto" reads those beside the data or in the user's cache, and keeps new ones in the cache, or
-            beside the data if one is already there; "beside" keeps them beside the data; a folder keeps them
-            there; "never" keeps and reads none. The environment variable `PENSTOCK_INDEX` sets what "auto" means.
-            For files of another storage, sidecars are kept only in a folder.
-        mmap: borrow bytes of local files from memory maps instead of reading them. Faster for large records; if a
-            file is truncated meanwhile, the process dies.
-        overlays: show the fields that are kept beside the files as if they were in them; False
-            shows only the fields in the files. raw=True never shows overlays.
-        limits: the resources that a file may demand, as a penstock.Limits or a dict of some of them.
-        dialect: whose rules apply to Examples that were written in an unusual way, "protobuf" or "tensorflow".
-        storage: where the files are; None for this machine.
+            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps frames that cannot be verified to be records.
+        index: where sidecars (penstock's files of facts about a file) are read and stored. "auto" reads sidecars
+            next to the data or in the user's cache. It stores new sidecars in the cache, or next to the data if
+            one is already there. "beside" stores them next to the data, and a path stores them in that folder.
+            "never" reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto".
+            For files of another storage, sidecars are stored only in a folder.
+        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records, but
+            the process dies if a file is truncated meanwhile.
+        overlays: include the fields of overlays as if they were in the files; False returns only the
+            fields in the files. raw=True never includes overlays.
+        limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.
+        dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
+        storage: the storage of the files; None for this machine.
         cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
             copies are not supported yet.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
@@ -350,11 +350,11 @@ def open(
         A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
 
     Raises:
-        FileNotFoundError: no such file, or a shard of a numbered set is missing.
-        FormatError: the content is in no known format, or breaks its rules; or the files of a folder are of several
-            formats.
-        SchemaError: the records do not fit the schema, or have no schema in common.
-        StaleIndexError: an overlay was made for another state of its file.
+        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        FormatError: the format of the content is unknown, or the content breaks its rules; or the files of a folder
+            have several formats.
+        SchemaError: the records do not fit the schema, or have no common schema.
+        StaleIndexError: a file has changed since its overlay was made.
 
     Example:
         >>> import penstock as ps

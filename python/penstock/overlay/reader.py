@@ -133,7 +133,7 @@ class Overlays:
     def _without_missing(
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
-        """Open a shard with a schema. If this fails, leave out the fields that only other shards' overlays have."""
+        """Open a shard with a schema, without those fields of it that only overlays of other shards have."""
         while True:
             try:
                 return open_shard(fmt, source, replace(options, schema=schema))

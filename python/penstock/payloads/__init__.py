@@ -1,1 +1,1 @@
-"""What the records of framed formats hold."""
+"""The payloads of framed formats: Examples, images and protobuf messages."""

@@ -1,18 +1,18 @@
-"""Images: decoded to NumPy arrays, encoded, and made into others. Rust does it, on all cores.
+"""Decoding of images to NumPy arrays, encoding, and re-encoding. The work is done in Rust, on all cores.
 
 | codec | read | written |
 |---|---|---|
 | `jpeg` | libjpeg-turbo: baseline, progressive, arithmetic; grey, colour, CMYK; 8 bits | quality 1 to 100, colour at half size (4:2:0) |
-| `png` | all of it; every checksum is verified | quickly, somewhat larger than the smallest |
-| `webp` | lossy, lossless, with alpha; of a sequence the first frame | quality 1 to 100, or `lossless` |
-| `ppm` | `P6` and `P5` (grey), also of 16 bits | as it is read |
+| `png` | all variants; every checksum is verified | fast compression, slightly larger files |
+| `webp` | lossy, lossless, with alpha; the first frame of an animation | quality 1 to 100, or `lossless` |
+| `ppm` | `P6` and `P5` (grey), 8 and 16 bits | `P6` and `P5` |
 
-Palettes are resolved; of 16 bits the upper 8 remain; in mode `"rgb"` grey is repeated and alpha dropped, not blended;
-`"grey"` weighs colours as JPEG does; `"stored"` keeps the channels of the image (1 grey, 2 with alpha, 3, 4 with
-alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is not applied.
+Palettes are resolved. 16-bit values keep their upper 8 bits. Mode `"rgb"` repeats grey, and drops alpha without
+blending. Mode `"grey"` weighs colours as JPEG does. Mode `"stored"` keeps the channels of the image (1 grey, 2 with
+alpha, 3 RGB, 4 with alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is not applied.
 
-A JPEG that its decoder warns of (it ends too early, its data is corrupt) is an error, as is a wrong checksum in a PNG.
-Sizes are read, and compared with `Limits.image_pixels`, before memory is allocated.
+If the decoder warns about a JPEG (truncated or corrupt data), this is an error, as is a wrong checksum in a PNG.
+Sizes are read and compared with `Limits.image_pixels` before memory is allocated.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 
 class Image(Protocol):
-    """What `decode_images` needs of a `penstock.Image`, which is defined in `loader/`."""
+    """The methods of `penstock.Image` that `decode_images` uses. The class is defined in `loader/`."""
 
     def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any:
-        """A batch of images."""
+        """Return a batch of images."""
         ...
 
 
@@ -47,14 +47,14 @@ USUAL_QUALITY = 90
 
 
 def codec_of(name: str) -> str:
-    """The codec of a name: "jpg" is "jpeg", "raw" is "ppm"."""
+    """Return the codec for a name: "jpg" is "jpeg", "raw" is "ppm"."""
     if name not in _CODECS:
         raise ValueError(f"unknown codec {name!r}; known: {', '.join(_CODECS)}")
     return _CODECS[name]
 
 
 def image_sizes(array: Any) -> pa.StructArray:
-    """Codec and size of encoded images, from their first bytes; nothing is decoded.
+    """Return codec and size of encoded images, from their first bytes. Nothing is decoded.
 
     Args:
         array: a pyarrow array of images or bytes, or a list of bytes.
@@ -90,11 +90,11 @@ def decode_images(
     Args:
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes; with an
             `image` also pixels, as `penstock.loader.images.decode_into` takes them.
-        image: how to crop, resize and flip them, as a `penstock.Loader` does; see `penstock.Image`.
+        image: how to crop, resize and flip the images, as in a `penstock.Loader`; see `penstock.Image`.
         mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
         keys: uint64, one for each record, from which its random crop and flip are drawn; None for
-            the places in the array. Only with an `image`.
-        allow_damaged: give the decodable part of damaged JPEGs.
+            the positions in the array. Only with an `image`.
+        allow_damaged: return the decodable part of damaged JPEGs.
         limits: `image_pixels` bounds each image, `batch_bytes` all pixels together.
         threads: None for as many as there are cores.
 
@@ -107,7 +107,7 @@ def decode_images(
     Raises:
         FormatError: a record is not an image, or damaged.
         LimitError: an image, or all of them, are too large.
-        UnsupportedError: a JPEG of more than 8 bits, and the like.
+        UnsupportedError: an image has unsupported features, such as a JPEG of more than 8 bits.
 
     Example:
         >>> import penstock as ps
@@ -135,7 +135,7 @@ def decode_images(
 
 
 def _as_images(flat: np.ndarray, shapes: pa.StructArray, mode: str) -> Any:
-    """Pixels as one array if all images are of one size, else as a list of arrays."""
+    """Return pixels as one array if all images have the same size, else as a list of arrays."""
     sides = [shapes.field(name) for name in ("height", "width", "channels")]
     if len(shapes) and not shapes.null_count and all(len(side.unique()) == 1 for side in sides):
         shape = tuple(side[0].as_py() for side in sides)
@@ -161,7 +161,7 @@ def encode_images(
     lossless: bool = False,
     threads: int | None = None,
 ) -> pa.Array:
-    r"""Encode pixels.
+    r"""Encode pixels as images.
 
     Args:
         images: uint8[records, height, width, channels] or uint8[records, height, width], or a
@@ -213,13 +213,13 @@ def reencode(
 ) -> pa.Array:
     """Encode images again: smaller, with another codec, or with another quality.
 
-    Without `quality`, an image with the right codec and a longer side that is short enough keeps its bytes. Images are
-    made smaller by averaging areas; their sides keep their proportion, rounded. Nulls stay.
+    Without `quality`, an image keeps its bytes if it has the requested codec and its longer side is at most `max_side`.
+    Images are scaled down by averaging areas, with the same aspect ratio except for rounding. Nulls stay null.
 
     Args:
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
-        codec: "jpeg", "png", "webp" or "raw" ("ppm"); None keeps that of each.
-        quality: 1 to 100 for JPEG and lossy WebP; None is 90 for those that are encoded.
+        codec: "jpeg", "png", "webp" or "raw" ("ppm"); None keeps the codec of each image.
+        quality: 1 to 100 for JPEG and lossy WebP; None is 90 for images that are encoded again.
         lossless: WebP that keeps every pixel.
         max_side: maximum pixels of the longer side.
         mode: the channels; "stored" keeps them as far as the codec can.
@@ -228,8 +228,8 @@ def reencode(
         threads: None for as many as there are cores.
 
     Returns:
-        An array of `ImageType`, with a codec if all have the same; the same bytes for any number
-        of threads.
+        An array of `ImageType`, with a codec if all images have the same codec. The bytes do not depend
+        on the number of threads.
 
     Raises:
         FormatError: a record is not an image, or damaged.
@@ -266,7 +266,7 @@ def reencode(
 
 
 def bytes_of(array: Any) -> pa.Array:
-    """Encoded images as one array of bytes; text and numbers are refused."""
+    """Return encoded images as one array of bytes. Text and numbers are refused."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     elif not isinstance(array, pa.Array):
@@ -289,7 +289,7 @@ def bytes_of(array: Any) -> pa.Array:
 
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:
-    """Pixels in pieces of memory, and the size of each image in them."""
+    """Return the pixels as pieces of memory, and the size of each image in them."""
     if isinstance(images, np.ndarray) and images.dtype != object:
         if images.ndim not in (3, 4):
             raise SchemaError(f"images have three or four axes together, not {images.ndim}")
@@ -335,7 +335,7 @@ def _threads(threads: int | None) -> int:
 
 
 def _told(kernel: Callable[[], T]) -> T:
-    """The result of the kernel, or its fault as an error that names the record."""
+    """Return the result of the kernel, or raise its fault as an error that names the record."""
     try:
         return kernel()
     except _core.KernelError as error:
@@ -343,7 +343,7 @@ def _told(kernel: Callable[[], T]) -> T:
 
 
 def fault_error(fault: Any, record: int | None = None) -> PenstockError:
-    """The error of a kernel's fault; `record` replaces that of the fault."""
+    """Return the error for a kernel's fault. `record` replaces the record number of the fault."""
     hints = {
         "image": "allow_damaged=True, for what can be had of a damaged JPEG",
         "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",

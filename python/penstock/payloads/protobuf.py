@@ -1,7 +1,7 @@
-"""Payloads of any protobuf message type, decoded by the message class that the caller brings.
+"""Decoding of payloads of any protobuf message type, with a message class from the caller.
 
-penstock itself needs no protobuf runtime; who passes a message class has one. Parsing is left to
-it, so its rules are exactly those of the runtime; only the way from messages to columns is ours.
+penstock itself needs no protobuf runtime: a caller with a message class has one. That runtime parses the
+payloads, so its rules apply exactly. This module only converts messages to columns.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MAX_DEPTH = 32
 
 
 class MessageDecoder(Decoder):
-    """Decodes payloads of one message type to one column a field.
+    """Decodes payloads of one message type to one column per field.
 
     Args:
         message: a generated message class, or a google.protobuf descriptor of a message.
 
-    A singular field that tracks presence is null where it is unset; others hold their default, as
-    protobuf says. Enums become their names, maps Arrow maps, messages structs. A message that
-    contains itself is kept as its serialized bytes where it recurs.
+    A singular field that tracks presence is null if it is unset. Other unset fields have their default, as
+    in protobuf. Enums become their names, maps become Arrow maps, and messages become structs. If a
+    message type contains itself, the inner message becomes its serialized bytes.
     """
 
     def __init__(self, message: Any) -> None:
@@ -59,7 +59,7 @@ class MessageDecoder(Decoder):
         try:
             return self._class.FromString(frames.payload(record))
         except Exception as error:
-            # DecodeError, whose place differs between protobuf's releases.
+            # This is DecodeError, whose module differs between protobuf's releases.
             name = self._class.DESCRIPTOR.full_name
             hint = "open(..., raw=True) for the bytes as they are"
             raise FormatError(f"no {name}: {error}", record=record, hint=hint) from None
@@ -111,13 +111,13 @@ _TYPE_BYTES = 12
 
 
 def _repeated(field: Any) -> bool:
-    # `label` is going away and `is_repeated` is newer than some releases in use.
+    # Newer releases of protobuf remove `label`, and older releases have no `is_repeated`.
     known = getattr(field, "is_repeated", None)
     return bool(field.label == 3 if known is None else known)
 
 
 def _column(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
-    """A field's Arrow type, and how to get its value from its message."""
+    """Return a field's Arrow type, and a function that gets the field's value from its message."""
     name = field.name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key = _element(field.message_type.fields_by_name["key"], above)
@@ -140,7 +140,7 @@ def _column(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
 
 
 def _element(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
-    """The Arrow type of one value of a field, and its conversion."""
+    """Return the Arrow type of one value of a field, and the function that converts the value."""
     kind = field.cpp_type
     if kind in _SCALARS:
         return _SCALARS[kind], _same

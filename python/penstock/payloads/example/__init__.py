@@ -1,1 +1,1 @@
-"""tf.train.Example and SequenceExample payloads: schemas, plans of decoding and encoding."""
+"""tf.train.Example and SequenceExample payloads: schemas, and plans for decoding and encoding."""

@@ -1,22 +1,22 @@
-"""Which columns a TFRecord payload can hold, and as what: Arrow types to the three of Example.
+"""The columns that a TFRecord payload can hold, and the mapping of Arrow types to the three types of Example.
 
 | Arrow | stored as |
 |---|---|
 | integers, bool, dates, times, timestamps, durations | int64 |
 | float16, float32; float64, rounded as FloatList rounds it | float32 |
 | strings, binary, fixed-size binary, views | bytes |
-| lists of these, fixed or not; fixed-shape tensors | the same, row-major |
+| lists of these, fixed or not; fixed-shape tensors | their values as above, row-major |
 | lists of lists; lists that were read from feature lists | feature lists of a SequenceExample |
-| dictionaries, run-end encoded, extensions | their values, their storage |
-| structs | one feature a field, called `parent/child` |
+| dictionaries, run-end encoded, extensions | their decoded values or their storage |
+| structs | one feature per field, called `parent/child` |
 | null | nothing |
 
-What does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
+A value that does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
 decimal) is a SchemaError that names record and field.
 
-A feature list that has one value a frame is a plain list in Arrow, which differs from a feature of the
-context only in the metadata of its field (`IN_LISTS_KEY`). These decide, unless records become Examples,
-which have no feature lists. The key is the column's name, which may have been changed since it was read.
+A feature list with one value per frame is a plain list in Arrow. It differs from a context feature only in the
+metadata of its field (`IN_LISTS_KEY`). This metadata decides, unless records are written as Examples, which have
+no feature lists. The key is the column's name, even if the column was renamed since it was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from penstock.payloads.example.plans import (
 )
 
 Payload = Literal["example", "sequence", "raw"]
-"""The column of records as they stand."""
+"""The kind of message that a record is written as. "raw" writes a column of bytes unchanged."""
 
 _ROUND_HINT = "leave out exact=True to store the nearest float32, or cast the column yourself"
 _RANGE_HINT = "scale the values, or store them as bytes"
@@ -53,10 +53,10 @@ _RANGE_HINT = "scale the values, or store them as bytes"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How one column of a schema is passed to the kernel: its key and its casts."""
+    """The key of one column of a schema, and the casts that it needs before the kernel."""
 
     path: tuple[int, ...]
-    """The column's number, then those of the fields within structs."""
+    """The number of the column, then the numbers of the fields within structs."""
     key: str
     steps: tuple[Callable[[Any], Any], ...]
 
@@ -81,7 +81,7 @@ class ColumnPlan:
 
 
 class _Unfit(Exception):
-    """A value has no exact counterpart."""
+    """A value that has no exact counterpart in the stored type."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -95,12 +95,12 @@ class PayloadPlan:
     kind: Payload
     columns: tuple[ColumnPlan, ...]
     as_it_is: bool
-    """The kernel takes the batch without any cast."""
+    """Whether the kernel accepts the batch without any cast."""
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as the kernel takes it. Raises SchemaError; its record is that in the batch."""
+        """Return the batch as an input for the kernel. The record number of a SchemaError is that in the batch."""
         if self.as_it_is:
-            # Metadata of fields may be any bytes, and Rust takes only text.
+            # Drop the metadata of fields: it may be any bytes, and Rust accepts only text.
             return pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
@@ -111,17 +111,17 @@ class PayloadPlan:
 def plan_payload(
     schema: pa.Schema, payload: Payload | None = None, losses: Losses | None = None
 ) -> PayloadPlan:
-    """How records of this schema are written.
+    """Return the plan for writing records of this schema.
 
     Args:
         schema: the columns.
-        payload: "example", "sequence" or "raw"; None decides: a lone binary column "record" is
-            raw; lists of lists, columns called `feature_lists/...` and those that were read from
-            SequenceExamples make SequenceExamples.
-        losses: notes a float64 that is rounded to float32, or refuses it.
+        payload: "example", "sequence" or "raw". None infers it: a single binary column "record" is
+            raw. Lists of lists, columns called `feature_lists/...` and columns that were read from
+            SequenceExamples are written as SequenceExamples. All else is written as Examples.
+        losses: records or refuses the rounding of float64 to float32.
 
     Raises:
-        SchemaError: a column has a type that no payload holds.
+        SchemaError: a column has a type that no payload can hold.
     """
     losses = Losses(exact=False) if losses is None else losses
     if payload is None:
@@ -140,7 +140,7 @@ def plan_payload(
 
 
 def _shown_payload(schema: pa.Schema) -> Payload | None:
-    """The kind of payload, if names and metadata of the columns decide it."""
+    """Return the kind of payload if names and metadata of the columns determine it, else None."""
     if is_raw(schema):
         return "raw"
     return "sequence" if any(map(_is_of_sequence, schema)) else None
@@ -149,7 +149,7 @@ def _shown_payload(schema: pa.Schema) -> Payload | None:
 def _plan_columns(
     schema: pa.Schema, payload: Payload | None, losses: Losses
 ) -> tuple[list[ColumnPlan], list[int]]:
-    """The columns, and how deep their lists are: 2 at most."""
+    """Return the plans of the columns, and the depths of their lists (at most 2)."""
     columns: list[ColumnPlan] = []
     depths: list[int] = []
     for number, field in enumerate(schema):
@@ -171,14 +171,14 @@ def _is_cast_free(schema: pa.Schema, columns: list[ColumnPlan]) -> bool:
 
 
 def _is_of_sequence(field: pa.Field) -> bool:
-    """Whether a column is a feature list, or a feature of the context whose key is in both parts."""
+    """Whether a column is a feature list, or a context feature whose key is in both parts."""
     key = _key_of(field)
     by_name = field.name.startswith(LISTS_PREFIX) if key is None else field.name != key
     return by_name or _is_feature_list(field)
 
 
 def _key_of(field: pa.Field) -> str | None:
-    """The key that a column was read from, if it is known and the column was not renamed since."""
+    """Return the key from which a column was read, if it is known and the column was not renamed since."""
     key = (field.metadata or {}).get(WIRE_KEY, b"").decode(errors="replace")
     is_its_own = field.name in (key, CONTEXT_PREFIX + key, LISTS_PREFIX + key)
     return key if key and is_its_own else None
@@ -189,7 +189,7 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 
 def _name_in_sequence(field: pa.Field) -> str:
-    """The name of a column with the part of a SequenceExample that it belongs to, for the kernel."""
+    """Return the column's name for the kernel, with the part of a SequenceExample to which it belongs."""
     key, is_list = _key_of(field), _is_feature_list(field)
     if key is not None:
         return (LISTS_PREFIX if is_list else CONTEXT_PREFIX) + key
@@ -211,7 +211,7 @@ def _plan_raw(schema: pa.Schema) -> PayloadPlan:
 def _leaves(
     path: tuple[int, ...], key: str, given: pa.DataType
 ) -> list[tuple[tuple[int, ...], str, pa.DataType]]:
-    """A column, or the fields of a struct column, however deep."""
+    """Return the path, key and type of a column, or of each field of a struct column at any depth."""
     if not pa.types.is_struct(given):
         refuse_nul(key)
         return [(path, key, given)]
@@ -225,7 +225,7 @@ def _leaves(
 def _steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """The casts from a type to one that the kernel takes, and that type."""
+    """Return the casts from a type to a type that the kernel accepts, and that type."""
     steps: list[Callable[[Any], Any]] = []
     if is_permuted(given):
         steps.append(_row_major)
@@ -245,7 +245,7 @@ def _steps(
 
 
 def _is_list_of_views(given: pa.DataType) -> bool:
-    """pyarrow's casts of these lists of extension types are wrong, see `types.cast_values`."""
+    """Whether pyarrow's cast of this list of extension types is wrong, see `types.cast_values`."""
     leaf, depth = unnested(given)
     is_extension = isinstance(leaf, pa.BaseExtensionType)
     return depth > 0 and is_extension and is_bytes_view(storage_of(leaf))
@@ -254,7 +254,7 @@ def _is_list_of_views(given: pa.DataType) -> bool:
 def _list_steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """The same for a feature list: each record has a list of frames."""
+    """Return the casts and the type for a feature list: each record has a list of frames."""
     if pa.types.is_null(given):
         wanted = pa.list_(given)
         return (_cast_to(wanted),), wanted
@@ -284,7 +284,7 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
-    """The type of the values themselves."""
+    """Return the type of the plain values, without extension or dictionary."""
     types = pa.types
     if types.is_dictionary(given) or types.is_run_end_encoded(given):
         return _stored(given.value_type)
@@ -294,7 +294,7 @@ def _stored(given: pa.DataType) -> pa.DataType | None:
 
 
 def _wire(given: pa.DataType) -> pa.DataType | None:
-    """The type in which the kernel takes a value."""
+    """Return the type in which the kernel accepts a value, or None."""
     types = pa.types
     if types.is_null(given) or is_bytes(given) or is_text(given):
         return given
@@ -312,7 +312,7 @@ def _is_view(given: pa.DataType) -> bool:
 
 
 def _row_major(column: pa.Array) -> pa.Array:
-    """A permuted tensor column's values in the order of its logical shape, as plain lists."""
+    """Return the values of a permuted tensor column as plain lists, in the order of its logical shape."""
     given = column.type
     size = int(np.prod(given.shape))
     first = column.storage.offset * size
@@ -330,7 +330,7 @@ def _logical_shape(given: pa.FixedShapeTensorType) -> list[int]:
 
 
 def _in_frames(column: pa.Array) -> pa.Array:
-    """A tensor column as lists of frames, one for each place along the first axis."""
+    """Return a tensor column as lists of frames, one for each position along the first axis."""
     type_ = column.type
     flat = _row_major(column) if is_permuted(type_) else column.storage
     width = flat.type.list_size
@@ -342,7 +342,7 @@ def _in_frames(column: pa.Array) -> pa.Array:
 
 
 def _packed(column: pa.Array) -> pa.Array:
-    """A column of list views as lists; pyarrow 26's own cast of a slice is not valid."""
+    """Return a column of list views as lists. pyarrow 26's cast of a slice gives invalid arrays."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None
@@ -363,7 +363,7 @@ def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _narrow_to(wanted: pa.DataType, key: str, losses: Losses) -> Callable[[Any], Any]:
-    """A cast of float64 to float32 that refuses infinity for a finite value, and notes or refuses rounding."""
+    """Return a cast of float64 to float32 that refuses infinite results; `losses` notes or refuses rounding."""
 
     def narrow(column: pa.Array) -> pa.Array:
         flat = column

@@ -1,4 +1,4 @@
-"""The schema of Examples, inferred from records of a file, and the common schema of several files."""
+"""Inference of the schema of Examples from the records of a file, and the common schema of several files."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from penstock.payloads.example.plans import (
 _KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
 
 _GOOD_FOR_BROKEN = 9
-"""The least number of Examples for each payload that is not a message, to call it a damaged Example."""
+"""The minimum number of valid Examples per invalid message. With fewer, payloads are not treated as Examples."""
 
 
 def looks_like_examples(facts: Mapping[str, Any]) -> bool:
-    """Whether payloads are Examples: at least one has features and nothing else, and there are at least 9 such
-    for each that breaks protobuf's rules. That one is then a damaged record."""
+    """Whether payloads are Examples. At least one must have features and nothing else, and there must be at least
+    9 such payloads per payload that is not a valid message. The latter are then damaged records."""
     num_examples: int = facts["num_examples"]
     return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
 
 def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
-    """The schema of some Examples; `seen` is what it is inferred from.
+    """Return the schema of some Examples. `seen` describes the records from which it is inferred.
 
-    A scalar where every record that has the feature has exactly one value, a list otherwise; a
-    feature of which no record has a value is a column of nulls.
+    A feature is a scalar if every record that has it has exactly one value, and a list otherwise. It is a
+    column of nulls if no record has a value for it.
 
     Raises:
         SchemaError: a key holds values of several kinds.
@@ -56,12 +56,12 @@ def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
 
 
 def everywhere_metadata(names: list[str]) -> dict[bytes, bytes]:
-    """The metadata of a schema that names the fields which every record has."""
+    """Return schema metadata that names the fields which every record has."""
     return {EVERYWHERE_KEY: json.dumps(names).encode()} if names else {}
 
 
 def in_every_record_of(schemas: Sequence[pa.Schema], names: Iterable[str]) -> list[str]:
-    """Those of some fields that every record of each of these schemas has."""
+    """Return the names in `names` whose fields are in every record of all these schemas."""
     known = [in_every_record(schema) for schema in schemas]
     return [name for name in names if all(name in having for having in known)]
 
@@ -71,7 +71,7 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
     type_ = inferred_type(entry, _value_type(entry, name))
     metadata = {IN_LISTS_KEY: b"1"} if in_lists else {}
-    # A lone column of this name would be taken for raw records.
+    # A single column with the name `record` would be treated as raw records.
     if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     return pa.field(name, type_, metadata=metadata or None)
@@ -90,7 +90,7 @@ def _value_type(entry: Mapping[str, Any], name: str) -> pa.DataType:
 
 
 def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
-    """The type of a field whose values are of one type."""
+    """Return the type of a field whose values all have the type `value`."""
     is_single = entry["values"] == (1, 1)
     if entry["in_lists"]:
         return pa.list_(value if is_single else pa.list_(value))
@@ -98,13 +98,13 @@ def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
 
 
 def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
-    """A hint to the schema for a field with values of several kinds."""
+    """Return a hint on a schema for a field with values of several kinds."""
     are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
     return "with float64 for this field" if are_numbers else "without this field"
 
 
 def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of several samples as those of one."""
+    """Return the facts of several samples, merged as if they were one sample."""
     total: dict[str, Any] = {"num_records": 0, "num_examples": 0, "num_broken": 0}
     keys: dict[tuple[bool, str], dict[str, Any]] = {}
     for part in parts:
@@ -139,12 +139,12 @@ def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]
 
 
 def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
-    """The schema by which records of all these schemas, inferred from a file each, can be read: every
-    field, in the order in which they come first, of a type that holds the values of all. `seen` is what they are
-    inferred from.
+    """Return the schema with which records of all these schemas can be read. Each schema was inferred from one file.
+    The result has every field, in the order of first occurrence, with a type for the values of all files. `seen`
+    describes the records from which the schemas are inferred.
 
     Raises:
-        SchemaError: a field has types that have none in common.
+        SchemaError: a field has types without a common type.
     """
     known = [schema for schema in schemas if not has_no_records(schema)]
     found: dict[str, pa.Field] = {}
@@ -164,15 +164,15 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
 
 
 def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A field for the values of both."""
+    """Return a field that can hold the values of both."""
     if one.type == other.type:
         return one.with_nullable(one.nullable or other.nullable)
     try:
         for a, b in ((one, other), (other, one)):
-            # A number in all records of one file, and several in another's.
+            # The field has one value in each record of one file, and lists in another file.
             if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
                 return a.with_type(_list_of(a.type, b))
-            # Or in all steps of a sequence.
+            # Or it has one value in each step of the sequences of one file.
             if _is_nested_list(a.type) and is_list(b.type) and not is_list(b.type.value_type):
                 steps = _list_of(a.type.value_type, b.type.value_field)
                 return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
@@ -193,14 +193,14 @@ def _is_nested_list(type_: pa.DataType) -> bool:
 
 
 def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
-    """A list type for the values of a list type and these values."""
+    """Return a list type for the values of a list type and of a field."""
     item = _promoted(type_.value_field, value)
     return pa.list_(item.with_name(type_.value_field.name))
 
 
 def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A field for the values of both, by Arrow's rules, except integers and floats of Examples, which no reader
-    converts to one type. Raises ArrowTypeError if there is none."""
+    """Return a field for the values of both, by Arrow's rules. Raise ArrowTypeError if there is none, and also for
+    integers with floats of Examples, because no reader converts these to one type."""
     if {innermost(one.type), innermost(other.type)} == {pa.int64(), pa.float32()}:
         raise pa.ArrowTypeError("int64 and float")
     both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]
@@ -208,7 +208,7 @@ def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def innermost(type_: pa.DataType) -> pa.DataType:
-    """The type of the values of lists, and of lists of these."""
+    """Return the type of the innermost values of nested lists."""
     while pa.types.is_list(type_):
         type_ = type_.value_type
     return type_

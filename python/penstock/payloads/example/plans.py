@@ -1,7 +1,7 @@
-"""From a schema to what a kernel decodes, and back: the columns of tf.train.Example payloads.
+"""Plans for decoding tf.train.Example payloads to the columns of a schema.
 
-A field of the schema is made of one or more *wires*: columns as the kernel decodes them, of the
-three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays into the field's.
+A field of the schema is made from one or more *wires*. A wire is a column as the kernel decodes it, of one of
+the three kinds that an Example can store. `FieldPlan.finish` converts the arrays of the wires to the field's type.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
 RECORD = "record"
 """The column of raw records."""
-"""The key in the message, where the column's name alone would not tell."""
+"""The metadata key for the key in the message, if this differs from the column's name."""
 CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
-"""In names of columns: the part of a SequenceExample that a key is in."""
+"""Prefixes of column names, for the part of a SequenceExample that has the key."""
 
 _VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
-"""Bytes of a value of each kind; of a byte string, of the place where it ends."""
+"""The bytes of a value of each kind. For a byte string, these are the bytes of its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Wire:
     """One column as the kernel decodes it.
 
     `kind` is "int64", "float", "bytes", or None for a column of nulls; "any_int64", "any_float" and
-    "any_double" take numbers of either kind whose value the column can hold. `layout` is "scalar",
-    "list", "fixed" (of `size` values), "frame_scalars" or "frame_lists" (feature lists).
-    `strings` says what bytes become: "bytes", "text", or "views" into what was read. `default` holds the
-    values that stand for a missing feature.
+    "any_double" accept numbers of both kinds if the column can hold their values. `layout` is "scalar",
+    "list", "fixed" (with `size` values), "frame_scalars" or "frame_lists" (feature lists).
+    `strings` is the result for byte strings: "bytes", "text", or "views" into the buffer that was read.
+    `default` has the values for a missing feature.
     """
 
     key: str
@@ -56,9 +56,9 @@ class Wire:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a record takes in this column at least, whether it has values or not."""
+        """The minimum number of bytes that a record takes in this column, with or without values."""
         if self.layout not in ("scalar", "fixed"):
-            return 4  # the end of a list
+            return 4  # the end offset of a list
         num_values = self.size if self.layout == "fixed" else 1
         strings = [value for value in self.default or () if isinstance(value, (str, bytes))]
         return num_values * _VALUE_BYTES.get(self.kind or "", 0) + sum(map(len, strings))
@@ -66,7 +66,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class FieldPlan:
-    """How one field of the schema is decoded."""
+    """The plan for decoding one field of the schema."""
 
     field: pa.Field
     wires: tuple[Wire, ...]
@@ -80,8 +80,8 @@ def example_plan(
     *,
     complete: bool = False,
 ) -> _core.ExamplePlan:
-    """The kernel's plan for these columns; `keys` are theirs if they are not text. `complete`: records may have
-    no others."""
+    """Return the kernel's plan for these columns. `keys` are the keys of the columns if they are not valid text. With
+    `complete`, records may not have other keys."""
     if keys is None:
         keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
     columns = [
@@ -102,7 +102,7 @@ def example_plan(
 
 
 class DecodePlan:
-    """How a batch of a schema is decoded; made once, used for many batches."""
+    """The plan for decoding batches of a schema. It is made once and used for many batches."""
 
     def __init__(
         self, fields: Sequence[FieldPlan], dialect: str, *, complete: bool = False
@@ -115,17 +115,17 @@ class DecodePlan:
     def decode(
         self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None
     ) -> pa.RecordBatch:
-        """Decode payloads, after verifying them if asked to. Raises KernelError with a Fault that
-        names record and field."""
+        """Decode payloads. With `check`, verify them first. Raise KernelError with a Fault that names
+        record and field."""
         return self._finished(frames.decode(self._plan, check, indexed))
 
     def decode_at(self, places: Places, records: np.ndarray) -> pa.RecordBatch | None:
-        """Read and decode records of a file by their numbers. None if any of them is damaged or does not fit."""
+        """Read and decode records of a file by number. Return None if any record is damaged or does not fit."""
         made = places.examples(records, self._plan)
         try:
             return None if made is None else self._finished(made)
         except (SchemaError, FormatError):
-            return None  # `decode` and its caller find the record
+            return None  # the caller then uses `decode`, which finds the record
 
     def _finished(self, made: _core.ArrowArray) -> pa.RecordBatch:
         decoded = pa.record_batch(made)
@@ -145,7 +145,7 @@ def _finish_all(fields: Sequence[FieldPlan], arrays: Sequence[pa.Array]) -> list
 
 
 def lent(plan: FieldPlan) -> FieldPlan:
-    """The same with byte strings as views into what was read, if the field has one a record."""
+    """Return a plan with byte strings as views into the buffer, if the field has one string per record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
     given = plan.field.type
     if wire is None or storage_of(given) != pa.binary():
@@ -163,21 +163,21 @@ def lent(plan: FieldPlan) -> FieldPlan:
 
 
 def plan_fields(schema: pa.Schema, *, convert: bool = False) -> list[FieldPlan]:
-    """How to decode the fields of a pyarrow schema from Examples.
+    """Return plans for decoding the fields of a pyarrow schema from Examples.
 
     Args:
         schema: the fields.
-        convert: whether a column of floats takes whole numbers, and one of whole numbers floats, where
-            no value changes.
+        convert: whether float columns accept stored integers, and integer columns accept stored floats,
+            if no value changes.
 
     Raises:
-        SchemaError: a field's type has no form on the wire.
+        SchemaError: a field's type cannot be stored in an Example.
     """
     return [_plan_field(field, convert=convert) for field in schema]
 
 
 def is_raw(schema: pa.Schema) -> bool:
-    """Whether a schema is that of raw records: one column of bytes, not marked as a feature."""
+    """Whether a schema is the schema of raw records: one column of bytes that is not marked as a feature."""
     return (
         schema.names == [RECORD]
         and is_bytes(schema.field(0).type)
@@ -186,10 +186,10 @@ def is_raw(schema: pa.Schema) -> bool:
 
 
 def wire_key(field: pa.Field) -> str:
-    """The key that a field has in an Example: its name, unless its metadata says another.
+    """Return the key of a field in an Example: its name, unless its metadata has another key.
 
     Raises:
-        SchemaError: what that says is no text.
+        SchemaError: the key in the metadata is not valid text.
     """
     try:
         return (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
@@ -199,13 +199,13 @@ def wire_key(field: pa.Field) -> str:
 
 
 def is_permuted(type_: pa.DataType) -> bool:
-    """Whether a type is of tensors whose axes are stored in another order."""
+    """Whether a type is a tensor type whose axes are stored in another order."""
     order: Any = type_.permutation if isinstance(type_, pa.FixedShapeTensorType) else None
     return order is not None and list(order) != sorted(order)
 
 
 def unnested(type_: Any) -> tuple[pa.DataType, int]:
-    """The type inside lists, and how deep it is."""
+    """Return the type inside nested lists, and the depth of the lists."""
     types, depth = pa.types, 0
     while types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         type_, depth = type_.value_type, depth + 1
@@ -217,7 +217,7 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
         return _plan_struct(field, convert=convert)
     key, type_ = wire_key(field), field.type
     is_nested = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-    is_nested = is_nested and is_list(type_.value_type)  # only feature lists are
+    is_nested = is_nested and is_list(type_.value_type)  # only feature lists are nested
     in_lists = is_nested or (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     if is_permuted(type_):
         raise SchemaError(
@@ -235,7 +235,7 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
 
 
 def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
-    """The layout of a wire, and the size of a list of fixed size."""
+    """Return the layout of a wire, and the size of a fixed-size list."""
     layouts = {1: "frame_scalars", 2: "frame_lists"} if in_lists else {0: "scalar", 1: "list"}
     if depth not in layouts:
         message = f"a feature list is a list in each record, not {field.type}"
@@ -249,8 +249,8 @@ def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
 
 
 def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
-    """A struct, whose fields are features called `key/name`, however deep. It is never null: a missing struct and one
-    whose fields are all missing are the same."""
+    """Return the plan of a struct. Its fields, at any depth, are features called `key/name`. A struct is never null:
+    a missing struct and a struct whose fields are all missing look the same."""
     key, type_ = wire_key(field), field.type
     inside = [
         _plan_field(pa.field(f"{key}/{child.name}", child.type, child.nullable), convert=convert)
@@ -271,7 +271,7 @@ def _is_fixed(type_: pa.DataType) -> bool:
 
 
 def _converting_kind(type_: pa.DataType) -> str | None:
-    """The kind of a column that takes numbers of either kind; None for other types."""
+    """Return the kind for a column that accepts integers and floats, or None for other types."""
     if pa.types.is_integer(type_):
         return "any_int64"
     return {pa.float32(): "any_float", pa.float64(): "any_double"}.get(type_)
@@ -298,7 +298,7 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
 
 
 def _finisher(field: pa.Field) -> Callable[[Sequence[pa.Array]], pa.Array]:
-    """Turn the decoded array into the field's own type; values that do not fit are an error."""
+    """Return a function that casts the decoded array to the field's type. Values that do not fit are an error."""
 
     def finish(arrays: Sequence[pa.Array]) -> pa.Array:
         array = arrays[0]
@@ -334,13 +334,13 @@ def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
     numbers = map_values(type_, _numbers_of)
     made = (array if numbers is None else array.cast(numbers)).cast(type_)
     if numbers is not None:
-        made.validate(full=True)  # times end at midnight, and dates of milliseconds are whole days
+        made.validate(full=True)  # times must be before midnight, and date64 must be whole days
     check_survived(array, made)
     return made
 
 
 def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
-    """The integers of a date or time type: pyarrow casts only those of its width."""
+    """Return the integer type of a date or time type's width, because pyarrow casts only from that one."""
     if not pa.types.is_temporal(type_):
         return None
     return pa.int32() if type_.bit_width == 32 else pa.int64()

@@ -1,4 +1,4 @@
-"""The two parts of a SequenceExample in the names of columns: `context/key` and `feature_lists/key`."""
+"""Column names that contain a part of a SequenceExample: `context/key` and `feature_lists/key`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.payloads.example.plans import (
 )
 
 _LOOKED_RECORDS = 1000
-"""Of a batch without a value, to see whether its records have values elsewhere."""
+"""The most records of a batch without values that are checked for values in the other part."""
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """Whether a column's name is of a key in the feature lists (or else in the context), and which one; None
-    if it has no such prefix."""
+    """Return whether a column's name is a key in the feature lists (or else in the context), and the key. Return
+    None if the name has no such prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
             return in_lists, name.removeprefix(prefix)
@@ -31,14 +31,14 @@ def part_and_key(name: str) -> tuple[bool, str] | None:
 
 
 def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
-    """Those of the names that are of a part of a SequenceExample and a key in it. A name that is itself a key
-    in the records is only that; `facts` of these is called only if a name has such a prefix."""
+    """Return the names that consist of a part of a SequenceExample and a key in it. A name that is itself a key
+    in the records does not count. `facts` of the records is called only if a name has such a prefix."""
     prefixed = {name for name in names if part_and_key(name) is not None}
     return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
 
 
 def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
-    """A schema with the meaning of names in the metadata of the fields, see `names_of_parts`."""
+    """Return a schema whose field metadata has the part and key of such names, see `names_of_parts`."""
     own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
     parts = names_of_parts(own, facts)
     fields = [_of_part(field) if field.name in parts else field for field in schema]
@@ -56,7 +56,7 @@ def _of_part(field: pa.Field) -> pa.Field:
 def check_parts(
     batch: pa.RecordBatch, fields: Mapping[str, FieldPlan], frames: _core.Frames
 ) -> None:
-    """Refuse columns without a value whose keys the records have in the other part of a SequenceExample: nulls
+    """Refuse columns without values whose keys have values in the other part of a SequenceExample, because nulls
     would be misleading.
 
     Raises:
@@ -85,7 +85,7 @@ def check_parts(
 
 
 def without_values(batch: pa.RecordBatch, fields: Mapping[str, FieldPlan]) -> list[str]:
-    """Columns of nulls only that do not name a part of a SequenceExample explicitly."""
+    """Return the columns that have only nulls and do not name a part of a SequenceExample explicitly."""
     if not batch.num_rows:
         return []
     return [
