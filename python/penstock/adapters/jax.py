@@ -1,8 +1,7 @@
 """`loader.jax()` returns batches as JAX arrays, on one device or as global arrays over several processes.
 
 Each process passes its part of a global array to JAX, which derives the shape of the whole array from that part. If
-the parts had different shapes, every process would compile a different program, without an error. So with several
-processes
+the parts had different shapes, each process would compile a different program, without an error. With several processes
 
 - columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
 - the first batch with a given number of records (whole batches, and the last one of an epoch) is compared over all

@@ -98,8 +98,8 @@ class TorchBatches(View, IterableDataset[Any]):
                 return converted(batch, copied), tensors, stream.record_event()
 
         for batch, tensors, copied in self._ahead(batches, move):
-            # The model's stream waits for the copy of this batch only, not the next. Memory from the
-            # copying stream must not be reused while the model's stream may read it.
+            # The model's stream waits for the copy of this batch only. Memory from the copying stream
+            # must not be reused while the model's stream may read it.
             model = torch.cuda.current_stream(device)
             model.wait_event(copied)
             for tensor in tensors:

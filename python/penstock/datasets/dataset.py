@@ -329,14 +329,14 @@ def open(
             for formats without checksums also compares each MiB that is read with the checksums that
             `index(checksums=True)` has stored.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps frames that cannot be verified to be records.
+            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
         index: where sidecars (penstock's files of facts about a file) are read and stored. "auto" reads sidecars
             next to the data or in the user's cache. It stores new sidecars in the cache, or next to the data if
             one is already there. "beside" stores them next to the data, and a path stores them in that folder.
             "never" reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto".
             For files of another storage, sidecars are stored only in a folder.
-        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records, but
-            the process dies if a file is truncated meanwhile.
+        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records,
+            but the process dies if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files; False returns only the
             fields in the files. raw=True never includes overlays.
         limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.

@@ -1,4 +1,4 @@
-"""The files of a dataset: each is opened on first use, and all are read with one schema."""
+"""The files of a dataset. Each file is opened on first use, and all files are read with the same schema."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from penstock.storage.shard_lists import ShardList
 from penstock.storage.skipped import NO_BYTES, SkippedFile
 
 _HANDLES = 2
-"""Open handles for each file: penstock's own, and pyarrow's if it reads the format."""
+"""The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
 Types = Literal["given", "kept", "stored", "inferred"]
-"""Where the types of fields come from: schema=, sidecars that were written with the files, the files themselves, or a
+"""The source of the types of fields: schema=, sidecars that were written with the files, the files themselves, or a
 sample of the records."""
 
 
@@ -102,10 +102,10 @@ class Files:
         self._has_warned = len(paths) == 1
 
     def _first_by_kept(self) -> _OpenFile | None:
-        """The first file, opened with the schema that all files were written with, if all keep the same one and it can
-        be read with it."""
+        """Return the first file, opened with the schema in the sidecars, or None. All sidecars must have the same
+        schema, and the file must be readable with it."""
         if self.types == "given" or self.options.format_options:
-            return None  # what the caller asks for takes precedence
+            return None  # the caller's options take precedence
         kept = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
         if kept is None:
             return None
@@ -124,12 +124,12 @@ class Files:
         return first
 
     def _first_by_content(self) -> _OpenFile:
-        """The first file, opened with the schema that was given, or that the contents of files suggest."""
+        """Return the first file, opened with the given schema, or with a schema inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
         if is_open and self.options.format_options.get("infer_records") == "all":
             self._settled = of_all_files(len(self.paths), self._schema_alone)
         first = self._first()
-        # With overlays, the fields of the files are settled already.
+        # With overlays, the fields of the files are already determined.
         if is_open and self._settled is None and self._overlays is None:
             own = first.own.schema
             self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
@@ -144,7 +144,7 @@ class Files:
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
-        """The format of an open file: the one that was asked for, else detected from its content."""
+        """Return the format of an open file: the requested format, or the format detected from the content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -154,7 +154,7 @@ class Files:
         self._states: dict[int, Any] = {}
 
     def _first(self) -> _OpenFile:
-        """The first file that has a record; its schema applies to all files."""
+        """Return the first file with a record. Its schema applies to all files."""
         empty: _OpenFile | None = None
         for shard in range(len(self.paths)):
             opened = self._of(shard)
@@ -181,8 +181,8 @@ class Files:
         )
 
     def _raise_first_fault(self) -> None:
-        """Raise the fault that hides the records of the files, if there is one: the fields are unknown then, and a
-        single column of bytes would be wrong."""
+        """Raise the first fault in the files, if there is one. With a fault, the fields are unknown, and a schema
+        with a single column of bytes would be wrong."""
         for shard in range(len(self.paths)):
             reader = self.own(shard)
             chunk = next(reader.chunks(), None)
@@ -192,46 +192,46 @@ class Files:
     # -- one file -------------------------------------------------------------------------------
 
     def reader(self, shard: int) -> Reader:
-        """The reader of a file, opened if need be."""
+        """Return the reader of a file. Open the file if necessary."""
         return self._of(shard).reader
 
     def own(self, shard: int) -> Reader:
-        """The reader of a file itself, without the overlays that are joined with it."""
+        """Return the reader of a file itself, without the overlays that are joined with it."""
         return self._of(shard).own
 
     def num_bytes(self, shard: int) -> int:
-        """The size of a file in bytes."""
+        """Return the size of a file in bytes."""
         return self._of(shard).source.size
 
     def source(self, shard: int) -> Source:
-        """The open source of a file's bytes."""
+        """Return the open source of a file's bytes."""
         return self._of(shard).source
 
     def checksum(self, shard: int) -> int:
-        """The CRC-32C of the checksums of all records of a file if an index has them, else 0."""
+        """Return the CRC-32C of the checksums of all records of a file if an index has them, else 0."""
         reader = self.own(shard)
         if not isinstance(reader, FramedReader):
             return 0
         return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
     def info(self, shard: int) -> FormatInfo:
-        """The name and capabilities of a file's format."""
+        """Return the name and capabilities of a file's format."""
         return self._of(shard).format.info
 
     def format_name(self, shard: int) -> str:
-        """The name of a file's format."""
+        """Return the name of a file's format."""
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
         """Raise ChangedError if an open file was changed, replaced or removed. A file whose records are verified one
-        by one may grow. Looks at the folder only and reads nothing."""
+        by one may grow. This reads only file metadata, not the file."""
         opened = self._still_open(shard)
         if opened is not None:
             opened.source.check_unchanged(may_grow=opened.is_verified)
 
     def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
-        """Raise ChangedError if records that were just read may mix the old and the new content of a file. Records
-        that were compared with checksums cannot, unless they were borrowed from a memory map."""
+        """Raise ChangedError if the records just read may mix the old and the new content of a file. This cannot happen
+        for records that were compared with checksums, except for views of a memory map."""
         opened = self._still_open(shard)
         if opened is None:
             return
@@ -240,8 +240,8 @@ class Files:
             opened.source.check_read(may_grow=is_compared)
 
     def forget_index(self, shard: int) -> None:
-        """Delete the sidecar of a file that turned out not to match it, so that the next `open` makes a new one. A
-        sidecar in a folder of the caller's stays."""
+        """Delete the sidecar of a file if it does not match the file, so that the next `open` makes a new sidecar. A
+        sidecar in a folder given by the caller is not deleted."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
@@ -258,11 +258,11 @@ class Files:
         return opened
 
     def _still_open(self, shard: int) -> _OpenFile | None:
-        """A file that has been opened; reopened if it was closed to make room for others."""
+        """Return a file that has been opened. Reopen it if it was closed to make room for other files."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
     def _check_same(self, shard: int, source: Source) -> None:
-        """Raise ChangedError if a file that is opened again is not as it was the first time."""
+        """Raise ChangedError if a reopened file has changed since it was first opened."""
         if not self._recent.is_bounded:
             return  # each file is opened only once
         state = source.size, getattr(source, "written_ns", None)
@@ -297,7 +297,7 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
-            # The stored types of a file's own schema never round its values, even if the file holds wider ones.
+            # The types stored in a file itself never round its values, even if the file holds wider ones.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
@@ -310,11 +310,11 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Examine the first records that are read from one of several files: if all of their fields are missing,
+        """Examine the first records that are read from one of several files. If all of their fields are missing,
         the file may have none of the dataset's fields.
 
         Raises:
-            SchemaError: the file has none of them.
+            SchemaError: the file has none of the dataset's fields.
         """
         if shard in self._alike or not batch.num_rows:
             return
@@ -329,7 +329,7 @@ class Files:
             self._refuse_disjoint(shard, self.schema)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
-        """Raise if a file has none of the fields that are read from all files."""
+        """Raise SchemaError if a file has none of the fields that are read from all files."""
         names = self._names_alone(shard)
         if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
             return
@@ -343,14 +343,14 @@ class Files:
         )
 
     def _names_alone(self, shard: int) -> list[str]:
-        """The fields that a file would have if it were opened on its own."""
+        """Return the names of the fields that a file has if it is opened separately."""
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
         opened = alone._open(shard)
         try:
             schema = opened.reader.schema
-            # Records without fields, or with unknown ones, are a single column of bytes.
+            # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             return [] if has_none else schema.names
         finally:
@@ -364,8 +364,8 @@ class Files:
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """Empty files of a format whose files are never empty, and files in folders of images that are not data.
-        `opened_only`: only those among the files that are open."""
+        """Yield empty files of a format whose files are never empty, and files in folders of images that are not data.
+        With `opened_only`, examine only files that are open."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -378,7 +378,7 @@ class Files:
 
     @property
     def firsts(self) -> np.ndarray:
-        """The number of each file's first record, then the number of all records: int64[files + 1]."""
+        """The number of each file's first record, then the total number of records: int64[files + 1]."""
         if self._firsts is None:
             counts = [reader.num_records for reader in self.readers()]
             if self.listed is not None:
@@ -387,7 +387,7 @@ class Files:
         return self._firsts
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shard of each of these records of the dataset, and its number within that shard."""
+        """Return the shard of each of these records of the dataset, and the record's number within that shard."""
         shards = np.searchsorted(self.firsts, numbers, "right") - 1
         return shards, numbers - self.firsts[shards]
 
@@ -397,16 +397,16 @@ class Files:
         return sum(map(self.num_bytes, range(len(self.paths))))
 
     def readers(self) -> Iterator[Reader]:
-        """The readers of all files, one after another: there may be too many to be open at once."""
+        """Yield the readers of all files one after another, because too many files cannot be open together."""
         return map(self.reader, range(len(self.paths)))
 
     def own_readers(self) -> Iterator[Reader]:
-        """The same readers without the overlays that are joined with them."""
+        """Yield the same readers without the overlays that are joined with them."""
         return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
-        """These files for callers that must not lose fields that the schema lacks: if the schema was inferred from
-        some of the records, a record with further fields is a SchemaError."""
+        """Return these files for callers that must not lose fields missing from the schema. If the schema was inferred
+        from some of the records, a record with further fields is then a SchemaError."""
         if self.options.schema is not None or self.options.raw:
             return self
         other = copy.copy(self)
@@ -418,19 +418,19 @@ class Files:
 
     @property
     def has_overlays(self) -> bool:
-        """Whether fields that are kept beside the files are shown."""
+        """Whether fields of overlays are included."""
         return self._overlays is not None
 
     def is_overlaid(self, column: str) -> bool:
-        """Whether a field is kept beside the files."""
+        """Whether a field comes from an overlay."""
         return self._overlays is not None and column in self._overlays.fields
 
     def overlay_digests(self, shard: int) -> list[str]:
-        """What identifies the overlays that are joined with a file."""
+        """Return the digests that identify the overlays joined with a file."""
         return [] if self._overlays is None else self._overlays.digests(shard)
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """A file in the same folder as a shard; None if there is none."""
+    """Return a file in the same folder as a shard, or None if there is no such file."""
     other = os.path.join(os.path.dirname(path), name)
     return storage.source(other) if storage.exists(other) else None

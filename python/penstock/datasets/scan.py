@@ -1,4 +1,4 @@
-"""Reading all records in order: threads decode the chunks of all shards, which are then cut to the requested batches."""
+"""Reading of all records in order. Threads decode the chunks of all shards, which are split into batches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 
 Task = tuple[int, Reader, Stretch | Callable[[], Sequence[Stretch]]]
-"""A stretch of a shard, or the call that finds the next ones."""
+"""A stretch of a shard, or a function that finds the next stretches."""
 Part = tuple[int, Reader, Chunk[Any]]
 """A chunk, or a part of a chunk that is too large for one batch."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
 """A batch of a shard, or a region that was skipped in its place, or more parts to be decoded in its place."""
 Failed = tuple[int, Exception]
-"""An error of a shard, which matters only if reading gets that far: `damage="stop"` may end earlier."""
+"""A shard and an error. The error matters only if reading gets that far: `damage="stop"` may end earlier."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
@@ -50,9 +50,9 @@ def shard_batches(
     shards: Sequence[int] | None = None,
     skipped: Callable[[SkippedRegion], None] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All records of some shards, or of all, each batch with the number of its shard.
+    """Yield all records of some shards, or of all shards. Each batch comes with the number of its shard.
 
-    Each skipped region is given to `skipped` at its place among the records; without it, to the dataset.
+    `skipped` is called with each skipped region, in order with the records. Without it, the dataset lists the region.
     """
     every = range(len(dataset.paths))
     reading = _Scan(dataset, columns, threads, skipped or dataset.add_skipped)
@@ -95,7 +95,7 @@ class _Scan:
     def _results(
         self, shards: Sequence[int]
     ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
-        """Everything that was read, in order."""
+        """Yield all results in order: batches, skipped regions and errors."""
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
         found = in_order(streams, self._done, _held_bytes, threads)
@@ -103,7 +103,7 @@ class _Scan:
             if not isinstance(result, list):
                 yield shard, result
             elif shard not in self._stopped:
-                # Results of one task would all be in memory before the first is wanted.
+                # Decode lazily: else all results of a task are in memory before the first is used.
                 parts = partial(iter, result)
                 for _, done in in_order([parts], self._done_part, _held_bytes, threads):
                     assert not isinstance(done, list), "parts are not divided again"
@@ -122,7 +122,7 @@ class _Scan:
         return _late(part[0], self._decode_part(part))
 
     def _decode(self, task: Task) -> Iterator[Result]:
-        """The records of a stretch, or the parts to be decoded in its place."""
+        """Yield the records of a stretch, or the parts to be decoded in its place."""
         shard, reader, found = task
         for stretch in found() if callable(found) else (found,):
             if isinstance(stretch, SkippedRegion):
@@ -135,14 +135,14 @@ class _Scan:
                 yield shard, [(shard, reader, part) for part in parts]
 
     def _parts(self, reader: Reader, chunk: Chunk[Any]) -> list[Chunk[Any]]:
-        """A chunk in parts whose batches are not too large."""
+        """Return a chunk in parts whose batches are not too large."""
         try:
             return list(reader.parts(chunk, self._columns))
         except (SchemaError, FormatError):
-            return [chunk]  # decoding raises it again, where it is handled
+            return [chunk]  # decoding raises the error again, and handles it
 
     def _decode_part(self, part: Part) -> Iterator[Result]:
-        """The records of a chunk; if there is a fault, those before it first, then the fault as `damage=` says."""
+        """Yield the records of a chunk. For a fault, yield the records before it, then handle it as in `damage=`."""
         shard, reader, chunk = part
         dataset = self._dataset
         files = dataset.files
@@ -169,7 +169,7 @@ class _Scan:
             del fault  # its traceback would keep the files open
 
     def _around(self, part: Part, fault: PenstockError) -> Iterator[Result]:
-        """The records of a chunk that has a fault, the regions that were skipped, and what `damage=` makes of the fault."""
+        """Yield the records of a chunk with a fault and the skipped regions. Handle the fault as `damage=` requires."""
         shard, reader, chunk = part
         around = _Around(self._dataset, reader, chunk, self._columns)
         try:
@@ -191,10 +191,10 @@ class _Scan:
 
 
 def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
-    """The items, and then, as the last item, the error that ends them."""
+    """Yield the items, then, as the last item, the error that ends them."""
     try:
         yield from items
-    except Exception as error:  # noqa: BLE001  raised when its turn comes
+    except Exception as error:  # noqa: BLE001  raised later, in order
         yield shard, error
 
 
@@ -230,13 +230,13 @@ class _Around:
         self._readable: Readable | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
-        """All records without a fault; or, without skipping, those before the first fault, and then its error."""
+        """Yield all good records. If damage is not skipped, yield the records before the first fault, then raise it."""
         found: Iterator[Found] = iter(())
         part: Any = None
         try:
             self._readable = self._reader.readable(self._chunk) if self._skipping else None
             if self._readable is not None:
-                # Records with damaged headers are known already and are not requested.
+                # Records with damaged headers are already known, and are not requested.
                 self._numbers = self._readable.records
                 self._regions += self._readable.skipped
             elif error.record is None and not is_of_a_batch(error):
@@ -256,8 +256,8 @@ class _Around:
             del error, found, part  # an error's traceback would keep the files open
 
     def skipped(self) -> list[SkippedRegion]:
-        """The skipped regions in file order: those that the reader reports, which it repeats at each reading and which
-        count once, and the records that could not be decoded, two of which may look the same."""
+        """Return the skipped regions in file order. The reader reports some at each read, so these are listed once.
+        The others are records that could not be decoded; two of these may look the same."""
         return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
 
     def _read(self, first: int, end: int) -> pa.RecordBatch:
@@ -267,7 +267,7 @@ class _Around:
         return found.batch
 
     def _place_of(self, error: PenstockError) -> int | None:
-        """The place among the requested numbers that an error is about."""
+        """Return the position, among the requested numbers, of the record with an error, or None."""
         if error.record is None:
             return None
         record = error.record - self._chunk.first_record
@@ -295,7 +295,7 @@ class _Around:
 
 
 def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:
-    """The same records in batches of exactly `batch_records`, except for the last."""
+    """Yield the same records in batches of exactly `batch_records` records, except for the last batch."""
     held: list[pa.RecordBatch] = []
     count = 0
     try:

@@ -1,4 +1,4 @@
-"""Reading records by number, in the requested order."""
+"""Reading of records by number, in the requested order."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def take(
     """See Dataset.take.
 
     Args:
-        watch: iterates over the chunks, to measure how long reading them takes.
-        lend: columns of bytes and images may be views into what was read (`lending.lent_schema`): for callers
-            that copy the values out immediately.
+        watch: a function that iterates over the chunks, to measure the time for reading them.
+        lend: columns of bytes and images may be views into the buffers that were read (`lending.lent_schema`).
+            Only for callers that copy the values immediately.
     """
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
@@ -59,12 +59,12 @@ def take(
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No records, of any schema: pyarrow cannot make arrays of unions and some other types from Python values."""
+    """Return a batch without records. pyarrow cannot make arrays of all types, such as unions, from Python values."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
 
 
 def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
-    """Records of a batch by their positions, in that order."""
+    """Return the records of a batch at these positions, in this order."""
     rows = as_arrow(place)
     try:
         if not any(
@@ -74,7 +74,7 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
         columns = [_taken(column, rows, place) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
     except pa.ArrowNotImplementedError:
-        # pyarrow cannot take from view types yet; slicing record by record moves views, not bytes.
+        # pyarrow cannot take from view types yet. Slicing record by record copies no bytes.
         slices = [batch.slice(int(at), 1) for at in place]
         return join(slices) if slices else batch.slice(0, 0)
 
@@ -92,7 +92,7 @@ def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
 
 
 def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
-    """The views in another order, into the same buffers: only the 16 bytes of each view are copied."""
+    """Return the views in another order, into the same buffers. Only the 16 bytes of each view are copied."""
     _, views, *data = array.buffers()
     count, first = len(array), 16 * array.offset
     held = np.frombuffer(views, np.uint8, 16 * count, first).reshape(count, 16)
@@ -129,7 +129,7 @@ def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray
 
 
 def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Numbers that NumPy cannot convert: some may be too large for any integer type."""
+    """Check record numbers that NumPy cannot convert, such as numbers beyond int64, and return them as ints."""
     if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
         raise TypeError(_NOT_NUMBERS)
     total = len(dataset)
