@@ -1,4 +1,4 @@
-"""Schemas and batches as the formats that pyarrow reads handle them: check, cast, gather."""
+"""Checks, casts and selections of record batches, shared by the formats that pyarrow reads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 
 
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
-    """Raise SchemaError for the first field of `wanted` that the file does not have exactly once; and, if other files
-    `settled` the schema, for floats that it would round."""
+    """Raise SchemaError for the first field of `wanted` that the file does not have exactly once. If earlier files
+    `settled` the schema, also raise it for a float column that the schema's type would round."""
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
@@ -35,10 +35,10 @@ def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> 
 
 
 def rounds(given: Any, wanted: Any) -> bool:
-    """Whether floats of a type, also inside lists, tensors and structs, are wider than those of another."""
+    """Whether `given` has wider floats than `wanted`, also inside lists, tensors and structs."""
     given, wanted = storage_of(given), storage_of(wanted)
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        # -1 for a name that is missing or not unique
+        # The place is -1 for a name that is missing or not unique.
         places = ((field, wanted.get_field_index(field.name)) for field in given)
         return any(rounds(f.type, wanted.field(place).type) for f, place in places if place >= 0)
     if is_list(given) and is_list(wanted):
@@ -48,7 +48,7 @@ def rounds(given: Any, wanted: Any) -> bool:
 
 
 def position(schema: Any, name: str, path: str) -> int:
-    """The position of a column in a schema; SchemaError if there is none, or more than one."""
+    """The position of a column in a schema. Raises SchemaError unless exactly one column has the name."""
     places = schema.get_all_field_indices(name)
     if len(places) == 1:
         return places[0]
@@ -60,14 +60,14 @@ def position(schema: Any, name: str, path: str) -> int:
 
 
 def projected(schema: Any, columns: Projection, path: str) -> Any:
-    """The schema of some columns, in the order asked for."""
+    """A schema with only the given columns, in the given order."""
     if columns is None:
         return schema
     return pa.schema([schema.field(position(schema, c, path)) for c in columns], schema.metadata)
 
 
 def conform(batch: Any, schema: Any, path: str) -> Any:
-    """The columns of `schema` out of a batch, cast to its types without losing anything."""
+    """Return the columns of `schema` from a batch, cast to its types. Raises SchemaError if a cast would lose data."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     same = batch.schema.names == schema.names
@@ -105,7 +105,7 @@ def _cast(array: Any, field: Any, path: str) -> Any:
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:
-    """The batch, if it has the columns of the schema; a writer's types are cast, not its names."""
+    """Return the batch if its column names are those of the schema. Its types may differ: they are cast later."""
     if batch.schema.names != schema.names:
         raise SchemaError(
             "a batch has other columns than the file",
@@ -117,7 +117,7 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 
 def checked(batch: Any, path: str) -> Any:
-    """The batch, validated, so that a manipulated file cannot crash later readers of its arrays."""
+    """Validate a batch and return it, so that a manipulated file cannot crash code that uses its arrays later."""
     fault = _fault_of(batch)
     if fault is not None:
         raise FormatError(f"the batch is not sound: {fault}", file=path) from fault
@@ -125,24 +125,24 @@ def checked(batch: Any, path: str) -> Any:
 
 
 class BatchCheck:
-    """Validates the batches of a file. The last invalid one is kept, so that its valid rows can be read without decoding
-    it again for each of them."""
+    """Validates the batches of a file. It keeps the last invalid batch, so that the valid rows of that batch can be
+    read without decoding the batch again each time."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._kept: tuple[Any, Any] | None = None
 
     def kept(self, key: Any) -> Any:
-        """The batch of this key if it is the last invalid one, else None."""
-        kept = self._kept  # used by several threads
+        """The kept invalid batch if it has this key, else None."""
+        kept = self._kept  # read once: several threads use it
         return kept[1] if kept is not None and kept[0] == key else None
 
     def forget(self) -> None:
-        """Release the batch that is kept."""
+        """Release the kept batch."""
         self._kept = None
 
     def rows(self, key: Any, batch: Any, records: Selection, first_record: int) -> Any:
-        """Some rows of a batch, or all, validated.
+        """Validate some rows of a batch, or all rows, and return them.
 
         Raises:
             FormatError: they are invalid; it names the first invalid row if that can be found.
@@ -170,8 +170,8 @@ class BatchCheck:
 def sound_runs(
     read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
 ) -> Iterator[tuple[int, Any]]:
-    """A batch of which some records are requested, with the number of its first; if another record in it is invalid, the
-    runs of the requested ones. `read` gives all rows or some, validated."""
+    """Yield a batch with the number of its first record. If the batch has invalid records, yield only the runs of
+    consecutive requested records instead. `read` returns all rows or some, validated."""
     try:
         whole = read(None)
     except FormatError as error:
@@ -196,7 +196,7 @@ def _fault_of(batch: Any) -> Exception | None:
 
 
 def _first_unsound(batch: Any) -> int | None:
-    """The first row that is invalid by itself; None if only the batch as a whole is invalid."""
+    """The first row that is invalid by itself, or None if only the batch as a whole is invalid."""
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -206,7 +206,7 @@ def _first_unsound(batch: Any) -> int | None:
 
 
 def gather(batch: Any, records: np.ndarray) -> Any:
-    """Some records of a batch, in the requested order; a run of neighbours is not copied."""
+    """Return some records of a batch in the requested order. A run of consecutive records is not copied."""
     count = len(records)
     low, high = (int(records.min()), int(records.max())) if count else (0, -1)
     if low < 0 or high >= batch.num_rows:
@@ -218,14 +218,14 @@ def gather(batch: Any, records: np.ndarray) -> Any:
     try:
         return picked(batch, pa.array(records))
     except pa.ArrowNotImplementedError:
-        # Run-end encoded and view types have no take in pyarrow; runs of neighbours can be joined.
+        # pyarrow's take does not support run-end encoded and view types, but runs of neighbours can be joined.
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         runs = np.split(records, cuts)
         return join([batch.slice(int(run[0]), len(run)) for run in runs])
 
 
 def refuse_nul(name: str) -> None:
-    """Raise SchemaError for a name that a kernel would get cut: in Arrow's C interface names end at a NUL."""
+    """Raise SchemaError for a name with a NUL. Arrow's C interface would truncate the name there."""
     if "\0" in name:
         raise SchemaError("a name that would be cut at its NUL", field=name, hint="rename it")
 
@@ -236,7 +236,7 @@ def empty_columns(num_records: int) -> Any:
 
 
 WHOLE = "whole"
-"""`Chunk.data` of a chunk that stands for all records of a shard: `gather_parts` finds the requested ones."""
+"""Value of `Chunk.data` for a chunk of all records of a shard. `gather_parts` selects the requested records."""
 
 
 def gather_parts(
@@ -266,7 +266,7 @@ def gather_parts(
 
 
 def check_records(records: np.ndarray, num_records: int, path: str) -> None:
-    """Raise RecordIndexError for record numbers that the shard does not have."""
+    """Raise RecordIndexError if a record number is outside the shard."""
     if outside(records.astype(np.int64, copy=False), num_records):
         wrong = records[(records < 0) | (records >= num_records)]
         raise RecordIndexError(f"there are {num_records} records", file=path, record=int(wrong[0]))

@@ -1,4 +1,4 @@
-"""Casts of columns: to lists of other values, and where one is refused."""
+"""Casts of columns that refuse to change a value."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.columns.types import cast_values, is_fixed_tensor, is_list
 def map_values(
     given: pa.DataType, value: Callable[[pa.DataType], pa.DataType | None]
 ) -> pa.DataType | None:
-    """The same lists, of the type that `value` makes of the type of their values; None where it makes none. An
-    extension counts as its storage, and list views are no lists."""
+    """Return the same list type with `value` applied to the innermost value type, or None if `value` returns None.
+    Extension types count as their storage types. For list views the result is None."""
     types = pa.types
     if isinstance(given, pa.BaseExtensionType):
         return map_values(given.storage_type, value)
@@ -34,7 +34,7 @@ def map_values(
 
 
 def fitted(array: Any, wanted: pa.DataType) -> Any:
-    """The same values as another type; a float may become the nearest one.
+    """Cast an array to another type. Floats may be rounded.
 
     Raises:
         ArrowInvalid: a value would become another one.
@@ -50,8 +50,8 @@ def fitted(array: Any, wanted: pa.DataType) -> Any:
 
 
 def check_survived(array: Any, made: Any) -> None:
-    """Raise ArrowInvalid for numbers that pyarrow casts to others: any but 0 to true, and what is too
-    large for a float to infinity."""
+    """Raise ArrowInvalid for numbers that a pyarrow cast changed: a number other than 0 or 1 became true, or a number
+    too large for a float became infinity."""
     array, made = _stored(array), _stored(made)
     given, type_ = array.type, made.type
     before = _inside(array)
@@ -80,7 +80,7 @@ def _stored(array: Any) -> Any:
 
 
 def _inside(array: Any) -> dict[str, Any]:
-    """What is inside of lists and structs, by the names of fields."""
+    """The arrays inside a list or struct array, by field name."""
     if is_list(array.type):
         return {"": array.flatten()}
     if not pa.types.is_struct(array.type):
@@ -89,8 +89,8 @@ def _inside(array: Any) -> dict[str, Any]:
 
 
 def in_microseconds(column: Any) -> Any:
-    """The same times, if no nanosecond is lost: those Python has values for, and of nanoseconds pyarrow makes
-    pandas' values, for which it imports pandas."""
+    """Convert nanosecond times to microseconds if that loses nothing. Python has values for microseconds. For
+    nanoseconds, pyarrow would import pandas and return its values."""
     given = column.type
     if not pa.types.is_temporal(given) and not is_list(given):
         return column
@@ -114,13 +114,13 @@ def _microseconds_of(type_: pa.DataType) -> pa.DataType:
 def first_unfit(
     column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
 ) -> int:
-    """The first row that a cast refuses, given that it refuses some."""
+    """The first row that a cast refuses. At least one row must be refused."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
         part = column.slice(low, middle - low)
         if is_list(part.type):
-            # pyarrow casts the values outside of a slice, too.
+            # pyarrow also casts the values outside the slice.
             part = part.take(as_arrow(np.arange(len(part))))
         try:
             cast(part)

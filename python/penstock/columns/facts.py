@@ -1,7 +1,7 @@
-"""Small JSON out of files that anybody may have written: journals, overlays, metadata of types, indexes of others.
+"""Reads small JSON texts from untrusted files: journals, overlays, type metadata, foreign indexes.
 
-What stands there is a claim. It is read here with bounds, and each value is asked for by the type that it must
-have, so that whatever it is ends in a `FormatError` or is as expected.
+The texts may be wrong or malicious. Reading is bounded in size, and every value is read by its expected type, so
+any unexpected content raises `FormatError`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from penstock.errors import FormatError, LimitError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 4 << 20
-"""Of short values a text of JSON has many, and Python takes about 70 bytes for each."""
+"""A text of short values can hold very many, and Python needs about 70 bytes for each."""
 COUNT_END = 1 << 63
-"""Counts and places are smaller than this."""
+"""Exclusive upper limit for counts and positions."""
 
 
 def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
-    """What JSON says.
+    """Parse a JSON text.
 
     Raises:
         LimitError: it is longer than `most_bytes`, or has very many values.
@@ -43,7 +43,7 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
 
 
 def _check_values(text: bytes | str) -> None:
-    """Each value stands behind one of these marks, of which texts may have more."""
+    """Estimate the number of values from the marks that precede them. Strings may contain more marks."""
     if isinstance(text, str):
         marks = sum(map(text.count, ("[", "{", ":", ",")))
     else:
@@ -57,7 +57,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def parsed_object(text: bytes | str, most_bytes: int = MOST_BYTES) -> Facts:
-    """What a JSON object says.
+    """Parse a JSON text that must be an object.
 
     Raises:
         LimitError, FormatError: as `parsed`; or it is another value than an object.
@@ -66,7 +66,7 @@ def parsed_object(text: bytes | str, most_bytes: int = MOST_BYTES) -> Facts:
 
 
 class Facts:
-    """A JSON object. Each method raises FormatError where the key is missing or its value is of another type.
+    """A JSON object. Each method raises FormatError if the key is missing or its value has the wrong type.
 
     Example:
         >>> from penstock.columns.facts import parsed_object
@@ -80,7 +80,7 @@ class Facts:
 
     @classmethod
     def of(cls, value: Any, what: str) -> Facts:
-        """A value that must be an object; `what` names it in the error."""
+        """Wrap a value that must be an object. `what` names it in the error."""
         if not isinstance(value, dict):
             raise FormatError(f"{what} is no object")
         return cls(cast("dict[str, Any]", value))
@@ -98,21 +98,21 @@ class Facts:
         return self._values[key]
 
     def count(self, key: str, end: int = COUNT_END) -> int:
-        """A whole number from 0 on, below `end`."""
+        """A whole number of at least 0 and less than `end`."""
         value = self.any(key)
         if not is_count(value, end):
             raise FormatError(f"{key!r} is no count")
         return value
 
     def text(self, key: str) -> str:
-        """A text that is Unicode."""
+        """A text that is valid Unicode."""
         value = self.any(key)
         if not is_text(value):
             raise FormatError(f"{key!r} is no text")
         return value
 
     def list(self, key: str) -> list[Any]:
-        """A list of anything."""
+        """A list of values of any type."""
         value = self.any(key)
         if not isinstance(value, list):
             raise FormatError(f"{key!r} is no list")
@@ -126,29 +126,29 @@ class Facts:
         return values
 
     def paths(self, key: str) -> list[str]:
-        """A list of texts that can be paths: none has a NUL."""
+        """A list of texts without NULs, which can be paths."""
         values = self.texts(key)
         if not all(map(is_path, values)):
             raise FormatError(f"{key!r} is no list of paths")
         return values
 
     def facts(self, key: str) -> Facts:
-        """An object inside."""
+        """A nested object."""
         return Facts.of(self.any(key), repr(key))
 
 
 def is_count(value: Any, end: int = COUNT_END) -> bool:
-    """Whether a value of JSON is a whole number from 0 on, below `end`."""
+    """Whether a JSON value is a whole number of at least 0 and less than `end`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
 def is_path(value: Any) -> TypeGuard[str]:
-    """Whether a value of JSON is a text that can be a path: it has no NUL."""
+    """Whether a JSON value is a text without NULs, which can be a path."""
     return is_text(value) and "\0" not in value
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    """Whether a value of JSON is a text; a half of a surrogate pair, which JSON can hold, is none."""
+    """Whether a JSON value is a valid Unicode text. JSON can also hold half of a surrogate pair, which is not."""
     if not isinstance(value, str):
         return False
     try:

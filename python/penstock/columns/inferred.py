@@ -1,4 +1,4 @@
-"""Which records a schema was inferred from, as its metadata records it."""
+"""Schema metadata that records which records the schema was inferred from."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.errors import FormatError
 INFERRED_KEY = b"penstock.inferred_from"
 EVERYWHERE_KEY = b"penstock.in_every_record"
 _MOST_BYTES = 64 << 20
-"""JSON list of the scalar fields that every record looked at has."""
+"""Size limit for the JSON list of the scalar fields that every examined record has."""
 _WORDS = re.compile(r"(all|the first) (\d{1,18}) records of (.*)", re.DOTALL)
 _NO_RECORDS = "no records"
 
 
 @dataclass(frozen=True, slots=True)
 class InferredFrom:
-    """The first records of `place` (a file, or `files(n)`), or all of its records."""
+    """The first records, or all records, of `place`: a file, or `files(n)`."""
 
     num_records: int
     is_all: bool = True
@@ -35,12 +35,12 @@ class InferredFrom:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """What it adds to the metadata of a schema."""
+        """The entries to add to the metadata of a schema."""
         return {INFERRED_KEY: str(self).encode()}
 
     @classmethod
     def of(cls, schema: pa.Schema) -> InferredFrom | None:
-        """What a schema says; None for a schema that was given, or that the file stores."""
+        """Read the metadata of a schema. None if the schema was given by the user or stored in the file."""
         told = (schema.metadata or {}).get(INFERRED_KEY)
         if told is None:
             return None
@@ -49,23 +49,23 @@ class InferredFrom:
 
 
 def file_name(path: str) -> str:
-    """The name of a file as text, for metadata: the bytes of one may be no UTF-8."""
+    """The name of a file as text for metadata. Bytes that are not UTF-8 are escaped."""
     return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
 
 
 def files(num_files: int) -> str:
-    """Several files as a place."""
+    """The text for several files, used as `place`."""
     return f"{num_files} files"
 
 
 def has_no_records(schema: pa.Schema) -> bool:
-    """Whether a schema was to be inferred where there was nothing to infer it from."""
+    """Whether a schema was inferred from no records at all."""
     found = InferredFrom.of(schema)
     return found is not None and not found.num_records
 
 
 def in_every_record(schema: pa.Schema) -> frozenset[str]:
-    """The scalar fields that every record looked at has; none where the metadata is not as it should be."""
+    """The scalar fields that every examined record has. Empty if the metadata is missing or invalid."""
     try:
         names: Any = parsed((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"), _MOST_BYTES)
     except FormatError:
@@ -76,8 +76,7 @@ def in_every_record(schema: pa.Schema) -> frozenset[str]:
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:
-    """The schema that a file stores, without what it may still say about the records that it was
-    once inferred from."""
+    """A schema read from a file, without metadata about the records that it was once inferred from."""
     metadata = dict(schema.metadata or {})
     if metadata.pop(INFERRED_KEY, None) is None:
         return schema

@@ -1,4 +1,4 @@
-"""Batches joined and picked from, as far as Arrow's 32-bit offsets count: what goes beyond is a LimitError."""
+"""Joins batches and selects rows. Raises LimitError if the result is too large for Arrow's 32-bit offsets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _OVERFLOWS = (
     "array cannot contain more than",
     "too large for 32-bit",
 )
-"""What pyarrow says where the values of a column take more than 2 GiB together; it has no type for that."""
+"""Parts of pyarrow's messages for columns larger than 2 GiB. pyarrow has no exception type for this error."""
 
 
 def outgrown(error: Exception) -> LimitError | None:
-    """The LimitError that an error of pyarrow's stands for, if a batch has become too large."""
+    """The LimitError for a pyarrow error that means that a batch is too large, or None for other errors."""
     text = str(error).lower()
     if not any(words in text for words in _OVERFLOWS):
         return None
@@ -27,7 +27,7 @@ def outgrown(error: Exception) -> LimitError | None:
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several batches of one schema as one.
+    """Join several batches of the same schema into one.
 
     Raises:
         LimitError: a column would take more than 2 GiB.
@@ -44,7 +44,7 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def picked(batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
-    """Rows of a batch, in the order asked for.
+    """Return rows of a batch in the requested order.
 
     Raises:
         LimitError: a column would take more than 2 GiB.

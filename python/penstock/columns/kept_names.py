@@ -1,5 +1,5 @@
-"""The names of class labels that a file stores as numbers: the schema in its sidecar lists the
-names, so that columns of numbers become class labels again."""
+"""Restores class labels that a file stores as numbers. The schema in the file's sidecar lists the class names, so
+that number columns can become class labels again."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from penstock.columns.types import is_text
 from penstock.errors import FormatError, LimitError, SchemaError
 
 NAMES_KEY = b"penstock.class_names"
-"""Key in a field's metadata: the names as JSON; a label's number is the place of its name."""
+"""Key in a field's metadata for the class names as a JSON list. A label's number is the index of its name."""
 MOST_NAMES = 65_536
 _MOST_BYTES = 4 << 20
 Names = tuple[str, ...]
 
 
 def is_label(type_: Any) -> bool:
-    """Whether a type is that of class labels with names."""
+    """Whether a type is a class label with names (a dictionary of texts)."""
     return pa.types.is_dictionary(type_) and is_text(type_.value_type)
 
 
 def named(field: pa.Field, names: Names | None) -> pa.Field:
-    """A field with these names, or without any."""
+    """Return the field with these class names in its metadata, or without names for None."""
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != NAMES_KEY}
     if names is not None:
         metadata[NAMES_KEY] = json.dumps(names).encode()
@@ -35,7 +35,7 @@ def named(field: pa.Field, names: Names | None) -> pa.Field:
 
 
 def names_of(field: pa.Field) -> Names | None:
-    """The names that a field lists; None where it lists none."""
+    """The class names in a field's metadata, or None if it has no valid list."""
     stored = (field.metadata or {}).get(NAMES_KEY)
     if stored is None or not is_label(field.type):
         return None
@@ -47,7 +47,7 @@ def names_of(field: pa.Field) -> Names | None:
 
 
 def as_names(dictionary: Any) -> Names | None:
-    """The values of a dictionary as names; None if they are not names, or too many to be kept."""
+    """The values of a dictionary as class names, or None if they are not names or too many to store."""
     if dictionary is None or not is_text(dictionary.type) or len(dictionary) > MOST_NAMES:
         return None
     names = _checked(dictionary.to_pylist())
@@ -65,15 +65,14 @@ def _checked(names: Any) -> Names | None:
 
 
 def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] | None) -> pa.Schema:
-    """The schema to keep for a file that stores class labels as numbers: each such field has its
-    names, or is a field of plain numbers.
+    """Return the schema to store for a file that keeps class labels as numbers. Each label field either lists its
+    names or becomes a field of plain numbers.
 
     Args:
-        schema: of what was written.
-        numbers: the type that numbers have in the file.
-        known: the dictionary that a writer has seen for each column; None for a column in which
-        it has seen no values. Names
-            that the schema lists are believed.
+        schema: the schema of the written records.
+        numbers: the type of the numbers in the file.
+        known: the dictionary that the writer has seen for each column, or None for a column without values so far.
+            Names that the schema already lists are trusted.
     """
     fields: list[pa.Field] = []
     for field in schema:
@@ -88,8 +87,8 @@ def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] |
 
 
 def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """For two schemas that differ only in the names of class labels, and give the names that both
-    have the same numbers: the one with more names. Otherwise None."""
+    """Merge two schemas that differ only in class names, if one list of names extends the other. Return the schema
+    with more names, or None if they cannot be merged."""
     if one.names != other.names:
         return None
     fields: list[pa.Field] = []
@@ -107,10 +106,10 @@ def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
 
 
 def as_labels(array: Any, field: pa.Field) -> Any:
-    """A column of numbers as the class labels that they stand for.
+    """Convert a column of numbers to the class labels that they stand for.
 
     Raises:
-        SchemaError: a number is not the place of a name.
+        SchemaError: a number is not the index of a name.
     """
     names = names_of(field)
     assert names is not None, "the field lists them"
@@ -137,15 +136,15 @@ def _labels(places: Any, names: Names, type_: Any) -> Any:
 
 
 class Renumbered:
-    """Renumbers the class labels of several batches to the numbers that a file has for their
-    names; a name without a number gets the next one."""
+    """Renumbers the class labels of several batches to the numbers that the file uses for their names. A new name gets
+    the next free number."""
 
     def __init__(self, names: Names, type_: pa.DataType) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}
         self.type = type_
 
     def __call__(self, array: Any) -> Any:
-        """A column of class labels, or of text."""
+        """Renumber a column of class labels or texts."""
         labels = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         used = labels.dictionary.take(labels.indices.drop_null().unique()).to_pylist()
         for name in used:
@@ -156,7 +155,7 @@ class Renumbered:
 
 
 def strip(schema: pa.Schema) -> pa.Schema:
-    """A schema whose fields list no names."""
+    """Return the schema without the class names in its fields."""
     if not any(NAMES_KEY in (field.metadata or {}) for field in schema):
         return schema
     return pa.schema([named(field, None) for field in schema], schema.metadata)

@@ -1,5 +1,5 @@
-"""Values that are lent: they stay where they were read, and views or parts of them cross from who reads to
-who takes them (docs/decisions/0016-long-values-are-lent-to-writers.md).
+"""Borrowed values: byte strings and images that stay in the buffers they were read into. A reader passes views of
+them to a writer (docs/decisions/0016-long-values-are-lent-to-writers.md).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from penstock.errors import LimitError
 
 
 def lent_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of batches whose byte strings and images are views into what was read: of those that
-    a writer with `takes_views` takes as well as its own.
+    """Return the schema of batches whose byte strings and images are views into the buffers read. A writer with
+    `takes_views` accepts it in place of `schema`.
 
     Example:
         >>> import pyarrow as pa
@@ -28,7 +28,7 @@ def lent_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch in its `lent_schema`; the bytes stay where they are."""
+    """Convert a batch to its `lent_schema` without copying the bytes."""
     schema = lent_schema(batch.schema)
     arrays: list[Any] = []
     for field, column in zip(schema, batch.columns, strict=True):
@@ -53,22 +53,22 @@ def _lent(field: pa.Field) -> pa.Field:
 
 
 def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
-    """Images whose heads (binary) lie apart from their bodies (binary_view)."""
+    """Build an array of images from separate heads (binary) and bodies (binary_view)."""
     parts = pa.StructArray.from_arrays([heads, bodies], fields=list(IN_PARTS))
     return pa.ExtensionArray.from_storage(_type_in_parts(codec), parts)
 
 
 @cache
 def _type_in_parts(codec: str) -> ImageType:
-    """One type that lives on: pyarrow would make another by what a file may say of images, which is not this."""
+    """Keep one type alive. Otherwise pyarrow rebuilds it as an image type that files may have, which differs."""
     return ImageType(codec, IN_PARTS)
 
 
 def whole(array: Any) -> Any:
-    """Images that are in parts as the bytes of files; any other array as it is.
+    """Join images that are in parts into the bytes of image files. Other arrays are returned unchanged.
 
     Raises:
-        LimitError: they are 2 GiB or more.
+        LimitError: the images take 2 GiB or more.
 
     Example:
         >>> import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What a writer changes because its format cannot hold it as it is: noted, or refused with `exact=True`."""
+"""Notes of values that a writer changes because its format cannot hold them exactly. `exact=True` refuses changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXACT_HINT = "leave out exact=True, which refuses this"
 
 
 class Losses:
-    """The notes of one writer, each once. May be used by several threads at once."""
+    """The notes of one writer, without duplicates. Thread-safe."""
 
     def __init__(self, *, exact: bool) -> None:
         self.exact = exact
@@ -18,19 +18,19 @@ class Losses:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was changed so far, in words."""
+        """Descriptions of the changes so far."""
         return tuple(self._notes)
 
     def add(self, field: str, what: str, record: int | None = None) -> None:
         """Note a change in a field.
 
         Args:
-            field: its name.
-            what: such as "float64 is rounded to float32".
-            record: the number of one that is changed, where it is known.
+            field: the name of the field.
+            what: the change, such as "float64 is rounded to float32".
+            record: the number of a changed record, if known.
 
         Raises:
-            SchemaError: with `exact`.
+            SchemaError: `exact` is set.
         """
         if self.exact:
             raise SchemaError(what, record=record, field=field, hint=EXACT_HINT)

@@ -1,10 +1,9 @@
-"""What stands in null slots of views, made harmless.
+"""Makes the contents of null slots in view arrays harmless.
 
-Arrow leaves undefined what a null slot holds, and pyarrow's `validate(full=True)` does not look at it. But its
-casts read the views of null slots, too: a length below zero there ends the process. So arrays that come from
-outside (files that hold Arrow's own layout, C streams, arrays that are to be written) pass through here before
-anything else is done with them. Offsets of lists and of other strings are checked by pyarrow in every slot, and
-no other type has a value that leads elsewhere.
+Arrow leaves the contents of a null slot undefined, and pyarrow's `validate(full=True)` does not check them. But
+pyarrow's casts also read the views in null slots, and a negative length there crashes the process. All arrays from
+outside (files in Arrow's own layout, C streams, arrays to be written) therefore pass through this module first.
+pyarrow checks the offsets of lists and of other strings in every slot, and no other type refers to other memory.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _VIEW_BYTES = 16
 
 
 def without_garbage(batch: Any) -> Any:
-    """The batch, with empty views in the null slots where there were others.
+    """Return the batch with empty views in the null slots that held something else.
 
     Example:
         >>> import pyarrow as pa
@@ -43,7 +42,7 @@ def without_garbage(batch: Any) -> Any:
 
 @lru_cache(1024)
 def has_views(type_: Any) -> bool:
-    """Whether values of a type are views of bytes or texts, or have some inside."""
+    """Whether values of a type are views of bytes or texts, or contain such views."""
     kind = pa.types
     if isinstance(type_, pa.BaseExtensionType):
         return has_views(type_.storage_type)
@@ -57,7 +56,7 @@ def has_views(type_: Any) -> bool:
 
 
 def cleaned(array: Any) -> Any:
-    """The array itself where no null slot of its views holds anything, else one that is equal to it."""
+    """Return the array itself if all null slots of its views are empty, else an equal array with empty slots."""
     type_, kind = array.type, pa.types
     if not has_views(type_):
         return array
@@ -89,7 +88,7 @@ def _cleaned_views(array: Any) -> Any:
 
 
 def _inside(array: Any) -> list[Any]:
-    """The arrays that an array is made of."""
+    """The child arrays of an array."""
     type_, kind = array.type, pa.types
     if kind.is_dictionary(type_):
         return [array.dictionary]
@@ -97,11 +96,11 @@ def _inside(array: Any) -> list[Any]:
         return [array.keys, array.items]
     if kind.is_struct(type_) or kind.is_union(type_):
         return [array.field(place) for place in range(type_.num_fields)]
-    return [array.values]  # of lists and of run-end encoded values
+    return [array.values]  # lists and run-end encoded arrays
 
 
 def _rebuilt(array: Any, inside: list[Any]) -> Any:
-    """The array, made of others."""
+    """Rebuild the array from other child arrays."""
     type_, kind = array.type, pa.types
     count, start = len(array), array.offset
     if kind.is_dictionary(type_):

@@ -1,8 +1,8 @@
-"""Numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying; and whole
-numbers that users gave.
+"""Converts numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying. Also checks
+whole numbers given by users.
 
-pyarrow's own ways (`pa.array(ndarray)`, `Array.to_numpy`) import pandas where it is installed, which
-costs the first read of a process a third of a second and more. These do not.
+pyarrow's own conversions (`pa.array(ndarray)`, `Array.to_numpy`) import pandas if it is installed. That adds at least
+a third of a second to the first read of a process. The functions here do not import pandas.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _DTYPES = {
     pa.float64(): np.float64,
 }
 _IN_VIEW = 12
-"""Bytes that an Arrow view has room for in itself."""
+"""The longest value in bytes that an Arrow view stores inline."""
 _TYPES = {np.dtype(dtype): type_ for type_, dtype in _DTYPES.items()}
 
 
 def as_numpy(values: Any) -> np.ndarray:
-    """The numbers of an array, or of what has the Arrow C interface; none may be null."""
+    """The numbers of an array, or of an object with the Arrow C interface. There must be no nulls."""
     array = values if isinstance(values, pa.Array) else pa.array(values)
     dtype = np.dtype(_DTYPES[array.type])
     data = array.buffers()[1]
@@ -39,31 +39,31 @@ def as_numpy(values: Any) -> np.ndarray:
 
 
 def in_bytes(data: _core.Buffer, dtype: Any = np.uint8) -> np.ndarray:
-    """The bytes of a buffer as numbers, which borrow them."""
+    """View the bytes of a buffer as numbers, without a copy."""
     return np.frombuffer(memoryview(data), dtype)
 
 
 def as_arrow(numbers: np.ndarray) -> pa.Array:
-    """The same numbers as an Arrow array."""
+    """Convert numbers to an Arrow array."""
     numbers = np.ascontiguousarray(numbers)
     type_ = _TYPES[numbers.dtype]
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
-    """The same truth values as an Arrow array."""
+    """Convert truth values to an Arrow array."""
     bits = np.packbits(mask, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
 def outside(numbers: np.ndarray, count: int) -> bool:
-    """Whether any of some int64 numbers is not one of 0 to `count` - 1: negative ones are the largest
-    of all when their sign is a bit like the others, so that one look is enough."""
+    """Whether any of the int64 numbers is outside 0 to `count` - 1. Read as unsigned, negative numbers are the largest,
+    so a single comparison finds both kinds."""
     return len(numbers) > 0 and int(numbers.view(np.uint64).max()) >= count
 
 
 def memoryviews(column: Any) -> list[memoryview]:
-    """The bytes of each value of a column of byte strings, of which none may be null.
+    """The bytes of each value of a byte string column without nulls.
 
     Example:
         >>> import pyarrow as pa
@@ -89,8 +89,8 @@ def memoryviews(column: Any) -> list[memoryview]:
 
 
 def _of_views(array: Any) -> list[memoryview]:
-    """Of each: its length, four bytes of it, and the number of a buffer and the place in it; a short one
-    lies behind its length."""
+    """Read an array of views. Each view has the length, then four bytes of the value, a buffer number and an offset in
+    that buffer. A short value directly follows its length."""
     _, heads, *buffers = array.buffers()
     if heads is None:
         return []
@@ -106,7 +106,7 @@ def _of_views(array: Any) -> list[memoryview]:
 
 
 def view_lengths(array: Any) -> np.ndarray:
-    """Bytes of each value of an array of views, int32; of a null anything."""
+    """The length in bytes of each value of an array of views, int32. For nulls the number is undefined."""
     heads = array.buffers()[1]
     if heads is None:
         return np.zeros(0, np.int32)
@@ -114,11 +114,11 @@ def view_lengths(array: Any) -> np.ndarray:
 
 
 def checked_infer(value: Any) -> None:
-    """Refuse for `infer_records` what is neither a whole number of at least 1 nor "all".
+    """Check `infer_records`: it must be "all" or a whole number of at least 1.
 
     Raises:
-        TypeError: it is no whole number and no text.
-        ValueError: it is smaller, or another text.
+        TypeError: it is neither a whole number nor a text.
+        ValueError: the number is too small, or it is another text.
     """
     if not isinstance(value, str):
         checked_count("infer_records", value, 1)

@@ -1,4 +1,4 @@
-"""Records as Python's values: what Arrow's `to_pylist` gives, but tensors as NumPy arrays of their shape."""
+"""Converts batches to Python records like Arrow's `to_pylist`, but with tensors as NumPy arrays of their shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _values_of(column: Any) -> list[Any]:
-    """The values of a column, None for nulls. Arrays are copies."""
+    """The values of a column, with None for nulls. Arrays are copies."""
     type_ = column.type
     if not has_tensors(type_):
         return column.to_pylist()
@@ -82,7 +82,7 @@ def _variable(storage: Any) -> list[np.ndarray | None]:
 
 
 def _flat(values: Any) -> np.ndarray:
-    """Values one after another as an array: of objects where they are bytes, text, or null."""
+    """Consecutive values as one array. Its dtype is object if the values are bytes or texts or contain nulls."""
     type_ = values.type
     is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
     if (is_number or pa.types.is_boolean(type_)) and not values.null_count:

@@ -1,4 +1,4 @@
-"""Columns that a container cannot hold: errors before anything is written."""
+"""Refuses columns that a container cannot hold, before anything is written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.errors import SchemaError
 
 
 def refuse_bits(schema: pa.Schema, container: str) -> None:
-    """Refuse fields whose values are bits of something else, for a container that cannot say so: they would come back
-    as the numbers or bytes that the bits happen to be.
+    """Refuse fields whose values are the bits of another dtype, for a container that cannot record the dtype. They
+    would be read back as plain numbers or bytes.
 
     Raises:
-        SchemaError: a field is such.
+        SchemaError: there is such a field.
 
     Example:
         >>> import pyarrow as pa
@@ -38,9 +38,9 @@ def refuse_bits(schema: pa.Schema, container: str) -> None:
 
 
 def _bits_in(field: pa.Field) -> str | None:
-    """The dtype whose bits the values are, also inside structs and lists."""
+    """The dtype whose bits the values hold, also inside structs and lists."""
     named = (field.metadata or {}).get(DTYPE_KEY)
-    # Complex numbers are pairs of floats, and so no other numbers where nobody says what they are.
+    # Complex numbers are pairs of floats. Without the dtype they are still read back as the right floats.
     if named is not None and not pa.types.is_floating(innermost(field.type)):
         return named.decode("utf-8", "replace")
     type_ = storage_of(field.type)
@@ -53,7 +53,7 @@ def refuse_ragged(schema: pa.Schema, container: str) -> None:
     tensors of one shape.
 
     Raises:
-        SchemaError: a field is such, or has such inside.
+        SchemaError: there is such a field, also inside another field.
 
     Example:
         >>> import pyarrow as pa
@@ -70,7 +70,7 @@ def refuse_ragged(schema: pa.Schema, container: str) -> None:
             formats = "Arrow, Parquet, MessagePack or a tar"
             if found is not field.type:
                 formats = (
-                    "Arrow or Parquet"  # the only ones that hold them inside lists and structs
+                    "Arrow or Parquet"  # the only formats that hold them inside lists and structs
                 )
             raise SchemaError(
                 f"{container} holds tensors of one shape, and an array cannot hold those whose shape differs by record",
@@ -80,7 +80,7 @@ def refuse_ragged(schema: pa.Schema, container: str) -> None:
 
 
 def refuse_twins(schema: pa.Schema, names: Iterable[str]) -> None:
-    """Raise SchemaError for a name of two columns, as Arrow and Parquet files may have it."""
+    """Raise SchemaError if two columns have the same name, as Arrow and Parquet files allow."""
     for name in names:
         if len(schema.get_all_field_indices(name)) > 1:
             message = "two columns have this name, so nothing can be said of one"

@@ -1,7 +1,7 @@
-"""Cuts a stream of batches into groups that do not depend on how the stream was cut.
+"""Splits a stream of batches into groups that do not depend on how the stream was split into batches.
 
-A group ends when its records reach a size or a count. Both are added up record by record, from the values alone, so the
-same records make the same groups, and the same bytes of output.
+A group ends when its records reach a size or a count. Both are added up record by record from the values alone, so
+the same records always form the same groups and the same bytes of output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.columns.types import is_bytes, is_bytes_view, is_text
 
 # Complexity: one branch for each kind of type.
 def record_bytes(array: Any) -> np.ndarray | int:
-    """Bytes of the values of each record of an array, nulls and offsets not counted.
+    """The bytes of the values of each record of an array, without nulls and offsets.
 
     Returns one number if it is the same for every record, else an int64 array.
     """
@@ -33,7 +33,7 @@ def record_bytes(array: Any) -> np.ndarray | int:
     if is_bytes_view(kind):
         return _masked(view_lengths(array).astype(np.int64), array)
     if is_bytes(kind) or is_text(kind):
-        import pyarrow.compute  # only here: it takes 60 ms to import
+        import pyarrow.compute  # imported here because the import takes 60 ms
 
         pc: Any = pyarrow.compute
         return np.asarray(pc.binary_length(array).fill_null(0), dtype=np.int64)
@@ -46,11 +46,11 @@ def record_bytes(array: Any) -> np.ndarray | int:
     try:
         return max(kind.bit_width // 8, 1)
     except ValueError:
-        return 8  # unions, list views and run ends: a guess, the same for every cut
+        return 8  # unions, list views and run ends: an estimate that does not depend on the batches
 
 
 def _masked(sizes: Any, array: Any) -> Any:
-    """Nothing for a null record, whatever its children hold."""
+    """Set the size of null records to 0, whatever their children hold."""
     if array.null_count == 0 or isinstance(sizes, int):
         return sizes
     return np.where(np.asarray(array.is_valid()), sizes, 0)
@@ -82,8 +82,8 @@ def _lists(array: Any) -> Any:
 
 
 class Regroup:
-    """Collects batches and gives groups of at most `group_records` records and `group_bytes` bytes of values. A
-    larger record is a group of its own."""
+    """Collects batches and yields groups of at most `group_records` records and `group_bytes` bytes of values. A single
+    larger record forms a group by itself."""
 
     def __init__(self, schema: Any, *, group_records: int, group_bytes: int) -> None:
         if group_records < 1 or group_bytes < 1:
@@ -93,10 +93,10 @@ class Regroup:
         self._bytes = group_bytes
         self._waiting: list[Any] = []
         self._num_waiting = 0
-        self.bytes_waiting = 0  # of values
+        self.bytes_waiting = 0  # bytes of values
 
     def add(self, batch: Any) -> Iterator[Any]:
-        """Take a batch; give the groups that are full, each as one batch."""
+        """Add a batch, and yield the groups that are now full, each as one batch."""
         sizes = sum((record_bytes(column) for column in batch.columns), start=0)
         done = 0
         while done < batch.num_rows:
@@ -111,7 +111,7 @@ class Regroup:
                 yield self._group()
 
     def _fits(self, sizes: Any, start: int, room: int) -> tuple[int, int]:
-        """How many of the next records still fit, and their bytes. A group is never empty."""
+        """How many of the next records still fit, and their bytes. An empty group takes at least one record."""
         left = self._bytes - self.bytes_waiting
         if isinstance(sizes, int):
             taken = room if sizes == 0 else min(room, max(left, 0) // sizes)
@@ -123,7 +123,7 @@ class Regroup:
         return taken, int(sums[taken - 1]) if taken else 0
 
     def rest(self) -> Iterator[Any]:
-        """The last group, if any record is left."""
+        """Yield the last group if any records are left."""
         if self._num_waiting:
             yield self._group()
 
@@ -132,5 +132,5 @@ class Regroup:
         count, self._num_waiting, self.bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
             return empty_columns(count)
-        # Joined even if there is only one batch: a slice's buffers would depend on the cut.
+        # Joined even if there is only one batch: the buffers of a slice depend on how the stream was split.
         return pa.concat_batches(waiting)

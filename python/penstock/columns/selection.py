@@ -1,4 +1,4 @@
-"""Which records of a chunk, and which columns, a reader is asked for."""
+"""Types for the records of a chunk, and the columns, that a caller requests from a reader."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ Selection = np.ndarray | None
 """Record numbers within a chunk (int64, any order, repeats allowed), or None for all of them."""
 
 Projection = Sequence[str] | None
-"""Names of the wanted columns, in the order wanted, or None for all of them."""
+"""Names of the wanted columns in the wanted order, or None for all columns."""

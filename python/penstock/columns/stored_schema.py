@@ -1,4 +1,4 @@
-"""Schemas that files keep as Arrow's schema messages, which anybody may have written."""
+"""Reads schemas that untrusted files store as Arrow schema messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pyarrow as pa
 
 
 def schema_of(message: bytes) -> Any:
-    """The schema of a message.
+    """Parse a schema message.
 
     Raises:
-        pa.ArrowException, ValueError, TypeError, KeyError, OSError: it is none, or a name is no UTF-8.
+        pa.ArrowException, ValueError, TypeError, KeyError, OSError: it is not a schema, or a name is not UTF-8.
 
     Example:
         >>> import pyarrow as pa
@@ -25,9 +25,9 @@ def schema_of(message: bytes) -> Any:
 
 
 def look_at_names(fields: Any) -> None:
-    """Raise UnicodeDecodeError where the name of a field, or of a part of one, is no UTF-8.
+    """Raise UnicodeDecodeError if the name of a field, or of a nested field, is not UTF-8.
 
-    pyarrow keeps such a name as it is, and fails wherever it is asked for.
+    pyarrow accepts such a name, and fails only when the name is read.
     """
     for field in fields:
         _ = field.name

@@ -1,4 +1,4 @@
-r"""Logical types: what a value means where its container knows only bytes and numbers.
+r"""Logical types: what a value means if its container stores only bytes and numbers.
 
 | meaning | Arrow type |
 |---|---|
@@ -7,11 +7,11 @@ r"""Logical types: what a value means where its container knows only bytes and n
 | encoded image | `penstock.image` over binary; plain pixels are stored as a PPM file |
 | text, JSON | string, `arrow.json` |
 | class label | dictionary of names |
-| a dtype that Arrow lacks | its bits, with the dtype's name in the field's metadata, `penstock.dtype` |
+| a dtype that Arrow lacks | its bits; the field's metadata names the dtype under `penstock.dtype` |
 
-Every format reads into these and writes from them, so a field keeps its meaning from one container to another. Sources:
-Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5` for grey: `P6\n<width> <height>\n255\n` and the
-rows of pixels).
+Every format reads and writes these types, so a field keeps its meaning from one container to another. Sources:
+Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5` for grey: `P6\n<width> <height>\n255\n`,
+followed by the rows of pixels).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from penstock.columns.facts import parsed_object
 from penstock.errors import FormatError, UnsupportedError
 
 DTYPE_KEY = b"penstock.dtype"
-"""Metadata of a field: the NumPy name of the dtype that its values have."""
+"""Key in a field's metadata for the NumPy name of the dtype of its values."""
 
 IN_PARTS = pa.struct(
     [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
 )
-"""Borrowed images that are stored as pixels: the pixels in place, and the heads that make them files. The head of an
-image that is already a file is empty. See `penstock.columns.lending.whole`."""
+"""Storage of borrowed images: the pixels, which stay where they were read, and a head that completes them to a file.
+The head is empty if the image is already a file. See `penstock.columns.lending.whole`."""
 
 
 class ImageType(pa.ExtensionType):
     """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
 
-    `codec` is "jpeg", "png", "webp" or "ppm" if one is known for the column, else "". It comes from a name or from the
-    first records, so a later image may have another codec: readers go by its bytes.
+    `codec` is "jpeg", "png", "webp" or "ppm" if it is known for the column, else "". It comes from a file name or from
+    the first records. Later images may have another codec, so readers detect the codec from the bytes.
 
     Example:
         >>> from penstock.columns.types import ImageType
@@ -63,19 +63,19 @@ class ImageType(pa.ExtensionType):
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> ImageType:
         if not _can_hold_images(storage):
             raise FormatError(f"a field says that its values are images, and they are {storage}")
-        if not serialized:  # the usual case, and pyarrow asks for a type at every turn
+        if not serialized:  # the usual case; pyarrow builds types often, so it must be fast
             return cls("", storage)
         try:
             codec = parsed_object(serialized).text("codec")
         except FormatError:
-            codec = ""  # it is a hint, and the bytes of each image tell what it is
+            codec = ""  # only a hint: the bytes of each image show its codec
         return cls(codec, storage)
 
 
 class VariableShapeTensorType(pa.ExtensionType):
-    """A tensor of `num_dimensions`, of another shape in each record: struct of data and shape.
+    """A tensor of `num_dimensions` whose shape differs by record, stored as a struct of data and shape.
 
-    Names of axes and a shape that all records share in part, which Arrow's type may have too, are not kept.
+    Arrow's type may also have axis names and a partly fixed shape. These are not kept.
 
     Example:
         >>> import pyarrow as pa
@@ -109,7 +109,7 @@ class VariableShapeTensorType(pa.ExtensionType):
 
 
 def _can_hold_images(storage: pa.DataType) -> bool:
-    """Whether the bytes of files can be values of a type."""
+    """Whether values of a type can hold the bytes of image files."""
     kind = pa.types
     if kind.is_dictionary(storage):
         storage = storage.value_type
@@ -123,7 +123,7 @@ def _can_hold_images(storage: pa.DataType) -> bool:
 
 
 def ragged_in(type_: Any) -> Iterator[Any]:
-    """The types of tensors whose shapes differ, penstock's and pyarrow's: the type itself, or those inside it."""
+    """Yield the types of variable-shape tensors, penstock's and pyarrow's, in a type: itself and nested types."""
     if getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor":
         yield type_
         return
@@ -139,7 +139,7 @@ def _register(type_: pa.ExtensionType) -> None:
     try:
         pa.register_extension_type(type_)
     except pa.ArrowKeyError:
-        pass  # pyarrow knows it by itself, or another copy of this module was first
+        pass  # pyarrow has this type itself, or another copy of this module registered it
 
 
 _register(ImageType())
@@ -162,7 +162,7 @@ def is_fixed_tensor(type_: pa.DataType) -> bool:
 
 
 def is_variable_tensor(type_: pa.DataType) -> bool:
-    """Whether values are tensors whose shapes differ, as penstock has them: see `own_types`."""
+    """Whether values are tensors of different shapes in penstock's type. See `own_types` for pyarrow's type."""
     return isinstance(type_, VariableShapeTensorType)
 
 
@@ -172,13 +172,13 @@ def _is_foreign(type_: Any) -> bool:
 
 
 def own_types(schema: Any) -> Any:
-    """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow makes a type of
-    its own, without attributes for values and axes. Names of axes and a shape that all tensors share are not kept: no
-    value depends on them. Views within lists, structs and dictionaries, as polars writes them, become plain values:
-    pyarrow can neither take nor compare them.
+    """Replace pyarrow's type for variable-shape tensors by penstock's. From bytes and C streams pyarrow makes a type
+    without attributes for values and axes. Axis names and a partly fixed shape are dropped, because no value depends on
+    them. Views within lists, structs and dictionaries, as polars writes them, become plain values, because pyarrow can
+    neither take nor compare such views.
 
     Raises:
-        UnsupportedError: the axes of a field are permuted, so that its values are in another order.
+        UnsupportedError: the axes of a field are permuted, so its values are in another order.
 
     Example:
         >>> import pyarrow as pa
@@ -202,17 +202,17 @@ def own_types(schema: Any) -> Any:
 
 
 def _value_and_axes(type_: Any) -> tuple[Any, int]:
-    """Value type and number of axes of pyarrow's type, which only its storage gives."""
+    """The value type and number of axes of pyarrow's type. Only its storage shows them."""
     storage = type_.storage_type
     return storage.field("data").type.value_type, storage.field("shape").type.list_size
 
 
 _PARAMETERS = re.compile(r"(?:, permutation=\[([0-9,]*)\])?(?:\Z|, (?:dim_names|uniform_shape)=\[)")
-"""The end of pyarrow's text of a type. The permutation comes first, so no name of an axis can pass for one."""
+"""Matches the end of pyarrow's text for a type. The permutation comes first, so an axis name cannot imitate it."""
 
 
 def _refuse_permuted(type_: Any, name: str) -> None:
-    """Refuse a type of pyarrow whose values are not in the order of its axes. Only its text shows that order."""
+    """Raise UnsupportedError for a pyarrow type with permuted axes. Only the type's text shows the permutation."""
     if is_variable_tensor(type_):
         return
     value, axes = _value_and_axes(type_)
@@ -235,8 +235,8 @@ def _refuse_permuted(type_: Any, name: str) -> None:
 
 
 def check_shapes(array: Any) -> None:
-    """Raise ValueError if the shape of a tensor does not match its values; the message names its index. Arrow's own
-    validation treats shape and values as unrelated fields."""
+    """Raise ValueError, with the tensor's index, if a tensor's shape does not match its number of values. Arrow's own
+    validation does not compare them."""
     type_ = array.type
     if getattr(type_, "extension_name", "") != "arrow.variable_shape_tensor":
         return
@@ -247,7 +247,7 @@ def check_shapes(array: Any) -> None:
         raise ValueError("a tensor lacks its values or its shape")
     counts = np.diff(np.asarray(data.offsets))
     axes = np.asarray(sizes).reshape(len(stored), -1).astype(np.int64)
-    rough = np.prod(axes.astype(np.float64), axis=1)  # which does not overflow
+    rough = np.prod(axes.astype(np.float64), axis=1)  # floats do not overflow
     wrong = (axes < 0).any(axis=1) | (rough != counts)
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
@@ -256,7 +256,7 @@ def check_shapes(array: Any) -> None:
 
 
 def _without_views(type_: Any) -> Any:
-    """The type with byte strings and texts in place of views of them."""
+    """The type with plain byte strings and texts in place of views."""
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     kind = pa.types
     if kind.is_dictionary(type_):
@@ -272,14 +272,14 @@ def _without_views(type_: Any) -> Any:
 
 
 def own_tensors(array: Any, type_: Any) -> Any:
-    """The array, with penstock's type for its tensors if the schema has that type."""
+    """Convert an array's tensors to penstock's type if the schema has that type."""
     if not (is_variable_tensor(type_) and _is_foreign(array.type)):
         return array
     return pa.ExtensionArray.from_storage(type_, array.storage.cast(type_.storage_type))
 
 
 def own_batch(batch: Any, schema: Any) -> Any:
-    """A batch of pyarrow's as one of a schema that `own_types` gave."""
+    """Convert a pyarrow batch to a schema from `own_types`."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     arrays = [own_tensors(array, f.type) for array, f in zip(batch.columns, schema, strict=True)]
@@ -326,14 +326,14 @@ def innermost(type_: pa.DataType) -> pa.DataType:
 
 
 def is_bytes_view(type_: pa.DataType) -> bool:
-    """Whether values are views of byte strings or texts."""
+    """Whether values are views of byte strings or of texts."""
     return bool(pa.types.is_binary_view(type_) or pa.types.is_string_view(type_))
 
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
-    """`array.cast(wanted)`, also for an extension type over views: pyarrow 26 makes wrong bytes of it, or crashes,
-    unless its storage is cast. For a slice of lists pyarrow casts the values of all lists, so a slice gets values of its
-    own first."""
+    """Like `array.cast(wanted)`, with two workarounds. For an extension type over views, pyarrow 26 returns wrong bytes
+    or crashes unless the storage is cast. For a slice of lists, pyarrow casts the values of all lists, so the values of
+    the slice are copied first."""
     array = _without_rest(array)
     if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
         array = array.storage
@@ -343,7 +343,7 @@ def cast_values(array: Any, wanted: pa.DataType) -> Any:
 
 
 def _without_rest(array: Any) -> Any:
-    """The same nested values, without others that a slice shares buffers with."""
+    """Copy a slice of nested values without the other values in its buffers."""
     if isinstance(array, pa.ExtensionArray):
         stored = array.storage
         kept = _without_rest(stored)
@@ -354,7 +354,7 @@ def _without_rest(array: Any) -> Any:
 
 
 def storage_of(type_: pa.DataType) -> pa.DataType:
-    """The type that values are kept as: that of an extension, or the type itself."""
+    """The storage type of an extension type, or the type itself."""
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
 
@@ -368,12 +368,12 @@ def row_bytes(type_: pa.DataType) -> int:
     try:
         return (type_.bit_width + 7) // 8
     except ValueError:
-        return 0 if pa.types.is_null(type_) else 4  # the end of a string or a list
+        return 0 if pa.types.is_null(type_) else 4  # the end offset of a string or a list
 
 
 def fixed_tensors(values: np.ndarray) -> pa.Array:
-    """An array whose first axis counts records as a column: numbers if that is the only axis, else tensors of a fixed
-    shape. Shares memory if the order is C.
+    """Convert an array whose first axis counts records to a column: numbers if that is the only axis, else tensors of a
+    fixed shape. An array in C order is not copied.
 
     Example:
         >>> import numpy as np
@@ -393,6 +393,6 @@ def fixed_tensors(values: np.ndarray) -> pa.Array:
 
 
 def _empty(flat: pa.Array, num_records: int) -> pa.Array:
-    """Tensors of a shape with a zero in it: `num_records` empty lists."""
+    """A column of `num_records` tensors whose shape contains a zero, stored as empty lists."""
     type_ = pa.list_(flat.type, 0)
     return pa.FixedSizeListArray.from_buffers(type_, num_records, [None], children=[flat])
