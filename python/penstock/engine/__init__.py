@@ -1,1 +1,1 @@
-"""Threads, and results in order."""
+"""Runs tasks on threads, and returns their results in order."""

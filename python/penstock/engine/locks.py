@@ -1,7 +1,7 @@
-"""Locks that are free in a forked child.
+"""Locks that are free in a forked child process.
 
-A fork copies memory, but only the thread that forks. A lock held by another thread would stay locked forever in the
-child, and the state that it protects would stay half changed.
+A fork copies the whole memory but only the thread that forks. A lock that another thread holds would stay locked
+forever in the child, and the state that it protects would stay half changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _RLock: Any = type(threading.RLock())
 
 
 class Lock(_RLock):
-    """A lock for state that several threads share, which outlives a fork. It is entered and left in C, so
-    that Ctrl-C finds no place between having it and `with` knowing of it.
+    """A re-entrant lock for state that threads share, which remains usable after a fork. C code acquires and releases
+    it, so Ctrl-C cannot come between acquiring the lock and entering the `with` block.
 
     Example:
         >>> from penstock.engine.locks import Lock
@@ -31,17 +31,17 @@ class Lock(_RLock):
         _ALL.add(self)
 
     def was_cut_short(self) -> bool:
-        """Whether a fork has cut short what was done under the lock: then the state under it is nobody's,
-        and has to be made anew. Asked once, under the lock; state that is set in one go need not ask."""
+        """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. Call it once,
+        while holding the lock. State that is set in a single step does not need the check."""
         cut_short, self._cut_short = self._cut_short, False
         return cut_short
 
     def renew(self) -> None:
-        """Be free, in a child that was just forked."""
+        """Release the lock in a child process that was just forked."""
         if self.acquire(blocking=False):
             self.release()
             return
-        self._at_fork_reinit()  # as `threading` does with its own
+        self._at_fork_reinit()  # as `threading` does with its locks
         self._cut_short = True
 
 

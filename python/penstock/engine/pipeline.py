@@ -1,5 +1,5 @@
-"""How rooms use threads: `in_order` pulls tasks from streams (readers, the loader, prefetch), `Pushed` is given them
-one by one (writers). Results come in the order of the tasks, within a budget of memory.
+"""How other packages use threads. `in_order` pulls tasks from streams (readers, the loader, prefetch), and `Pushed`
+receives tasks one by one (writers). Results come in the order of the tasks, within a memory budget.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Result = TypeVar("Result")
 
 
 def default_threads() -> int:
-    """As many threads as this process has cores."""
+    """The number of cores that this process can use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def checked_threads(threads: int | None) -> int:
-    """A user's `threads`; None means one per core.
+    """Check the `threads` argument of a user. None means one thread per core.
 
     Raises:
         TypeError: it is not an integer.
@@ -49,19 +49,19 @@ def in_order(
     """Run all tasks of all streams, and yield their results in order.
 
     Args:
-        streams: each opens an iterator of tasks; opened late, used by one thread at a time.
-        run: runs a task; the results of one task are yielded one after another.
-        size: bytes that a waiting result holds.
-        threads: how many tasks may run at once, the caller's thread included: it runs tasks where it would wait.
-        budget_bytes: how many bytes waiting results and running tasks may hold together; or a function that returns
-            it, called under a lock before each task.
-        ahead: all threads run beside the caller's, which runs no tasks.
-        need: how many bytes a task needs while it runs; infinite while that is unknown, when one runs alone. Without
-            it, as many as the largest results.
+        streams: each opens an iterator of tasks. It is opened as late as possible, and used by one thread at a time.
+        run: runs a task, and yields its results.
+        size: the bytes that a waiting result holds.
+        threads: how many tasks may run in parallel. The caller's thread counts: it runs tasks when it would wait.
+        budget_bytes: how many bytes waiting results and running tasks may hold together. A function is called before
+            each task, under a lock.
+        ahead: run all tasks on other threads. The caller's thread then runs no tasks.
+        need: the bytes that a task needs while it runs. While it returns infinity (unknown), only one task runs.
+            Without `need`, the size of the largest results is used.
 
-    A caller that leaves early waits for the running tasks, but not for `users_code` in them.
+    If the caller stops early, it waits for the running tasks, except for `users_code` in them.
 
-    An error in a stream or task is raised where its result would have come.
+    An error in a stream or task is raised at the position of its result.
     """
     threads = checked_threads(threads)
     if threads == 1 and not ahead:
@@ -80,12 +80,12 @@ def in_order(
 
 
 class Pushed:
-    """Runs tasks that are pushed one by one, and hands each result on in order, in the caller's thread: how writers
-    use threads. The caller runs a task where it would wait.
+    """Runs tasks that are pushed one by one, and hands over their results in order, in the caller's thread. Writers use
+    it. The caller runs a task when it would wait.
 
     Args:
-        most: how many tasks may be under way.
-        beside: shares its threads.
+        most: how many tasks may be in progress.
+        beside: another instance, whose threads are shared.
     """
 
     def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
@@ -102,10 +102,10 @@ class Pushed:
     def put(
         self, task: Callable[[], Result], then: Callable[[Result], None], most: int | None = None
     ) -> None:
-        """Run a task. `then` gets its result, in this thread, after those of earlier tasks.
+        """Run a task. `then` is called with its result, in the caller's thread, after the results of earlier tasks.
 
         Args:
-            most: fewer than usual, for tasks that hold much memory.
+            most: a lower limit on tasks in progress, for tasks that hold much memory.
         """
         if self._is_alone:
             then(task())
@@ -131,7 +131,7 @@ class Pushed:
 
 
 class Tasks(Generic[Task]):
-    """Groups small jobs into tasks of some milliseconds, since handing over smaller ones costs more than running them.
+    """Groups small jobs into tasks of some milliseconds, because handing over a small job costs more than running it.
 
     Args:
         most: jobs per task, or a function that returns it, called after each task.
@@ -141,10 +141,10 @@ class Tasks(Generic[Task]):
         self._most = most if callable(most) else lambda: most
         self.size = 1
         self.job_seconds = 0.0
-        """The time of a recent job; 0 before the first."""
+        """The duration of a recent job; 0 before the first."""
 
     def of(self, jobs: Iterator[Task]) -> Iterator[list[Task]]:
-        """Groups of jobs that take long enough."""
+        """Yield groups of jobs that are large enough to be tasks."""
         while task := list(islice(jobs, self.size)):
             yield task
 

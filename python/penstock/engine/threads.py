@@ -1,8 +1,8 @@
-"""The one engine: threads that run tasks, and a consumer that takes the results in order.
+"""The engine: threads that run tasks, and a consumer that takes the results in order.
 
-Each stream (a shard) hands out its tasks one at a time, since finding the next chunk may mean reading or inflating;
-the tasks themselves run in parallel. A thread that finds the first stream busy helps with the next one and stays with
-it, so that files that cannot be cut, such as GZIP of other writers, are still read in parallel.
+Each stream (a shard) yields its tasks one at a time, because finding the next chunk may require reading or inflating.
+The tasks themselves run in parallel. A thread that finds the first stream busy moves on to the next stream and stays
+with it. Thus several files that cannot be split, such as GZIP files of other writers, are still read in parallel.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LEAVE_SECONDS = 0.5
-"""How long, in seconds, a consumer that stops early waits for threads still running user code."""
+"""How long a consumer that stops early waits for threads that still run user code, in seconds."""
 _SIGNALS_SECONDS = 1.0
-"""The longest single wait. Python checks for signals before a wait, not during it: without an end, Ctrl-C just before
-a wait would be seen only when a result comes."""
+"""The longest single wait, in seconds. Python checks for signals before a wait, not during it. Without this limit,
+Ctrl-C just before a wait would be seen only when a result comes."""
 _EXIT_SECONDS = 10.0
-"""How long, in seconds, program exit waits for threads in penstock's own code, where no call takes long."""
+"""How long the program exit waits for threads in penstock's own code, in seconds. No call there takes long."""
 _POLL_SECONDS = 0.05
-"""How often a thread that waits for another one checks on it."""
+"""How often a waiting thread checks on the thread it waits for, in seconds."""
 
 
 _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
@@ -37,8 +37,8 @@ _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """End all threads before the interpreter does: it would end each as it returns from a kernel, and Rust does not
-    allow a thread to be ended inside it."""
+    """End all threads before the interpreter exits. The interpreter would end each thread when it returns from a
+    kernel, and Rust does not allow a thread to be ended inside Rust code."""
     for work in list(_UNDER_WAY):
         work.stop(_EXIT_SECONDS)
 
@@ -52,8 +52,8 @@ class _Thread(threading.Thread):
 
 @contextmanager
 def users_code() -> Generator[None]:
-    """Marks user code, which may take any time: shutdown does not wait for it; its thread exits when the call returns
-    or the process ends."""
+    """Mark the block as user code, which may take any time. Shutdown does not wait for it. Its thread exits when the
+    call returns or the process ends."""
     thread = threading.current_thread()
     if not isinstance(thread, _Thread):
         yield
@@ -66,10 +66,10 @@ def users_code() -> Generator[None]:
 
 
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
-    """Wait in a task, holding the lock of `changed`, for what an earlier task will do.
+    """Wait in a task, holding the lock of `changed`, until an earlier task makes `is_so` true.
 
-    Take the lock by `with lock`, not by `with changed`, which is Python code: Ctrl-C in the consumer's thread could
-    come between taking the lock and `with` knowing it.
+    Acquire the lock with `with lock`, not `with changed`, which runs Python code: Ctrl-C in the consumer's thread could
+    come after acquiring the lock and before entering the block.
 
     Raises:
         InterruptedError: the consumer has left, perhaps by Ctrl-C while it was running the earlier task.
@@ -81,7 +81,7 @@ def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
 
 
 class _Failure:
-    """An error that takes its place among the results, after those before it."""
+    """An error at the position of a result, raised after the results before it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -95,21 +95,21 @@ def first_of(done: deque[Result | _Failure]) -> Result:
     try:
         raise result.error
     finally:
-        del result  # the error's traceback has this frame
+        del result  # the error's traceback references this frame
 
 
 def _raise_interrupt(error: BaseException) -> None:
-    """Raise Ctrl-C at once, not in the order of results, where the main thread was running a task."""
+    """Raise Ctrl-C immediately, without waiting for earlier results, if the main thread was running a task."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and isinstance(error, KeyboardInterrupt):
         raise error
 
 
 class Stream(Generic[Task, Result]):
-    """A source of tasks, and the results that wait to be taken.
+    """A source of tasks, and the results that wait for the consumer.
 
     Args:
-        open: opens the tasks; called late, by the thread that fetches the first.
+        open: opens the tasks. The thread that fetches the first task calls it.
     """
 
     def __init__(self, open: Callable[[], Iterator[Task]]) -> None:
@@ -135,7 +135,7 @@ class Stream(Generic[Task, Result]):
 
 
 class Queue(Stream[Task, Result]):
-    """A stream that is given its tasks one by one."""
+    """A stream that receives its tasks one by one."""
 
     def __init__(self) -> None:
         super().__init__(lambda: iter(()))
@@ -152,18 +152,18 @@ class Queue(Stream[Task, Result]):
 class Work(Generic[Task, Result]):
     """Runs the tasks of streams on threads. Its state is guarded by one lock.
 
-    Two conditions on that lock keep wake-ups to those that can use them: `ready` is for the consumer, `free` for
-    threads that look for a task.
+    Two conditions on that lock wake only threads that can continue: `ready` is for the consumer, `free` for threads
+    that look for a task.
 
     Args:
         streams: in the order in which `results` takes them.
-        run: runs a task; its results are taken one after another.
-        size: bytes that a waiting result holds.
-        threads: how many tasks may run at once.
-        budget: how many bytes waiting results and running tasks may hold together; asked before each task.
-        need: how many bytes a task needs while it runs; without it, as many as the largest results.
-        ahead: all threads run beside the consumer. Otherwise the consumer is one of them: it runs a task where it
-            would wait, since handing over and waking costs more than many a task.
+        run: runs a task, and yields its results.
+        size: the bytes that a waiting result holds.
+        threads: how many tasks may run in parallel.
+        budget: how many bytes waiting results and running tasks may hold together. Called before each task.
+        need: the bytes that a task needs while it runs. Without it, the size of the largest results is used.
+        ahead: run all tasks on other threads. Otherwise the consumer is one of the threads: it runs a task when it
+            would wait, because handing over a task and waking a thread often costs more than the task.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Work(Generic[Task, Result]):
         self._run = run
         self._size = size
         self._budget = budget
-        # Not a function of self: such a cycle keeps the streams open until the next garbage collection.
+        # Not a method of self: such a reference cycle would keep the streams open until the next garbage collection.
         self._need = need
         self._threads = threads
         self._helps = not ahead
@@ -191,11 +191,11 @@ class Work(Generic[Task, Result]):
         self._running = 0
         self._idle = 0
         self._awaited: Stream[Task, Result] | None = None
-        """The stream whose next result the consumer waits for."""
+        """The stream whose next result the consumer is waiting for."""
         self._latest: Stream[Task, Result] | None = None
         """The stream of the consumer's last task."""
         self._stopped = self._is_over = False
-        # Re-entrant: a scan that is no longer referenced may be collected in the middle of any of this.
+        # Re-entrant, because the garbage collector may close an unreferenced scan in the middle of any code here.
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._ready = threading.Condition(self._lock)
@@ -212,19 +212,19 @@ class Work(Generic[Task, Result]):
             thread.start()
 
     def stop(self, at_most: float = math.inf) -> None:
-        """Wait for running tasks, but not for user code, and end the threads; at most so many seconds."""
+        """Wait for running tasks, but not for user code, and end the threads. Wait at most `at_most` seconds."""
         if self._is_over:
-            return  # also while the interpreter ends a last loop, when modules are already empty
+            return  # also while the interpreter ends and clears modules, when a last loop is closed
         self._stopped = True
         if os.getpid() != self._process:
-            return  # a forked child does not have the threads, and the lock may be taken forever
+            return  # a forked child does not have the threads, and the lock may be held forever
         for thread in self._pool:
             thread.is_left = True
         with self._lock:
             self._free.notify_all()
         begun = time.monotonic()
         for thread in self._pool:
-            # Ctrl-C may come before all are started, and a scan may be collected in one of its own threads.
+            # Ctrl-C may come before all threads are started, and a scan may be collected in one of its threads.
             if thread.ident is None or thread is threading.current_thread():
                 continue
             while thread.is_alive():
@@ -248,7 +248,7 @@ class Work(Generic[Task, Result]):
                     del result
 
     def put(self, stream: Queue[Task, Result], task: Task) -> None:
-        """Add a task to a stream that is given its tasks."""
+        """Add a task to a stream that receives its tasks one by one."""
         with self._lock:
             if stream not in self._open:
                 self._open.append(stream)
@@ -296,7 +296,7 @@ class Work(Generic[Task, Result]):
             self._wake(1)
 
     def _wake(self, count: int) -> None:
-        # Not where there is nothing for them to do: each would ask for the lock and for the GIL.
+        # Only wake threads that have something to do: each woken thread competes for the lock and the GIL.
         if self._idle and (self._stopped or self._running < self._threads):
             self._free.notify(min(count, self._idle))
 
@@ -308,7 +308,7 @@ class Work(Generic[Task, Result]):
             self._fetch_and_run(latest)
 
     def _claim(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
-        """Wait for a stream that has a task; None when nothing is left to do."""
+        """Wait for a stream that has a task, and claim it. None if no work is left."""
         with self._lock:
             while not self._stopped:
                 if (stream := self._choose(latest)) is not None:
@@ -322,11 +322,11 @@ class Work(Generic[Task, Result]):
 
     # Complexity: the rule of who takes which stream, in one place, under one lock.
     def _choose(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
-        """Claim a stream that has a task: the first one, or the thread's `latest`, whose state is in the caches of its
-        core, while results of the first are on their way."""
+        """Claim a stream that has a task. Prefer the first stream, or the thread's `latest` stream, whose data is in
+        the caches of its core, while results of the first stream are already being made."""
         if self._running >= self._threads:
             return None
-        # A result in the making needs room, too.
+        # A result that is being made needs memory, too.
         need = self._largest_bytes if self._need is None else self._need()
         room = self._held_bytes + (self._running + 1) * need <= self._budget()
         chosen: Stream[Task, Result] | None = None
@@ -334,7 +334,7 @@ class Work(Generic[Task, Result]):
             if stream.busy or not stream.has_task:
                 continue
             ahead = stream.fetched - stream.taken
-            # The result that is taken next may always be made, whatever the budget says.
+            # The result that the consumer takes next may always be made, even if it exceeds the budget.
             if place == 0 and not ahead:
                 chosen = stream
                 break
@@ -348,7 +348,7 @@ class Work(Generic[Task, Result]):
             self._open.append(chosen)
         if chosen is not None:
             chosen.busy = True
-            self._running += 1  # fetching counts: it may be most of the work
+            self._running += 1  # fetching counts as running, because it may be most of the work
         return chosen
 
     def _fetch_and_run(self, stream: Stream[Task, Result]) -> None:
@@ -365,7 +365,7 @@ class Work(Generic[Task, Result]):
             self._run_task(stream, number, task)
 
     def _release(self, stream: Stream[Task, Result], *, is_last: bool, has_task: bool) -> None:
-        """Let the next thread fetch from a stream."""
+        """Allow the next thread to fetch from a stream."""
         with self._lock:
             stream.busy = False
             stream.exhausted = is_last

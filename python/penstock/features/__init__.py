@@ -1,11 +1,11 @@
-"""Schemas in TensorFlow's terms: how each feature of an Example becomes a column.
+"""Schemas in TensorFlow's terms, which define how each feature of an Example becomes a column.
 
     schema = {"label": FixedLen([], "int64"), "tokens": VarLen("int64")}
 
-A key of the mapping is the name of the column and, unless the feature has a key of its own, the key in the
-Example. In a schema for SequenceExamples, features of the context are given directly and
-feature lists are wrapped: `{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`.
-If a key is in both, the columns are named `context/key` and `feature_lists/key`, as in an inferred schema.
+A key of the mapping is the name of the column. It is also the key in the Example, unless the feature has its own key.
+In a schema for SequenceExamples, features of the context are given directly and feature lists are wrapped:
+`{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`. A key in both the context and the feature
+lists gives two columns, `context/key` and `feature_lists/key`, as in an inferred schema.
 
 The type of each column, and its value for a record without the feature:
 
@@ -21,13 +21,13 @@ The type of each column, and its value for a record without the feature:
 | Sequence(FixedLenSequence) | as FixedLenSequence | the same | empty list |
 | Sequence(VarLen or Ragged) | list<list<T>> | null | empty list |
 
-The protobuf dialect checks partitions and the range of sparse indices; TensorFlow's does not, as TensorFlow
-itself. Lists are never padded here.
+The protobuf dialect checks partitions and the range of sparse indices. The TensorFlow dialect does not, because
+TensorFlow does not. Lists are never padded here.
 
-Features normalise their arguments: `shape` and `size` are tuples of ints, `dtype` is an Arrow type, `default` is a
+Features normalise their arguments: `shape` and `size` become tuples of ints, `dtype` an Arrow type, and `default` a
 tuple of values.
 
-T is int64, float32, binary, or string if that was asked for: an Example has no other types.
+T is int64, float32 or binary, or string if requested. An Example has no other types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lists of lists, from flat values and the columns that divide them into rows.
+"""Builds lists of lists from flat values and the columns that divide them into rows.
 
-TensorFlow's Ragged and Sparse features spread one field over several keys of an Example. Here
-their columns become one Arrow array, for a whole batch at once.
+TensorFlow's Ragged and Sparse features spread one field over several keys of an Example. This module joins their
+columns into one Arrow array, for a whole batch in one call.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from penstock.errors import LimitError, SchemaError
 Offsets = npt.NDArray[np.int64]
 
 MAX_EMPTY_ROWS = 1 << 24
-"""ValueRowIds are row numbers, so a few bytes could request any number of empty rows."""
+"""ValueRowIds are row numbers, so without a limit a few bytes could request any number of empty rows."""
 
 
 def split(array: pa.Array) -> tuple[Offsets, pa.Array]:
-    """Offsets, counted from 0, and values of a list array. A null has no values."""
+    """The offsets, counted from 0, and the values of a list array. A null list has no values."""
     offsets = np.asarray(array.offsets, dtype=np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, array.values.slice(first, last - first)
 
 
 def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -> pa.Array:
-    """A list array; null wherever `nulls_of` is."""
+    """Build a list array, with nulls at the nulls of `nulls_of`."""
     mask = None
     if nulls_of is not None and nulls_of.null_count:
         mask = nulls_of.is_null()
@@ -38,7 +38,7 @@ def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -
 
 
 def rows_of(array: pa.Array, shape: Sequence[int]) -> pa.Array:
-    """The same list array with its values in nested fixed_size_lists of this shape.
+    """Return the list array with its values grouped into nested fixed_size_lists of this shape.
 
     Args:
         array: list array whose lists hold a multiple of the shape's number of elements.
@@ -58,17 +58,17 @@ def partitioned(
     validate: bool,
     record_of: Callable[[int], int] = int,
 ) -> pa.Array:
-    """A nested list array from flat values and their partitions, outermost first.
+    """Build a nested list array from flat values and their partitions, outermost first.
 
     Args:
         name: the field, for errors.
-        values: list array, one list of flat values a record.
-        partitions: the meaning of the numbers ("lengths", "splits", "starts", "limits", "row_ids", or
-            "starts_or_none", by which values may have no row at all) with a list array of int64, or
-            "uniform" with the length of all rows.
-        validate: whether rows that do not cover the values exactly are an error. Otherwise they are
-            cut short, and values outside all rows are lost, as in TensorFlow.
-        record_of: turns an index of the arrays into the record number of an error.
+        values: list array with one list of flat values for each record.
+        partitions: pairs of a word and a list array of int64. The word gives the meaning of the numbers: "lengths",
+            "splits", "starts", "limits", "row_ids", or "starts_or_none" (values may be in no row). Or "uniform" with
+            the length of all rows.
+        validate: whether rows that do not cover the values exactly are an error. Otherwise such rows are truncated
+            and values outside all rows are lost, as in TensorFlow.
+        record_of: converts an index of the arrays to the record number for an error.
 
     Raises:
         SchemaError: the rows do not match the values.
@@ -80,7 +80,7 @@ def partitioned(
             starts, ends, rows, bad = _uniform(numbers, items)
         else:
             starts, ends, rows, bad = _FORMS[form](items, *_flat(numbers))
-        # Rows of equal length make a tensor of the values, which TensorFlow does not cut either.
+        # Rows of equal length make a tensor of the values. TensorFlow does not truncate it either.
         is_tensor = all(isinstance(inside, int) for _, inside in partitions[place - 1 :])
         if (validate or is_tensor or form == "row_ids") and bad.any():
             what = "rows of one length" if isinstance(numbers, int) else form.replace("_", " ")
@@ -97,10 +97,10 @@ def partitioned_frames(
     *,
     validate: bool,
 ) -> pa.Array:
-    """The same within the frames of feature lists: all arrays have one list more around them.
+    """As `partitioned`, for the frames of feature lists: every array has one more level of lists around it.
 
     Raises:
-        SchemaError: also if a partition has other frames than the values.
+        SchemaError: also if a partition and the values have different frames.
     """
     outer, values = split(frames)
     inside: list[tuple[str, pa.Array | int]] = []
@@ -139,7 +139,7 @@ def _sums(lengths: npt.NDArray[Any]) -> Offsets:
 
 
 _Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
-"""Starts and ends of rows among all items, offsets of records among rows, and which records are wrong."""
+"""Starts and ends of rows in all items, offsets of records in the rows, and which records are wrong."""
 
 
 def _uniform(length: int, items: Offsets) -> _Rows:
@@ -153,7 +153,7 @@ def _uniform(length: int, items: Offsets) -> _Rows:
 def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
-    # Clipped before the addition, since they may be any numbers; decreasing limits give empty rows.
+    # Clipped before the addition, because the limits may be any numbers. Decreasing limits give empty rows.
     ends = np.maximum.accumulate(low + np.clip(limits, 0, high - low))
     starts = np.maximum(np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low)
     bad = np.zeros(len(items) - 1, np.bool_)
@@ -183,7 +183,7 @@ def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
 
 
 def _starts(items: Offsets, rows: Offsets, given: Offsets, *, covers: bool = True) -> _Rows:
-    """`covers`: values without any row are an error; TensorFlow drops them."""
+    """`covers`: values outside all rows are an error; TensorFlow drops them."""
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
     starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
@@ -210,7 +210,7 @@ def _row_ids(items: Offsets, offsets: Offsets, ids: Offsets) -> _Rows:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, np.zeros(num_records + 1, np.int64), bad
     counts = np.zeros(num_records, np.int64)
-    # Clipped, so that neither the sum nor the number of rows overflows before the check.
+    # Clipped, so that the sum and the number of rows do not overflow before the check.
     np.maximum.at(counts, record, np.minimum(ids, MAX_EMPTY_ROWS + len(ids)) + 1)
     rows = _sums(counts)
     if rows[-1] > MAX_EMPTY_ROWS + len(ids):
@@ -238,18 +238,18 @@ def sparse(
     size: Sequence[int] | None,
     already_sorted: bool,
 ) -> pa.Array:
-    """A struct array of indices and values of sparse tensors, one a record.
+    """Build a struct array with the indices and values of sparse tensors, one for each record.
 
     Args:
         name: the field, for errors.
-        indices: list arrays of int64, one a dimension.
+        indices: list arrays of int64, one for each dimension.
         values: list array of the values.
         size: dimensions that indices are checked against, or None for no check.
-        already_sorted: keep the order; otherwise rows are sorted by index, stably.
+        already_sorted: keep the order. Otherwise rows are sorted by index, with a stable sort.
 
     Returns:
-        struct<indices: list<int64>, values: list<T>>; with several dimensions an index is a
-        fixed_size_list of int64. Null where `values` is.
+        struct<indices: list<int64>, values: list<T>>. With several dimensions, an index is a fixed_size_list of
+        int64. Null if `values` is null.
 
     Raises:
         SchemaError: the counts differ, or an index is outside `size`.

@@ -1,4 +1,4 @@
-"""The features of a schema in TensorFlow's terms; `penstock.features` has the overview."""
+"""The feature classes of schemas in TensorFlow's terms. For an overview see `penstock.features`."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ _PYTHON_TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
 }
 _NUMPY_TYPES = {"bytes": pa.binary(), "str": pa.string()}
-"""Such as bytes24, a dtype's name without its size."""
+"""For dtype names without their sizes, such as bytes24."""
 KINDS = {
     pa.int64(): "int64",
     pa.float32(): "float",
     pa.binary(): "bytes",
     pa.string(): "bytes",
 }
-"""The kind in an Example of each type that a feature may have."""
+"""The kind of list in an Example for each type that a feature may have."""
 
 
 def value_type(dtype: Any) -> pa.DataType:
-    """The Arrow type of a dtype given by name or as NumPy's, pyarrow's, Python's or TensorFlow's.
+    """The Arrow type for a dtype of NumPy, pyarrow, Python or TensorFlow, or for the name of a dtype.
 
-    "string" is TensorFlow's name for bytes, so it gives binary; ask for text with `pa.string()` or
-    `str`.
+    "string" is TensorFlow's name for bytes, so it gives binary. For text, use `pa.string()` or `str`.
 
     Raises:
-        TypeError: any type but int64, float32 and bytes: an Example has no other.
+        TypeError: the type is not int64, float32, bytes or text: an Example has no other types.
 
     Example:
         >>> from penstock.features import value_type
@@ -120,8 +119,8 @@ class FixedLen:
     Args:
         shape: dimensions, or one int; [] for a scalar. Values are in C order.
         dtype: see `value_type`.
-        default: replaces a missing feature: one value for each element of the shape, flat
-            or nested. A feature that is present and empty is an error.
+        default: replaces a missing feature: one value for each element of the shape, flat or nested. A feature
+            that is present but empty is an error.
 
     Raises:
         TypeError: an Example cannot hold the dtype, or the default is of another type.
@@ -146,7 +145,7 @@ class FixedLen:
 
 @dataclass(frozen=True, slots=True)
 class VarLen:
-    """Any number of values.
+    """A list of any length.
 
     Example:
         >>> import penstock as ps
@@ -162,13 +161,13 @@ class VarLen:
 
 @dataclass(frozen=True, slots=True)
 class FixedLenSequence:
-    """Any number of elements of one shape.
+    """A list of any length whose elements all have the same shape.
 
     Args:
         shape: dimensions of one element, none of them 0.
         dtype: see `value_type`.
         allow_missing: whether a record may lack the feature.
-        default: the value that TensorFlow pads rows with; penstock's columns are not padded.
+        default: the value with which TensorFlow pads rows. Penstock does not pad columns.
 
     Raises:
         TypeError, ValueError: as FixedLen.
@@ -191,37 +190,37 @@ class FixedLenSequence:
 
 @dataclass(frozen=True, slots=True)
 class KeyedPartition:
-    """Rows described by an int64 list of the record, under `key`."""
+    """Rows that an int64 list of the record, stored under `key`, describes."""
 
     key: str
 
 
 class RowLengths(KeyedPartition):
-    """Rows by the number of their elements."""
+    """Rows given by their numbers of elements."""
 
     __slots__ = ()
 
 
 class RowSplits(KeyedPartition):
-    """Rows by where each starts, and the end of the last."""
+    """Rows given by the start of each row, followed by the end of the last row."""
 
     __slots__ = ()
 
 
 class RowStarts(KeyedPartition):
-    """Rows by where each starts."""
+    """Rows given by the start of each row."""
 
     __slots__ = ()
 
 
 class RowLimits(KeyedPartition):
-    """Rows by where each ends."""
+    """Rows given by the end of each row."""
 
     __slots__ = ()
 
 
 class ValueRowIds(KeyedPartition):
-    """Rows by the row number of each element."""
+    """Rows given by the row number of each element."""
 
     __slots__ = ()
 
@@ -242,16 +241,16 @@ Partition = RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | Unifo
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of lists: flat values under one key, and their division into rows under others.
+    """Lists of lists: flat values under one key, and the division into rows under other keys.
 
     Args:
         dtype: see `value_type`.
         value_key: the key of the values; None for the name of the column.
         partitions: RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds or UniformRowLength,
-            outermost first. Without any, a record is one list.
-        row_splits_dtype: "int32" or "int64", for TensorFlow; Arrow's offsets are int32 in any case.
-        validate: whether rows that do not match the values are an error; otherwise they are cut short or
-            lost. None: as the dialect does, an error in protobuf's and not in TensorFlow's.
+            outermost first. Without partitions, each record is one list.
+        row_splits_dtype: "int32" or "int64", for TensorFlow. Arrow's offsets are always int32.
+        validate: whether rows that do not match the values are an error. Otherwise they are truncated or lost.
+            None follows the dialect: an error for protobuf, but not for TensorFlow.
 
     Example:
         >>> import penstock as ps
@@ -272,7 +271,7 @@ class Ragged:
             raise ValueError(f"row_splits_dtype is int32 or int64, not {splits}")
         partitions = tuple(self.partitions)
         for partition in partitions:
-            # Callers need not use a type checker.
+            # Checked here because callers need not use a type checker.
             if not isinstance(partition, Partition):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"{partition!r} is not a partition")
         _settle(
@@ -285,17 +284,17 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """A sparse tensor: values under one key, and their indices under others.
+    """A sparse tensor: values under one key, and their indices under other keys.
 
     Args:
         index_key: the key of the indices, or one key for each dimension: int64 lists.
         value_key: the key of the values.
         dtype: see `value_type`.
         size: the dense size, one int for each dimension.
-        already_sorted: keep the order of the record; otherwise values are sorted by index.
+        already_sorted: keep the order of the record. Otherwise values are sorted by index.
 
     Raises:
-        ValueError: the number of sizes is not that of index keys.
+        ValueError: the number of sizes differs from the number of index keys.
     """
 
     index_key: Any
@@ -314,7 +313,7 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A feature list of a SequenceExample, described by its frames.
+    """A feature list of a SequenceExample, described by the feature of one frame.
 
     Example:
         >>> import penstock as ps
@@ -331,4 +330,4 @@ class Sequence:
 
 
 Feature = FixedLen | VarLen | FixedLenSequence | Ragged | Sparse | Sequence
-"""Any of them."""
+"""Any feature class."""

@@ -1,4 +1,4 @@
-"""Plans the decoding of a schema in TensorFlow's terms, and describes an Arrow schema in them."""
+"""Plans how to decode a schema in TensorFlow's terms, and describes an Arrow schema in these terms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.payloads.example.plans import (
 from penstock.payloads.example.sequence_parts import part_and_key
 
 FEATURE_KEY = b"penstock.feature"
-"""Metadata of a field that was given as a feature: the feature in TensorFlow's notation."""
+"""Key in the metadata of a field that was given as a feature. The value is the feature in TensorFlow's notation."""
 
 _FORMS: dict[Any, str] = {
     f.RowLengths: "lengths",
@@ -39,10 +39,10 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect to decode records of a schema with, whichever of its columns are read.
+    """The dialect in which to decode the records of a schema. It does not depend on the columns that are read.
 
-    TensorFlow has one parser for Examples and another for SequenceExamples; a schema with feature
-    lists is for the latter.
+    TensorFlow has one parser for Examples and another for SequenceExamples. A schema with feature lists needs the
+    parser for SequenceExamples.
     """
     if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
@@ -52,18 +52,18 @@ def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
 def plan_fields(
     schema: Mapping[str, f.Feature], dialect: str = "protobuf", parts: Container[str] = ()
 ) -> list[FieldPlan]:
-    """How the columns of a schema are decoded, in its order.
+    """Plan how the columns of a schema are decoded, in the schema's order.
 
     Args:
         schema: features by column name; see `penstock.features`.
         dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples.
-        parts: names of a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
+        parts: names that consist of a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
 
     Returns:
         Plans whose `finish` may raise SchemaError with `record` counted within the batch.
 
     Raises:
-        ValueError: TensorFlow refuses the schema, in its dialect.
+        ValueError: in TensorFlow's dialect, for a schema that TensorFlow refuses.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):
@@ -81,7 +81,7 @@ def plan_fields(
 
 
 def _key(name: str, schema: Mapping[str, f.Feature], parts: Container[str]) -> str:
-    """The key in the record: the name without the prefix of a part that it may have."""
+    """The key in the record: the name without a part's prefix."""
     part = part_and_key(name)
     if part is None:
         return name
@@ -141,7 +141,7 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
 
 # Complexity: one branch for each kind of feature.
 def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
-    """The columns that the kernel decodes for a feature; of lists, the values come first.
+    """The columns that the kernel decodes for a feature. For nested lists, the column of values comes first.
 
     A missing feature is null in protobuf's dialect (`strict`) and an empty list in TensorFlow's.
     """
@@ -158,7 +158,7 @@ def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tup
     keys: Sequence[str] = ()
     if isinstance(feature, f.FixedLen):
         size = math.prod(feature.shape)
-        # TensorFlow ignores a default without values.
+        # TensorFlow ignores a default that has no values.
         default = feature.default if size or strict else None
         layout = "fixed" if feature.shape else "scalar"
         return (wire(key, layout=layout, size=size, required=default is None, default=default),)
@@ -180,7 +180,7 @@ _Finish = Callable[[Sequence[Any]], Any]
 def _finish(
     name: str, feature: Any, *, in_lists: bool, strict: bool
 ) -> tuple[pa.DataType, _Finish]:
-    """The type of a field, and how its wires' arrays become one of that type."""
+    """The type of a field, and a function that builds an array of this type from the decoded columns."""
     dtype: pa.DataType = feature.dtype
     if isinstance(feature, f.FixedLen):
         if not feature.shape:
@@ -248,20 +248,19 @@ def _join_rows(
 
 
 def describe(schema: pa.Schema) -> str:
-    """A schema as a TensorFlow feature description: Python source text.
+    """Write a schema as a TensorFlow feature description, as Python source text.
 
     Args:
-        schema: of a TFRecord, inferred or given.
+        schema: the schema of a TFRecord, inferred or given.
 
     Returns:
-        One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of
-        `context_features` and `sequence_features`. A scalar or tensor that may be missing becomes
-        a VarLenFeature, since a FixedLenFeature would refuse the records without it; a scalar of an
-        inferred schema becomes a FixedLenFeature if every record examined has it. A column
-        without any value becomes a comment.
+        One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of `context_features` and
+        `sequence_features`. A scalar or tensor that may be missing becomes a VarLenFeature, because a
+        FixedLenFeature would refuse records without it. A scalar of an inferred schema becomes a FixedLenFeature if
+        every examined record has it. A column without any value becomes a comment.
 
     Raises:
-        UnsupportedError: no feature has the type of a column.
+        UnsupportedError: no feature matches the type of a column.
 
     Example:
         >>> import pyarrow as pa
@@ -308,7 +307,7 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 # Complexity: one branch for each kind of type.
 def _feature_of(field: pa.Field) -> Any:
-    """The feature that a column's type stands for."""
+    """The feature that matches a column's type."""
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType):
         dtype = type_.value_type

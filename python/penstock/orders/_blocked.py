@@ -1,8 +1,8 @@
-"""Shuffled as far as a disk allows: whole chunks in random order, records within windows of chunks.
+"""Shuffling for slow disks: whole chunks in random order, and records shuffled within windows of chunks.
 
-A window is a run of chunks of the shuffled chunk order whose records are shuffled together. Windows
-cover an epoch one after another, so a reader holds one window at a time, reads each chunk once
-and whole, and can begin at any of them.
+A window is a run of consecutive chunks in the shuffled chunk order. The records of a window are shuffled together.
+The windows cover an epoch one after another. A reader therefore holds one window at a time, reads each chunk once
+and completely, and can begin at any window.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Window:
     """Records that are shuffled together.
 
     Attributes:
-        number: in the order of the epoch.
-        first, last: its positions in the epoch, [first, last).
-        chunks: the numbers of its chunks, int64[c], sorted.
-        starts, stops: its runs of consecutive records, int64[r], sorted and disjoint.
+        number: the number of the window in the epoch.
+        first, last: the positions of the window in the epoch, [first, last).
+        chunks: the numbers of the window's chunks, int64[c], sorted.
+        starts, stops: the runs of consecutive records in the window, int64[r], sorted and disjoint.
     """
 
     number: int
@@ -44,14 +44,14 @@ class Window:
     stops: np.ndarray
 
     def rows(self, records: np.ndarray) -> np.ndarray:
-        """The rows of some of its records if its runs are read one after another, as int64."""
+        """The rows of some records, as int64, if the window's runs are read one after another."""
         before = np.concatenate(([0], np.cumsum(self.stops - self.starts)[:-1]))
         run = np.searchsorted(self.starts, records, side="right") - 1
         return before[run] + records - self.starts[run]
 
 
 class Windows:
-    """The windows of one epoch, and which record is at which position. Takes 40 bytes a chunk.
+    """The windows of one epoch, and the record at each position. Takes 40 bytes for each chunk.
 
     Example:
         >>> import penstock as ps
@@ -67,7 +67,7 @@ class Windows:
 
     def __init__(self, order: Blocked, epoch: int, lengths: np.ndarray) -> None:
         self._seed, self._epoch = order.seed, epoch
-        # The chunks in the order of the epoch: their numbers, first records, first positions.
+        # The chunks in the order of the epoch: numbers, first records and first positions.
         chunks = permuted(len(lengths), order.seed, epoch, Draw.CHUNKS, 0, len(lengths))
         first_records = np.cumsum(lengths) - lengths
         ordered = lengths[chunks]
@@ -78,13 +78,13 @@ class Windows:
             self._positions, order.window_chunks, order.window_records
         )
         self.edges = self._positions[self._first_chunks]
-        """Positions at which windows begin, and the end of the epoch: int64[len + 1]."""
+        """Positions at which windows begin, followed by the end of the epoch: int64[len + 1]."""
 
     def __len__(self) -> int:
         return len(self.edges) - 1
 
     def __getitem__(self, number: int) -> Window:
-        """A window by its number, in the order of the epoch."""
+        """The window with this number, counted in the order of the epoch."""
         if not 0 <= number < len(self):
             raise IndexError(f"the epoch has {len(self)} windows")
         begin, end = self._first_chunks[number : number + 2]
@@ -95,7 +95,7 @@ class Windows:
         chunks = self._chunks[begin:end][by_place]
         has_records = stops > starts
         starts, stops = starts[has_records], stops[has_records]
-        # Adjacent chunks are one run.
+        # Adjacent chunks form one run.
         is_joint = starts[1:] == stops[:-1]
         starts = np.delete(starts, np.flatnonzero(is_joint) + 1)
         stops = np.delete(stops, np.flatnonzero(is_joint))
@@ -103,7 +103,7 @@ class Windows:
         return Window(number, first, last, chunks, starts, stops)
 
     def at(self, position: int) -> Window:
-        """The window of a position."""
+        """The window that contains a position."""
         checked_span(int(self.edges[-1]), 0, position, position + 1)
         return self[int(np.searchsorted(self.edges, position, side="right")) - 1]
 
@@ -132,8 +132,8 @@ class Windows:
 def _window_starts(
     positions: np.ndarray, most_chunks: int | None, most_records: int | None
 ) -> np.ndarray:
-    """The chunks at which windows begin, and the number of chunks: each window takes as many chunks as both
-    limits allow, and at least one. Chunks without records join the window before."""
+    """The chunks at which windows begin, followed by the number of chunks. Each window takes at least one chunk, and as
+    many as both limits allow. Chunks without records join the previous window."""
     num_chunks = len(positions) - 1
     if most_records is None:
         starts = np.arange(0, num_chunks, most_chunks or max(num_chunks, 1))
@@ -162,16 +162,16 @@ def _followed(ends: list[int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Blocked(EachOnce):
-    """Whole chunks in random order, and records shuffled within windows of some chunks.
+    """Whole chunks in random order, with records shuffled within windows of some chunks.
 
-    For data from which single records are read slowly: disks, tar, Parquet, object stores. Each chunk is read once an
-    epoch, whole. A batch mixes the records of one window, which come from `window_chunks` places of the data.
+    Use it for data from which single records are read slowly: disks, tar, Parquet, object stores. Each chunk is read
+    completely, once per epoch. A batch mixes the records of one window, from `window_chunks` places in the data.
 
     Args:
         seed: 0 to 2^64 - 1.
-        window_chunks: the most chunks of a window; None: any number.
-        window_records: the most records of a window, unless one chunk has more; None: any number.
-        chunk_records: the length of chunks whose lengths are unknown.
+        window_chunks: the most chunks in a window; None for no limit.
+        window_records: the most records in a window, unless a single chunk has more; None for no limit.
+        chunk_records: the length of chunks if the data does not give chunk lengths.
 
     Example:
         >>> import penstock as ps
@@ -195,12 +195,12 @@ class Blocked(EachOnce):
                 checked_count(name, getattr(self, name), 1)
 
     def windows(self, num_records: int, epoch: int, chunk_lengths: Any = None) -> Windows:
-        """The windows of an epoch. The latest two are kept.
+        """The windows of an epoch. The two most recent results are cached.
 
         Args:
-            num_records: of the dataset.
+            num_records: the number of records in the dataset.
             epoch: from 0.
-            chunk_lengths: the number of records of each chunk, in file order; None: equal ones.
+            chunk_lengths: the number of records in each chunk, in file order; None for chunks of equal length.
 
         Raises:
             ValueError: the chunks have more or fewer records than the dataset.
@@ -219,13 +219,13 @@ class Blocked(EachOnce):
     ) -> np.ndarray:
         """The records at positions start to stop of the epoch, as int64[stop - start].
 
-        Callers that take often should keep `windows(...)`: comparing chunk lengths costs more than a take.
+        Callers that take often should keep `windows(...)`, because comparing chunk lengths costs more than a take.
         """
         epoch, start, stop = checked_span(self.length(num_records), epoch, start, stop)
         return self.windows(num_records, epoch, chunk_lengths).take(start, stop)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; chunk lengths belong to the data."""
+        """All parameters. Chunk lengths are not included, because they belong to the data."""
         return {
             "name": "blocked",
             "seed": self.seed,

@@ -1,7 +1,7 @@
-"""Several datasets mixed by weights.
+"""An order that mixes several datasets by weights.
 
-Epochs are stretches of one endless order, so a dataset continues in the next epoch where it stopped: none
-of its records is repeated before all have come.
+All epochs together form one endless order. A dataset continues in the next epoch at the record where it stopped, so
+no record is repeated before all records of its dataset were used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHARES = 1 << 39
 
 
 def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np.ndarray:
-    """Positions start to stop of the shuffles of a dataset, one after another."""
+    """The records at positions start to stop of a dataset's successive shuffles."""
     parts: list[np.ndarray] = []
     while start < stop:
         turn, first = divmod(start, num_records)
@@ -41,8 +41,8 @@ def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np
 
 
 def _whole_weights(weights: Sequence[float]) -> list[int]:
-    """Weights as whole numbers in the same proportions, as far as 39 bits hold them."""
-    # By their shortest decimals: 0.7 means seven tenths, and not the nearest binary fraction.
+    """Convert weights to whole numbers in the same proportions, as far as 39 bits allow."""
+    # Based on the shortest decimal text: 0.7 means seven tenths, not the nearest binary fraction.
     exact = [Fraction(repr(weight)) for weight in weights]
     scale = math.lcm(*(share.denominator for share in exact))
     whole = [int(share * scale) for share in exact]
@@ -56,17 +56,17 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Mixture(EqualBySpec):
-    """Records of several datasets in given proportions, which hold everywhere and not only on average.
+    """Records of several datasets in given proportions, which hold in every part of an epoch, not only on average.
 
-    In every prefix each dataset has its share to within one record (with more than four datasets: two),
-    and at the end of an epoch exactly, if its share is a whole number.
-    Each dataset comes in an exact shuffle of its own; at its end it starts again in a new one,
-    and the next epoch continues where the last one stopped.
+    In every prefix of an epoch, each dataset has its share to within one record (two records for more than four
+    datasets). At the end of an epoch the share is exact, if it is a whole number. Each dataset has its own exact
+    shuffle. When the shuffle is used up, the dataset starts a new one. The next epoch continues where the last one
+    stopped.
 
     Args:
-        weights: by the names of the datasets; scaled to a sum of 1. Zero: no record of this dataset.
+        weights: by dataset name. They are scaled to a sum of 1. A dataset with weight zero is not used.
         seed: 0 to 2^64 - 1.
-        num_records: positions of an epoch; None: the records of all datasets with a weight.
+        num_records: positions in an epoch; None for the total number of records of all datasets with a weight.
 
     Example:
         >>> import penstock as ps
@@ -109,7 +109,7 @@ class Mixture(EqualBySpec):
         return sizes
 
     def length(self, num_records: Any) -> int:
-        """How many positions an epoch has, for the number of records of each dataset."""
+        """The number of positions in an epoch, given the number of records of each dataset."""
         sizes = self._sizes(num_records)
         if self.num_records is not None:
             return self.num_records
@@ -119,11 +119,11 @@ class Mixture(EqualBySpec):
         """The records at positions start to stop of the epoch.
 
         Args:
-            num_records: of each dataset, in the order of the weights or by name.
+            num_records: the number of records of each dataset, in the order of the weights or by name.
             epoch, start, stop: positions of the epoch.
 
         Returns:
-            int64[stop - start], numbers in the datasets concatenated in the order of the weights.
+            int64[stop - start]: record numbers in the concatenation of the datasets, in the order of the weights.
         """
         sizes = self._sizes(num_records)
         length = self.length(num_records)
@@ -143,7 +143,7 @@ class Mixture(EqualBySpec):
         return found
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; the weights as a list, because their order matters."""
+        """All parameters. The weights are a list, because their order matters."""
         return {
             "name": "mixture",
             "weights": [[name, weight] for name, weight in self.weights.items()],

@@ -1,7 +1,7 @@
-"""What an order is, and the two simplest: sequential, and shuffled exactly.
+"""The interface of orders, and the two simplest ones: sequential, and exactly shuffled.
 
-An order is a pure function: (number of records, epoch, positions) to record numbers. It stores no
-list, so any position costs the same, on any machine.
+An order is a pure function from (number of records, epoch, positions) to record numbers. It stores no list, so every
+position costs the same. The result is the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RECENT = 2
 
 @runtime_checkable
 class Order(Protocol):
-    """Which record comes when.
+    """Determines which record is at which position.
 
     `num_records` is the number of records of the dataset; for a `Mixture`, the number for each of its
     datasets. The same arguments always give the same numbers.
@@ -33,17 +33,17 @@ class Order(Protocol):
 
     @property
     def seed(self) -> int | None:
-        """The seed of all randomness; None if there is none."""
+        """The seed of all randomness, or None if the order is not random."""
         ...
 
     @property
     def layout(self) -> str | None:
-        """What else `take` needs to know about the data, as the name of a keyword: "chunk_lengths" (Blocked),
-        "shard_lengths" (Interleaved), or None."""
+        """The keyword for what else `take` must know about the data: "chunk_lengths" (Blocked), "shard_lengths"
+        (Interleaved), or None."""
         ...
 
     def length(self, num_records: Any) -> int:
-        """How many positions an epoch has."""
+        """The number of positions in an epoch."""
         ...
 
     def take(self, num_records: Any, epoch: int, start: int, stop: int) -> np.ndarray:
@@ -51,20 +51,20 @@ class Order(Protocol):
         ...
 
     def spec(self) -> dict[str, Any]:
-        """Everything that determines the order, as JSON values: equal specs are equal orders."""
+        """Everything that determines the order, as JSON values. Two orders with equal specs are equal."""
         ...
 
 
 class EachOnce:
-    """What orders share in which every record comes once an epoch."""
+    """Shared code of orders in which every record occurs once per epoch."""
 
     def length(self, num_records: int) -> int:
-        """As many positions as records."""
+        """The number of positions, which is the number of records."""
         return checked_records(num_records)
 
 
 class EqualBySpec:
-    """Orders that hold arrays or dicts are equal if their specs are."""
+    """Equality by spec, for orders that hold arrays or dicts."""
 
     def spec(self) -> dict[str, Any]:
         """See Order.spec."""
@@ -78,14 +78,15 @@ class EqualBySpec:
 
 
 class Recent(Generic[Value]):
-    """The latest tables of an order that computes one for an epoch and a division of the data. Pickling drops them."""
+    """Cache of the most recent tables of an order that computes a table per epoch and per division of the data.
+    Pickling drops the cache."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[int, np.ndarray, Value]] = []
         self._lock = Lock()
 
     def get(self, epoch: int, lengths: np.ndarray, make: Callable[[], Value]) -> Value:
-        """The table for an epoch and lengths, made if it is not kept."""
+        """The table for an epoch and lengths, from the cache if possible."""
         with self._lock:
             for kept_epoch, kept_lengths, value in self._kept:
                 if kept_epoch == epoch and np.array_equal(kept_lengths, lengths):
@@ -106,7 +107,7 @@ def settle(order: object, **values: Any) -> None:
 
 
 def checked_records(num_records: Any) -> int:
-    """A number of records as a Python int."""
+    """Check a number of records, and return it as a Python int."""
     number = operator.index(num_records)
     if not 0 <= number < _END:
         raise ValueError(f"a number of records is 0 to 2**63 - 1, not {number}")
@@ -114,7 +115,7 @@ def checked_records(num_records: Any) -> int:
 
 
 def checked_lengths(lengths: Any, num_records: int, what: str) -> np.ndarray:
-    """The lengths of chunks or shards, int64[n], whose sum must be the number of records."""
+    """Check the lengths of chunks or shards, int64[n], whose sum must be the number of records."""
     found = np.asarray(lengths, np.int64)
     total = int(found.sum())
     if found.ndim != 1 or total != num_records or (found < 0).any():
@@ -126,10 +127,10 @@ def checked_lengths(lengths: Any, num_records: int, what: str) -> np.ndarray:
 
 
 def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, int, int]:
-    """Epoch, start and stop as Python ints.
+    """Check epoch, start and stop, and return them as Python ints.
 
     Raises:
-        RecordIndexError: the epoch has `length` positions, and not these.
+        RecordIndexError: the positions are not within the `length` positions of the epoch.
         ValueError: the epoch is negative.
     """
     epoch = checked_epoch(epoch)
@@ -143,7 +144,7 @@ def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, i
 
 
 def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, int]:
-    """Positions of an epoch as positions of an order that continues through all epochs."""
+    """Convert positions of an epoch to positions of an order that continues through all epochs."""
     epoch, start, stop = checked_span(length, epoch, start, stop)
     if epoch * length + stop > _FAR:
         raise ValueError(f"epoch {epoch} of {length} positions is too far away")
@@ -152,7 +153,7 @@ def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, i
 
 @dataclass(frozen=True)
 class Sequential(EachOnce):
-    """The records in the order of the files, in every epoch.
+    """The records in the order of the files, the same in every epoch.
 
     Example:
         >>> import penstock as ps
@@ -163,21 +164,21 @@ class Sequential(EachOnce):
     seed = layout = None
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The numbers start to stop."""
+        """The numbers from start to stop."""
         _, start, stop = checked_span(self.length(num_records), epoch, start, stop)
         return np.arange(start, stop, dtype=np.int64)
 
     def spec(self) -> dict[str, Any]:
-        """The name alone."""
+        """Only the name."""
         return {"name": "sequential"}
 
 
 @dataclass(frozen=True)
 class Shuffled(EachOnce):
-    """Every record once an epoch, in a random permutation; every permutation is possible.
+    """Every record once per epoch, in a random permutation. Every permutation is possible.
 
-    The permutation is computed, not stored: constant memory for any number of records, any position
-    at the same cost (about 10 to 20 ns a record). Each epoch has its own.
+    The permutation is computed, not stored. It needs constant memory for any number of records, and every position
+    costs the same (about 10 to 20 ns per record). Each epoch has a different permutation.
 
     Args:
         seed: 0 to 2^64 - 1.

@@ -1,7 +1,7 @@
-"""The orders of pipelines without an index: interleaved shards, and a shuffle buffer over them.
+"""The orders of pipelines without an index: interleaved shards, and a shuffle buffer.
 
-They match tf.data's `interleave` and `shuffle`, and WebDataset's shuffles, but are functions of the
-position: to resume in the middle of an epoch, nothing before it is read or simulated.
+They match tf.data's `interleave` and `shuffle`, and WebDataset's shuffles, but are functions of the position.
+Resuming in the middle of an epoch requires no reading or simulation of what came before.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted
 
 
 class _Turns:
-    """The turns of one epoch: stretches in which the same shards give records round by round.
+    """The turns of one epoch, as stretches in which the same shards yield records round by round.
 
-    A stretch has its first position, the records that each of its shards gives in a turn, and the next record of each
-    shard. Shards end seldom, so stretches are few: some for each shard.
+    A stretch has its first position, the number of records that each shard yields in a turn, and the next record of
+    each shard. Shards rarely end, so there are only a few stretches for each shard.
     """
 
     def __init__(self, shards: list[tuple[int, int]], cycle: int, block: int) -> None:
@@ -40,7 +40,7 @@ class _Turns:
         self._records: list[int] = []
         self._position = 0
         waiting = deque(shards)
-        # [next record, records left] of each open shard; None: a slot in which to open one.
+        # [next record, records left] of each open shard; None for a slot in which a shard can be opened.
         slots: list[list[int] | None] = [None] * cycle
         while waiting or any(slots):
             shards_open = [slot for slot in slots if slot is not None]
@@ -57,7 +57,7 @@ class _Turns:
         self._firsts = np.array(self._records, np.int64)
 
     def _one_round(self, slots: list[list[int] | None], waiting: deque[tuple[int, int]]) -> None:
-        """One turn of each slot, in which shards may end and others begin."""
+        """Run one turn of each slot. Shards may end, and others begin."""
         for number, slot in enumerate(slots):
             if slot is None and waiting:
                 slot = list(waiting.popleft())
@@ -68,8 +68,8 @@ class _Turns:
                 self._add([slot[0]], given, 1)
             slot[0] += given
             slot[1] -= given
-            # A shard whose last turn was a full one is found empty at its next turn, which is
-            # then lost, as in tf.data.
+            # If a shard's last turn was complete, the shard is found empty only at its next turn. That turn is lost, as
+            # in tf.data.
             slots[number] = slot if given == self._block else None
 
     def _add(self, firsts: list[int], block: int, rounds: int) -> None:
@@ -78,7 +78,7 @@ class _Turns:
         self._position += block * len(firsts) * rounds
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """The records at any positions."""
+        """The records at some positions."""
         stretch = np.searchsorted(self._table[:, 0], positions, side="right") - 1
         start, block, num_shards, firsts = self._table[stretch].T
         turn, within = np.divmod(positions - start, block)
@@ -88,19 +88,19 @@ class _Turns:
 
 @dataclass(frozen=True)
 class Interleaved(EachOnce):
-    """Shards read in turns: `block_length` records of each of `cycle_length` open shards.
+    """Shards read in turns: `block_length` records from each of `cycle_length` open shards.
 
-    The order of tf.data's `interleave(cycle_length, block_length)`, record by record. When a shard
-    ends, the next one takes its place. Only the order of shards is shuffled; `Buffered` over it
-    is what pipelines of tf.data and WebDataset do.
+    This is exactly the order of tf.data's `interleave(cycle_length, block_length)`. When a shard ends, the next shard
+    takes its place. Only the order of the shards is shuffled. To match pipelines of tf.data and WebDataset, combine it
+    with `Buffered`.
 
     Args:
         cycle_length: how many shards are open.
-        block_length: how many records a shard gives in a turn.
-        seed: shuffles the order of shards, anew in each epoch; None: as they are.
-        shard_lengths: the number of records of each shard, if `take` does not get them.
+        block_length: how many records a shard yields in a turn.
+        seed: shuffles the order of the shards, differently in each epoch; None keeps their order.
+        shard_lengths: the number of records in each shard, if not passed to `take`.
 
-    Memory and time to begin an epoch: about 5 microseconds for each shard and slot of the cycle.
+    The start of an epoch costs about 5 microseconds for each shard and each slot of the cycle.
 
     Example:
         >>> import penstock as ps
@@ -127,7 +127,7 @@ class Interleaved(EachOnce):
     def at(
         self, num_records: int, epoch: int, positions: np.ndarray, shard_lengths: Any = None
     ) -> np.ndarray:
-        """The records at any positions of an epoch, as int64."""
+        """The records at some positions of an epoch, as int64."""
         given = self.shard_lengths if shard_lengths is None else shard_lengths
         if given is None:
             raise ValueError("shards are interleaved by their lengths: give shard_lengths=")
@@ -153,7 +153,7 @@ class Interleaved(EachOnce):
         return self.at(num_records, epoch, positions, shard_lengths)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; of given lengths a digest."""
+        """All parameters; given shard lengths as a digest."""
         lengths = self.shard_lengths
         return {
             "name": "interleaved",
@@ -166,20 +166,19 @@ class Interleaved(EachOnce):
 
 @dataclass(frozen=True)
 class Buffered(EachOnce):
-    """What a shuffle buffer of `size` records makes of the sequential or interleaved records.
+    """The order that results from a shuffle buffer of `size` records over sequential or interleaved records.
 
-    The distribution of tf.data's `shuffle(size)`: each record that comes out is any of those in the buffer.
-    A record comes at most `size` - 1 positions early, and late by about `size` on average: a buffer
-    much smaller than the data hardly shuffles it. Use it for comparisons, or for data that can
-    only be read from front to back.
+    It has the distribution of tf.data's `shuffle(size)`: each record that leaves the buffer is a random one of those in
+    it. A record comes at most `size` - 1 positions early, and late by about `size` on average, so a buffer much smaller
+    than the data hardly shuffles it. Use it for comparisons, or for data that can only be read from front to back.
 
     Args:
         seed: 0 to 2^64 - 1.
-        size: of the buffer, in records.
-        over: the order of the stream that runs through it: Sequential (None) or Interleaved.
+        size: the size of the buffer, in records.
+        over: the order of the stream that enters the buffer: Sequential (None) or Interleaved.
 
-    Any position costs about size * ln(size) steps of a nanosecond and 8 * size bytes, also
-    towards the end of the epoch, so take thousands of positions at once.
+    Computing any position costs about size * ln(size) steps of a nanosecond, and 8 * size bytes, also near the end of
+    the epoch. Take thousands of positions in one call.
 
     Example:
         >>> import penstock as ps
@@ -215,6 +214,6 @@ class Buffered(EachOnce):
         return self.over.at(num_records, epoch, positions, shard_lengths)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters, and those of the order below."""
+        """All parameters, and those of the underlying order."""
         over = None if self.over is None else self.over.spec()
         return {"name": "buffered", "seed": self.seed, "size": self.size, "over": over}

@@ -1,4 +1,4 @@
-"""Records that come more or less often than others: by weights, or every class equally often."""
+"""Orders in which records occur with different frequencies: by weights, or with equal frequency for every class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_ke
 
 
 def _array(values: Any) -> np.ndarray:
-    """One column as a read-only NumPy array."""
+    """Convert one column to a read-only NumPy array."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         if values.null_count:
             raise ValueError(f"{values.null_count} of {len(values)} records have no value")
@@ -38,18 +38,18 @@ def _array(values: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Weighted(EqualBySpec):
-    """Each record as often as its weight says: in every epoch its share, rounded up or down.
+    """Each record as often as its weight determines. Its share of every epoch is rounded up or down.
 
-    Records with a weight above the mean come several times an epoch, others not in every epoch. Draws
-    are spread evenly over the weights (systematic sampling), so shares are exact, unlike with independent
-    draws. In which epochs a rare record comes is random, and so is the order.
+    Records with a weight above the mean occur several times per epoch. Other records do not occur in every epoch. Draws
+    are spread evenly over the weights (systematic sampling), so shares are exact, unlike with independent draws. The
+    epochs in which a rare record occurs are random, and so is the order.
 
     Args:
         weights: one for each record, 0 or more: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
-        num_records: positions of an epoch; None: as many as records.
+        num_records: positions in an epoch; None for the number of records.
 
-    Memory: 16 bytes a record.
+    Memory: 16 bytes per record.
 
     Example:
         >>> import penstock as ps
@@ -70,7 +70,7 @@ class Weighted(EqualBySpec):
         weights = _array(self.weights).astype(np.float64)
         if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
             raise ValueError("weights must be 0 or more, and one above 0")
-        # Scaled by a power of two, so that sums of the smallest and the largest numbers are exact as well.
+        # Scaled by a power of two, so that sums are exact even for very small and very large numbers.
         scaled = np.ldexp(weights, -np.frexp(weights.max())[1])
         settle(
             self,
@@ -83,7 +83,7 @@ class Weighted(EqualBySpec):
             settle(self, num_records=checked_records(self.num_records))
 
     def length(self, num_records: int) -> int:
-        """How many positions an epoch has."""
+        """The number of positions in an epoch."""
         if checked_records(num_records) != len(self.weights):
             raise ValueError(f"{len(self.weights)} weights, and {num_records} records")
         return len(self.weights) if self.num_records is None else self.num_records
@@ -92,17 +92,17 @@ class Weighted(EqualBySpec):
         """The records at positions start to stop of the epoch, as int64[stop - start]."""
         length = self.length(num_records)
         epoch, start, stop = checked_span(length, epoch, start, stop)
-        # One point for each position, at equal distances over the sum of weights, shuffled.
+        # One point for each position, at equal distances over the sum of the weights, shuffled.
         points = permuted(length, self.seed, epoch, Draw.WEIGHTS, start, stop)
         offset = (_core.key_of([self.seed, epoch, Draw.WEIGHTS]) >> 11) * 2.0**-53
         total = self._sums[-1]
         found = np.searchsorted(self._sums, (points + offset) * (total / length), side="right")
-        # Rounding may carry the last point beyond the last record that has a weight.
+        # Rounding may move the last point past the last record with a weight.
         last = np.searchsorted(self._sums, total)
         return np.minimum(found, last).astype(np.int64)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; of the weights a digest."""
+        """All parameters; the weights as a digest."""
         return {
             "name": "weighted",
             "weights": self._digest,
@@ -115,17 +115,16 @@ class Weighted(EqualBySpec):
 class Balanced(EqualBySpec):
     """Every class equally often, whatever its size.
 
-    With n classes, each run of n positions has every class once, in random order, so in any prefix
-    of the order their counts differ by one at most. The records of a class come in an exact shuffle of their own;
-    at its end the class starts again in a new one, and the next epoch continues where the last
-    one stopped.
+    With n classes, each run of n positions has every class once, in random order. In any prefix of the order, the
+    counts of the classes therefore differ by at most one. Each class has its own exact shuffle. When the shuffle is
+    used up, the class starts a new one. The next epoch continues where the last one stopped.
 
     Args:
         labels: the class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
-        num_records: positions of an epoch; None: as many as records.
+        num_records: positions in an epoch; None for the number of records.
 
-    Memory: the labels, and 8 bytes a record.
+    Memory: the labels, and 8 bytes per record.
 
     Example:
         >>> import penstock as ps
@@ -150,7 +149,7 @@ class Balanced(EqualBySpec):
             self,
             labels=labels,
             seed=checked_seed(self.seed),
-            # The records class by class, and where classes begin among them.
+            # The records class by class, and the index at which each class begins.
             _records=np.argsort(classes, kind="stable"),
             _firsts=np.concatenate(([0], np.cumsum(sizes))),
             _digest=digest(classes.astype(np.int64)),
@@ -159,7 +158,7 @@ class Balanced(EqualBySpec):
             settle(self, num_records=checked_records(self.num_records))
 
     def length(self, num_records: int) -> int:
-        """How many positions an epoch has."""
+        """The number of positions in an epoch."""
         if checked_records(num_records) != len(self.labels):
             raise ValueError(f"{len(self.labels)} labels, and {num_records} records")
         return len(self.labels) if self.num_records is None else self.num_records
@@ -171,7 +170,7 @@ class Balanced(EqualBySpec):
             return np.empty(0, np.int64)
         num_classes = len(self._firsts) - 1
         first, last = start // num_classes, -(-stop // num_classes)
-        # One row for each run of all classes, in random order: sorted by keys.
+        # One row for each run of all classes. Sorting by keys puts the classes in random order.
         rows = np.arange(first * num_classes, last * num_classes)
         key = _core.key_of([self.seed, Draw.CLASSES])
         keys = record_keys(key, 0, rows)
@@ -181,7 +180,7 @@ class Balanced(EqualBySpec):
         classes, runs = classes[wanted], runs[wanted]
         sizes = np.diff(self._firsts)[classes]
         turns, places = np.divmod(runs, sizes)
-        # A shuffle of its own for each turn of each class.
+        # A separate shuffle for each turn of each class.
         shuffles = record_keys(key, 1, turns * num_classes + classes)
         columns = (sizes.astype(np.uint64), shuffles, places.astype(np.uint64))
         lengths, keys, places = (pa.array(column) for column in columns)
@@ -189,7 +188,7 @@ class Balanced(EqualBySpec):
         return self._records[self._firsts[classes] + picked]
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; of the labels a digest."""
+        """All parameters; the labels as a digest."""
         return {
             "name": "balanced",
             "labels": self._digest,

@@ -1,6 +1,6 @@
-"""The source of all randomness: keys of 64 bits made of numbers, and permutations chosen by keys.
+"""The source of all randomness: 64-bit keys made from numbers, and permutations chosen by keys.
 
-Nothing here has a state. The key of (seed, epoch, …) is the same on every machine, in every version.
+Nothing here has state. The key of (seed, epoch, …) is the same on every machine and in every version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _END = 1 << 64
 
 
 class Draw(IntEnum):
-    """What is drawn. Each has its own numbers, so that two orders of one seed have nothing in common."""
+    """The purposes of random draws. Each has its own number, so two orders with the same seed are independent."""
 
     RECORDS = 0
     CHUNKS = 1
@@ -32,7 +32,7 @@ class Draw(IntEnum):
 
 
 def checked_seed(seed: Any) -> int:
-    """A seed as a Python int, 0 to 2^64 - 1.
+    """Check a seed, and return it as a Python int, 0 to 2^64 - 1.
 
     Raises:
         TypeError: it is not an integer.
@@ -48,7 +48,7 @@ def checked_seed(seed: Any) -> int:
 
 
 def checked_epoch(epoch: Any) -> int:
-    """An epoch as a Python int, 0 to 2^64 - 1."""
+    """Check an epoch, and return it as a Python int, 0 to 2^64 - 1."""
     number = operator.index(epoch)
     if not 0 <= number < _END:
         raise ValueError(f"epochs count from 0, and {number} is not an epoch")
@@ -77,14 +77,14 @@ def permuted(
 
 
 def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
-    """A key of 64 bits for each record: all that its augmentation may depend on.
+    """A 64-bit key for each record. The record's augmentation may depend only on this key.
 
     Args:
         seed, epoch: 0 to 2^64 - 1.
         records: int64 or uint64, of any length.
 
     Returns:
-        uint64, as long as records.
+        uint64, as long as `records`.
 
     Example:
         >>> record_keys(0, 0, np.array([7, 8, 7]))[[0, 2]] == _core.key_of([0, 0, 7])

@@ -1,4 +1,4 @@
-"""Where bytes live. The names below are what others may use; the modules are penstock's own."""
+"""Reads and writes bytes in files. The names below are public; the modules are internal to penstock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are only bytes in memory, for tests and for data that never was a file."""
+"""A storage that holds its files in memory, for tests and for data that was never in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemorySource(Source):
 
 
 class MemoryStorage:
-    """Files by path. Change `files` and open again to see a file changed.
+    """Files in memory, by path. To simulate a changed file, change `files` and open the file again.
 
     Example:
         >>> import penstock as ps
@@ -54,7 +54,7 @@ class MemoryStorage:
 
 
 class MemorySink:
-    """A file in the making: it joins the storage when it is committed."""
+    """A file that is being written. It is added to the storage when it is committed."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self.path = path

@@ -1,7 +1,7 @@
-"""The note beside a file that is growing: how long it was, and what is being appended.
+"""The note kept next to a file while data is appended to it. It records the old size and the appended bytes.
 
-An append writes it before the first new byte and removes it when the last one is durable. A process that finds one
-reads the file as it was, up to `old_size`. It is JSON, in a hidden file of its own:
+An append writes the note before the first new byte, and removes it when the last byte is durable. A process that
+finds a note reads only the first `old_size` bytes. The note is a hidden JSON file:
 
 | key | what |
 |---|---|
@@ -10,8 +10,8 @@ reads the file as it was, up to `old_size`. It is JSON, in a hidden file of its 
 | head | the first new bytes, up to 4096, in hexadecimal |
 | tail | crc32c of all new bytes |
 
-The presence of a note verifies nothing: it may have been copied, or have outlived the file that it was about. It is
-trusted only if the bytes around the old end match it.
+A note alone verifies nothing: it may have been copied, or may be older than the file. It is trusted only if the
+bytes around the old end of the file match it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ EDGE_BYTES = 4096
 _BLOCK_BYTES = 4 << 20
 _MOST_BYTES = 1 << 16
 _DISK_BYTES = 512
-"""What disks write whole, at the least; larger blocks and pages are several of these."""
+"""The smallest unit that disks write whole. Larger blocks and pages are multiples of it."""
 
 Read = Callable[[int, int], _core.Buffer]
-"""Bytes of a file by (start, length); shorter where it ends."""
+"""Reads bytes of a file by (start, length). The result is shorter at the end of the file."""
 
 State = Literal["whole", "torn", "foreign"]
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What is known of a file that is growing."""
+    """The contents of a note about a growing file."""
 
     old_size: int
     new_size: int
@@ -51,12 +51,12 @@ class Journal:
     tail: int
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
+        """The JSON text to store."""
         return json.dumps(asdict(self)).encode()
 
     def state(self, read: Read, size: int) -> State:
-        """What became of the file: all new bytes are there, or some of them ("torn", which can be
-        taken back), or it is not the file that this is about."""
+        """The state of the append: all new bytes are there, some are missing ("torn", which can be undone), or the note
+        is about another file."""
         if (
             not self.old_size <= size <= self.new_size
             or border_of(read, self.old_size) != self.border
@@ -72,8 +72,8 @@ class Journal:
 
 
 def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
-    """Whether bytes can be what a power cut left of those that were written at this place of a file. A disk keeps
-    any of its blocks and loses any; a block that was lost is zeros, or was written when its end was not yet."""
+    """Whether `found` can be the remains of `written` after a power failure. A disk may lose any block and keep any
+    other. A lost block holds zeros, or an earlier state in which its end was not yet written."""
     at = 0
     while at < len(found):
         end = at + _DISK_BYTES - (start + at) % _DISK_BYTES
@@ -86,17 +86,17 @@ def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
 
 
 def path_for(data_path: str) -> str:
-    """Where the note about a file is: beside it, or beside what a link points to."""
+    """The path of the note for a file. If the file is a link, the note is next to the link's target."""
     return hidden(resolved(data_path), SUFFIX)
 
 
 def resolved(path: str) -> str:
-    """The file itself, where a link points to it."""
+    """The path of the file itself, with a link resolved."""
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
 def load(data_path: str) -> Journal | None:
-    """The note about a file, or None if there is none that makes sense."""
+    """Read the note about a file. None if there is no note or it is invalid."""
     try:
         with open(path_for(data_path), "rb") as file:
             stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
@@ -112,12 +112,12 @@ def load(data_path: str) -> Journal | None:
 
 
 def is_there(data_path: str) -> bool:
-    """Whether there is a note about a file."""
+    """Whether a file has a note."""
     return os.path.lexists(path_for(data_path))
 
 
 def border_of(read: Read, size: int) -> int:
-    """The checksum of the last bytes of a file of this size."""
+    """The checksum of the last bytes of a file that has this size."""
     start = max(0, size - EDGE_BYTES)
     return read(start, size - start).crc32c()
 
@@ -131,8 +131,8 @@ def checksum(read: Read, start: int, end: int) -> int:
 
 
 def visible_size(path: str) -> int | None:
-    """How many bytes of a file count while an append is under way, or was cut off and cannot be
-    taken back; None where all of them do."""
+    """The number of bytes of a file to read while an append is in progress, or was interrupted and cannot be undone.
+    None if all bytes count."""
     journal = load(path)
     if journal is None:
         return None
@@ -143,14 +143,14 @@ def visible_size(path: str) -> int | None:
 
 
 def is_locked(path: str) -> bool:
-    """Whether somebody is appending to a file at this moment."""
+    """Whether a process is appending to a file right now."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False  # no locks on this file system; then nobody has appended with one
+        return False  # this file system has no locks, so no append holds one
     finally:
         os.close(fd)
     return False

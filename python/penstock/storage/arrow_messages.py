@@ -1,8 +1,8 @@
-"""Where the messages of an Arrow IPC file lie, found without reading their bodies.
+"""Finds the messages of an Arrow IPC file without reading their bodies.
 
 Specification: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 
-A stream is a run of messages, ended by a length of zero or by the end of the file:
+A stream is a sequence of messages. It ends with a length of zero or with the end of the file:
 
     bytes            what
     4                0xFFFFFFFF (left out before Arrow 0.15)
@@ -10,11 +10,11 @@ A stream is a run of messages, ended by a length of zero or by the end of the fi
     metadata_length  Message, a flatbuffer: version, kind, header, body length
     body length      buffers, each at an offset that the header gives
 
-A file is "ARROW1" and two zero bytes, such a stream, a Footer (flatbuffer), its length as int32,
-and "ARROW1". The footer gives the place of every dictionary and record batch.
+A file is "ARROW1" and two zero bytes, a stream as above, a Footer (flatbuffer), the footer's length as int32, and
+"ARROW1". The footer gives the position of every dictionary and record batch.
 
-pyarrow reads the messages; this file reads only their headers, which give the number of records
-and how large compressed buffers say they become. Every offset is checked against the bytes held.
+pyarrow reads the messages. This module reads only their headers, which give the number of records and the claimed
+sizes of decompressed buffers. Every offset is checked against the available bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1"
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 OLDEST_VERSION, LATEST_VERSION = 3, 4
-"""V4 and V5 of the metadata; pyarrow reads none before."""
+"""Metadata versions V4 and V5. pyarrow does not read older ones."""
 
 Read = Callable[[int, int], bytes]
-"""Bytes [start, start + length) of the file; shorter where it ends."""
+"""Reads bytes [start, start + length) of the file. The result is shorter at the end of the file."""
 
 
 _NUMBERS = {kind: struct.Struct("<" + kind).unpack_from for kind in "bBhHiIq"}
@@ -41,8 +41,8 @@ _offset, _signed, _short = _NUMBERS["I"], _NUMBERS["i"], _NUMBERS["H"]
 
 
 class Table:
-    """One table of a flatbuffer. A field that is absent gives its default. An offset that points out of the bytes is a
-    struct.error; those who read tables make it a FormatError."""
+    """One table of a flatbuffer. An absent field gives its default. An offset outside the bytes raises struct.error,
+    which callers turn into a FormatError."""
 
     __slots__ = ("_fields", "_fields_bytes", "at", "data")
 
@@ -59,7 +59,7 @@ class Table:
         return cls(data, _offset(data, 0)[0])
 
     def place(self, field: int) -> int | None:
-        """Where the value of a field lies, None where it is absent."""
+        """The position of a field's value, or None if the field is absent."""
         slot = 4 + 2 * field
         if slot + 2 > self._fields_bytes:
             return None
@@ -75,7 +75,7 @@ class Table:
         return None if at is None else Table(self.data, at + _offset(self.data, at)[0])
 
     def structs(self, field: int, kind: str) -> list[tuple[int, ...]]:
-        """A vector of structs, each unpacked."""
+        """A vector of structs, each unpacked to a tuple."""
         at = self.place(field)
         if at is None:
             return []
@@ -93,7 +93,7 @@ def _misplaced(data: bytes) -> FormatError:
 
 
 class Message(NamedTuple):
-    """One message: where it lies, and what its header says. Sizes and places in bytes."""
+    """The position of a message and the facts in its header. Sizes and positions are in bytes."""
 
     kind: int
     start: int
@@ -103,15 +103,15 @@ class Message(NamedTuple):
     dictionary: int = 0
     is_delta: bool = False
     compressed: tuple[tuple[int, int], ...] = ()
-    """Places of the compressed buffers, from the body's start, and their lengths."""
+    """Offset from the body's start, and length, of each compressed buffer."""
     reach: int = 0
-    """Where the last buffer ends, from the body's start; -1 where one has a negative place."""
+    """The end of the last buffer, from the body's start; -1 if a buffer has a negative offset."""
     is_big_endian: bool = False
-    """What a schema says of the batches after it."""
+    """For a schema message: whether the batches after it are big-endian."""
 
 
 def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
-    """Read a message's header. `body` is where its body starts, `size` that of the file."""
+    """Parse a message's header. `body` is the start of its body, `size` the size of the file."""
     try:
         return _parsed(Table.root(metadata), start, body, size)
     except struct.error:
@@ -150,7 +150,7 @@ def _parsed(table: Table, start: int, body: int, size: int) -> Message:
 
 
 def _body_length(table: Table, start: int, left: int) -> int:
-    """The length of a message's body, of which the file holds at most `left` bytes."""
+    """The length of a message's body, checked to fit in the `left` bytes that remain in the file."""
     length = table.value(3, "q")
     if length < 0:
         raise FormatError("a message's body has a negative length", byte=start, found=length)
@@ -169,7 +169,7 @@ def _is_big_endian(schema: Table) -> bool:
 
 
 _VECTORS = (1, 2), (2, 2), (4, 1)
-"""The vectors in the header of a batch: fields by their numbers, and int64 of each struct."""
+"""The vectors in a batch header: the number of the field, and the int64 values per struct."""
 
 
 class Layout(NamedTuple):
@@ -178,15 +178,15 @@ class Layout(NamedTuple):
     nodes: tuple[tuple[int, ...], ...]
     """Length and number of nulls of each array."""
     buffers: tuple[tuple[int, ...], ...]
-    """Place from the body's start, and length in bytes, of each buffer."""
+    """Offset from the body's start, and length in bytes, of each buffer."""
     codec: int | None
-    """The number of the codec of compressed buffers; -1 where they are compressed another way."""
+    """The number of the codec of compressed buffers; -1 for an unknown kind of compression."""
     data_buffers: tuple[tuple[int, ...], ...]
-    """How many buffers each array of views points into."""
+    """The number of data buffers of each array of views."""
 
 
 def read_layout(read: Read, batch: Message) -> Layout:
-    """What the header of a batch says of its arrays."""
+    """Read the layout of a batch's arrays from its header."""
     head = read(batch.start, batch.body - batch.start)
     metadata = head[8 if head[:4] == CONTINUATION else 4 :]
     try:
@@ -203,10 +203,10 @@ def read_layout(read: Read, batch: Message) -> Layout:
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
-    """The message at `start`, or None where the stream ends."""
+    """The message at `start`, or None at the end of the stream."""
     if start >= size:
         return None
-    # One read gets the whole header of an ordinary batch.
+    # For an ordinary batch, one read gets the whole header.
     window = read(start, 4096)
     if len(window) < 4:
         raise TruncatedError("the file ends inside a message", byte=start, expected="4 bytes")
@@ -236,7 +236,7 @@ def read_message(read: Read, start: int, size: int, limits: Limits) -> Message |
 
 
 def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
-    """The messages of a stream in order, the schema first."""
+    """Yield the messages of a stream in order, beginning with the schema."""
     at = 0
     while (message := read_message(read, at, size, limits)) is not None:
         if (message.kind == SCHEMA) != (at == 0):
@@ -250,7 +250,7 @@ def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
 
 
 class Footer(NamedTuple):
-    """What the end of an IPC file says: (place, metadata length, body length) of each message."""
+    """The contents of an IPC file's footer: (position, metadata length, body length) of each message."""
 
     start: int
     dictionaries: tuple[tuple[int, int, int], ...]
@@ -259,7 +259,7 @@ class Footer(NamedTuple):
 
 
 def read_footer(read: Read, size: int, limits: Limits) -> Footer:
-    """The footer of an IPC file."""
+    """Read the footer of an IPC file."""
     tail = read(max(size - 10, 0), 10)
     if size < 8 + 10 or tail[4:] != MAGIC:
         raise TruncatedError(
@@ -286,7 +286,7 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
 
 
 def _block(found: tuple[int, ...], start: int) -> tuple[int, int, int]:
-    """The position of a message before the footer, which starts at `start`."""
+    """Check and return the position of a message. It must be before the footer, which starts at `start`."""
     place, metadata, body = found
     if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
         raise FormatError(
@@ -298,13 +298,13 @@ def _block(found: tuple[int, ...], start: int) -> tuple[int, int, int]:
 
 
 def is_stream(head: bytes, size: int) -> bool:
-    """Whether a file of `size` bytes that starts with `head` is a stream: a schema comes first."""
+    """Whether a file of `size` bytes that starts with `head` is a stream, which begins with a schema."""
     if len(head) < 16 or size < 16:
         return False
     skip = 8 if head[:4] == CONTINUATION else 4
     length = int.from_bytes(head[skip - 4 : skip], "little", signed=True)
     if skip == 8:
-        # Nothing else starts like this, so a damaged or cut schema is still told as such.
+        # No other format starts like this, so a stream with a damaged or truncated schema is recognized, too.
         return length >= 16 and length % 8 == 0
     if not 16 <= length <= size - skip:
         return False

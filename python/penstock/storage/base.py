@@ -1,6 +1,7 @@
-"""Where bytes live: readers see a `Source`, writers a `Sink`; both come from a `Storage`.
+"""Base classes for storage: a `Storage` opens a `Source` to read from and a `Sink` to write to.
 
-Reads are positional, so there is no cursor to share. A written file appears under its final name whole or not at all.
+Every read names its position, so threads share no cursor. A written file appears under its final name only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class Source(ABC):
     """The bytes of one file, read by position. Safe to use from several threads.
 
-    The checks for files that change while they are read pass by default: bytes in memory, for
-    example, never change.
+    By default, the checks for files that change while they are read do nothing, because bytes in memory, for example,
+    never change.
     """
 
     path: str
@@ -29,36 +30,37 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length); shorter only where the file ends."""
+        """Bytes [start, start + length). The result is shorter only at the end of the file."""
         ...
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        """Several ranges (uint64 arrays), one after another, in one buffer."""
+        """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
     def check_unchanged(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the file is not as it was opened.
+        """Raise ChangedError if the file has changed since it was opened.
 
         Args:
-            may_grow: every record is verified when it is read, so appended bytes do no harm.
+            may_grow: allow appended bytes, because every record is verified when it is read.
         """
 
     def check_read(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the open file was written to since it was opened, so that what was read may mix old
-        and new bytes. Call it after the reads. A file that another has replaced still reads as it was.
+        """Raise ChangedError if the open file was written to since it was opened, so that the bytes read may mix old
+        and new contents. Call it after the reads. If the name now belongs to another file, the open file is still
+        unchanged.
 
         Args:
-            may_grow: what was read was compared with checksums, so appended bytes do no harm.
+            may_grow: allow appended bytes, because the bytes read were compared with checksums.
         """
 
     def was_rewritten(self) -> bool:
-        """Whether the open file was written to, and not only at its end, as far as the system reports. A file that
-        another has replaced still reads as it was."""
+        """Whether the open file was written to other than at its end, as far as the system reports. A file whose name
+        was given to another file is unchanged."""
         return False
 
     def was_replaced(self) -> bool:
-        """Whether the file's name now belongs to another file, or to none."""
+        """Whether the file's name now belongs to another file, or no longer exists."""
         return False
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class Source(ABC):
 
 
 class SourceView(Source):
-    """Part of another source, or a checked view of it: all but the reads is that source's."""
+    """Part of another source, or a checked view of it. Everything except reading is passed on to that source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -90,7 +92,7 @@ class SourceView(Source):
 
 
 class Sink(Protocol):
-    """A file being written. Nothing is visible under `path` before `commit` returns."""
+    """A file being written. Nothing is visible at `path` before `commit` returns."""
 
     path: str
 
@@ -99,33 +101,33 @@ class Sink(Protocol):
         ...
 
     def write_all(self, parts: Sequence[object]) -> None:
-        """Append several, as one write where the storage can."""
+        """Append several bytes-like objects, in one write if the storage can."""
         ...
 
     def patch(self, start: int, data: object) -> None:
-        """Write over bytes that were written before: a header that is known only at the end."""
+        """Overwrite bytes that were written before, such as a header whose values are known only at the end."""
         ...
 
     def repeat(self, start: int, length: int) -> None:
-        """Append bytes that were written before once more, to make room for a longer header."""
+        """Append a copy of bytes that were written before, to make room for a longer header."""
         ...
 
     def finish(self) -> None:
-        """Make what was written durable, and take no more. `commit` does it where nobody has."""
+        """Make the written bytes durable, and accept no more. `commit` calls it if the caller has not."""
         ...
 
     def commit(self, path: str | None = None) -> None:
-        """Make the file durable and visible under its final name, or under another one in the
-        same folder that was not known before."""
+        """Make the file durable and visible under its final name, or under another name in the same folder that was not
+        known earlier."""
         ...
 
     def abort(self) -> None:
-        """Forget what was written. Safe to call after a failed write or commit."""
+        """Discard the written bytes. Safe to call after a failed write or commit."""
         ...
 
 
 class Storage(Protocol):
-    """A place that holds files."""
+    """A place that stores files."""
 
     def source(self, path: str, *, mmap: bool = False) -> Source: ...
 
@@ -140,8 +142,8 @@ class Storage(Protocol):
 
 @contextmanager
 def no_longer_names(path: str) -> Generator[None]:
-    """Treat a name that is too long for a file as one of a missing file: a file with the longest possible name has
-    nothing beside it."""
+    """Treat a name that is too long as the name of a missing file. A file with the longest possible name cannot have
+    companion files, because their names would be too long."""
     try:
         yield
     except OSError as error:

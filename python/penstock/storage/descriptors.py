@@ -1,8 +1,8 @@
-"""How many files a process may have open.
+"""Limits how many files a process keeps open.
 
-A dataset keeps its files open, so that all its readers see the same ones, and a dataset may have thousands. Most
-systems let a process have 1,024 unless it asks for more, which any process may do up to its hard limit. Of a dataset
-with more files than that, those used last are open.
+A dataset keeps its files open, so that all its readers see the same files, and may have thousands of them. On most
+systems a process may open 1,024 files, and can raise this soft limit up to its hard limit. If a dataset has more
+files than the hard limit allows, only the most recently used ones stay open.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from penstock import _core
 from penstock.engine.locks import Lock
 
 _MORE = 256
-"""Files that a program has open besides."""
+"""Files that the program may have open for other purposes."""
 _SHARE = 4
-"""If the limit is too low, one dataset takes this share of what is left: a quarter, as others need files, too."""
+"""If the limit is too low, one dataset uses one quarter of the remaining room, because others need files, too."""
 _LEAST_OPEN = 4
 
 
 def open_file(path: str) -> _core.File:
-    """A local file for reading.
+    """Open a local file for reading.
 
     Raises:
-        OSError: there is no such file, it may not be read, or too many are open; then the message says what to do.
+        OSError: the file is missing or not readable, or too many files are open; then the message suggests a remedy.
     """
     try:
         return _core.File(path)
@@ -46,10 +46,10 @@ def open_file(path: str) -> _core.File:
 
 
 def make_room(count: int) -> bool:
-    """Raise the soft limit if needed, so that `count` more files and some others can be opened; False if the hard
+    """Raise the soft limit if needed, so that `count` files and some others can be opened. Return False if the hard
     limit prevents it."""
     try:
-        import resource  # not on every system
+        import resource  # not available on every system
     except ImportError:
         return True
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -65,10 +65,10 @@ def make_room(count: int) -> bool:
 
 
 class Recent:
-    """The numbers of the files of a dataset that stay open: those used last."""
+    """The numbers of a dataset's most recently used files, which stay open."""
 
     def __init__(self, count: int, handles: int) -> None:
-        """`count` files, each of which takes `handles` handles while it is open."""
+        """Allow for `count` files, each of which uses `handles` handles while it is open."""
         self._most: int | None = None
         if count > 1 and not make_room(handles * count):
             self._most = max(_room() // _SHARE // handles, _LEAST_OPEN)
@@ -77,11 +77,11 @@ class Recent:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether not all of them may be open at once."""
+        """Whether the files cannot all be open together."""
         return self._most is not None
 
     def use(self, number: int) -> int | None:
-        """Note that a file is used, and return one that must be closed for it, if any."""
+        """Note that a file is used. Return the number of a file that must be closed to make room, if any."""
         if self._most is None:
             return None
         with self._lock:
@@ -92,14 +92,14 @@ class Recent:
 
 def _room() -> int:
     """How many more files the hard limit lets this process open."""
-    import resource  # without it there is room for all
+    import resource  # if this fails, the caller assumes room for all files
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return hard - _num_open(hard)
 
 
 def _num_open(soft: int) -> int:
-    """About how many are open: the system gives out the lowest free number."""
+    """An estimate of the number of open files: the system assigns the lowest free descriptor."""
     try:
         free = os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -1,12 +1,12 @@
-"""A folder of many small files as one thing: read file by file, and written whole or not at all.
+"""Treats a folder of many small files as one unit: read file by file, and written completely or not at all.
 
-A format whose data sets are folders (`FormatInfo.is_folder`) sees one as a `Folder`, which is a
-`Source` besides: its bytes are those of its files, one behind another in the order of their names.
-Names are relative to the folder, with `/` between their parts.
+A format whose datasets are folders (`FormatInfo.is_folder`) receives a `Folder`, which is also a `Source`: its bytes
+are the bytes of its files, back to back in the order of their names. Names are relative to the folder, with `/`
+between their parts.
 
-Nothing leads out of a folder: a link to a file inside it is a file, any other link is an error.
-Penstock's own files and those that are no data by their names (`skipped.why_not_data`) are not there; names
-of images and classes may begin with `_`.
+Paths never leave the folder: a link to a file inside counts as a file, and any other link is an error. Penstock's
+internal files, and files whose names show that they are not data (`skipped.why_not_data`), are ignored. Names of
+images and classes may begin with `_`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ COMPANION_ENDINGS = (
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
-    """Whether a file beside data is text that goes with it, by its name and its first bytes. A data file is not,
-    however damaged.
+    """Whether a file next to data is accompanying text, by its name and its first bytes. A data file is not, however
+    damaged it is.
 
     Args:
-        path: of the file.
-        read: gives its first n bytes, or all if it has fewer.
+        path: the path of the file.
+        read: returns the first n bytes, or all bytes if the file is shorter.
     """
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
@@ -59,25 +59,25 @@ def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file has the name of an image that penstock decodes."""
+    """Whether a file name is that of an image that penstock decodes."""
     return name.lower().endswith(IMAGE_ENDINGS)
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a file has the name of a table of labels beside images."""
+    """Whether a file name is that of a table of image labels."""
     stem, ending = os.path.splitext(name.lower())
     return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
 
 
 def why_not_there(entry: os.DirEntry[str]) -> str | None:
-    """Why a file or folder in a folder of images is not part of it; None if it is, or if it is penstock's own."""
+    """Why a file or folder in a folder of images is ignored. None if it is read, or is penstock's internal file."""
     name = entry.name
     may_begin = is_image_name(name) or entry.is_dir()
     return why_not_data(name, may_begin_with_underscore=may_begin)
 
 
 def _shown(path: str) -> Iterator[os.DirEntry[str]]:
-    """What may be data in a folder of images."""
+    """The entries of a folder of images that may be data."""
     with os.scandir(path) as entries:
         for entry in entries:
             if not is_own(entry.name) and why_not_there(entry) is None:
@@ -85,8 +85,8 @@ def _shown(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def holds_images(path: str) -> bool:
-    """Whether a folder is one of images, by the names of its files: there is an image directly in it, or a table
-    of labels above images, or a folder in it begins with one; and nothing else is directly in it."""
+    """Whether a folder is a folder of images, by the names of its files. It must directly contain an image, or a table
+    of labels above images, or a folder that begins with an image; and it must directly contain nothing else."""
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():
@@ -113,12 +113,12 @@ def _are_labels(tables: list[str], folders: list[str]) -> bool:
     first = next((name for name in firsts if name is not None), None)
     if first is not None:
         return is_image_name(first)
-    # A table alone: unless it is a format by itself, it belongs to images that are missing.
+    # Only tables: a table belongs to missing images, unless it is a format by itself.
     return any(not name.lower().endswith(".parquet") for name in tables)
 
 
 def _first_file(path: str, levels: int) -> str | None:
-    """The name of the first file that may be data in a folder, or in the folders below it, `levels` in all."""
+    """The name of the first possible data file in a folder or in the folders below it, `levels` levels in all."""
     with suppress(PermissionError):
         for entry in sorted(_shown(path), key=lambda entry: entry.name):
             if entry.is_file():
@@ -136,7 +136,7 @@ def _is_beside(entry: os.DirEntry[str]) -> bool:
 
 
 def goes_with_images(path: str) -> bool:
-    """Whether a file of a folder of images is text beside them, and no table that might be one of labels."""
+    """Whether a file in a folder of images is accompanying text. A table that may hold labels is not."""
 
     def first_bytes(length: int) -> bytes:
         with open(path, "rb") as file:
@@ -146,12 +146,12 @@ def goes_with_images(path: str) -> bool:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file, or of the files in a folder."""
+    """The bytes of a file, or of all files in a folder."""
     return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
 
 
 def refuse_other_files(path: str) -> None:
-    """Raise FileExistsError if a folder must not be replaced: a replaced folder is deleted, so it may hold only the
+    """Raise FileExistsError if a folder must not be replaced. Replacing deletes the folder, so it may contain only the
     kinds of files that would be written there."""
     if os.path.islink(path) or not os.path.isdir(path):
         raise FileExistsError(f"{path} is no folder, and is not replaced by one")
@@ -163,13 +163,13 @@ def refuse_other_files(path: str) -> None:
 
 
 def _remove_folder(path: str, *, ignore_errors: bool = False) -> None:
-    import shutil  # brings three codecs, and is rarely needed
+    import shutil  # imports three codecs, and is rarely needed
 
     shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
 def remove(path: str) -> None:
-    """Delete a file, or a folder with all that is in it."""
+    """Delete a file, or a folder with its contents."""
     if os.path.isdir(path) and not os.path.islink(path):
         _remove_folder(path)
     else:
@@ -177,12 +177,12 @@ def remove(path: str) -> None:
 
 
 def put_in_place(calls: Calls, new: str, path: str) -> None:
-    """Give a complete and durable folder the name of another one, which is deleted. At any moment one of the two
-    exists, if the file system can exchange names."""
+    """Rename a complete and durable folder to `path`, and delete the folder that was there. If the file system can
+    exchange names, one of the two folders is at `path` at any moment."""
     if not calls.exchange(new, path):
         old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
         if os.path.lexists(old):
-            remove(old)  # of a run that was killed
+            remove(old)  # left over from a killed run
         calls.rename(path, old)
         try:
             calls.rename(new, path)
@@ -195,7 +195,7 @@ def put_in_place(calls: Calls, new: str, path: str) -> None:
 
 
 class Entry(NamedTuple):
-    """A file in a folder: its name, its size and its time of modification when the folder was opened."""
+    """A file in a folder: its name, and its size and modification time when the folder was opened."""
 
     name: str
     size: int
@@ -203,12 +203,12 @@ class Entry(NamedTuple):
 
 
 class Folder(Source):
-    """A folder of this machine."""
+    """A folder on a local file system."""
 
     def __init__(self, path: str, limits: Limits | None = None) -> None:
         self.path = path
         self.folders: list[str] = []
-        """Names of the folders directly in it, sorted."""
+        """Names of the folders directly inside, sorted."""
         self.skipped: list[SkippedFile] = []
         """Files that are not data, by their names."""
         self._deepest = (limits or Limits()).nesting
@@ -254,15 +254,15 @@ class Folder(Source):
             )
 
     def read_file(self, number: int) -> _core.Buffer:
-        """All bytes that one file has now."""
+        """Read one file completely, as it is now."""
         file = _core.File(os.path.join(self.path, self.entries[number].name))
         return file.read(0, file.size)
 
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
-        """All bytes of some files, joined, and the length of each (int64).
+        """Read some files completely. Return their bytes, joined, and the length of each (int64).
 
         Raises:
-            ChangedError: one was written to since the folder was opened.
+            ChangedError: a file was written to since the folder was opened.
         """
         some = [self.entries[number] for number in numbers]
         for row, entry in enumerate(some):
@@ -308,7 +308,7 @@ class Folder(Source):
 
 
 class FolderSink:
-    """A folder being written, beside its final place. It is a `Sink` for callers that only finish and commit it."""
+    """A folder being written, next to its final place. It is a `Sink` only for callers that finish and commit it."""
 
     def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path
@@ -317,7 +317,7 @@ class FolderSink:
         self._refuse_what_is_there(path)
         self._parent = os.path.dirname(path) or "."
         self._temporary = temporary_beside(path)
-        # A new folder has no more permissions than the folder and files that it replaces.
+        # A new folder gets no permissions that the replaced folder and its files lack.
         self._mode = most & openness([path])
         self._made = {""}
         self._root: int | None = None
@@ -336,14 +336,14 @@ class FolderSink:
         refuse_other_files(path)
 
     def make_folder(self, name: str) -> None:
-        """A folder in it, and those that it is in."""
+        """Create a folder inside, with its parent folders."""
         if name not in self._made:
             self.make_folder(name.rpartition("/")[0])
             self._calls.mkdir(os.path.join(self._temporary, name), self._mode)
             self._made.add(name)
 
     def add(self, name: str, parts: Sequence[object]) -> None:
-        """A file in it. Raises FileExistsError where there is one of this name."""
+        """Add a file. Raises FileExistsError if there is a file of this name."""
         self.make_folder(name.rpartition("/")[0])
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         fd = self._calls.open(os.path.join(self._temporary, name), flags, self._mode & 0o666)
@@ -361,7 +361,7 @@ class FolderSink:
         root = self._root
         if root is None:
             return
-        # One call instead of one for each of a million files.
+        # One call for the file system instead of one call for each of a million files.
         if not self._calls.sync_file_system(root):
             for folder, _, names in os.walk(self._temporary):
                 for name in (*names, ""):

@@ -1,4 +1,4 @@
-"""The hidden names of files that penstock keeps beside data, which no other reader's glob matches."""
+"""The hidden names of the files that penstock keeps next to data. Glob patterns of other readers do not match them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 SIDECAR_SUFFIX = ".penstock"
 TEMPORARY_SUFFIX = ".penstock-tmp"
 _NAME_BYTES = 255
-"""Of a file's name, on most file systems."""
+"""The longest file name on most file systems, in bytes."""
 
 
 def hidden(data_path: str | os.PathLike[str], suffix: str) -> str:
-    """The hidden file or folder of this suffix beside a file: `.NAME` and the suffix. If that is too long for a name,
-    a digest replaces the end of the name."""
+    """The path of the hidden file or folder with this suffix next to a file: `.NAME` plus the suffix. If the name would
+    be too long, a digest replaces its end."""
     folder, name = os.path.split(os.fspath(data_path).rstrip("/"))
     encoded = os.fsencode(name)
     if len(encoded) + len(os.fsencode(suffix)) + 1 > _NAME_BYTES:
@@ -25,7 +25,7 @@ def hidden(data_path: str | os.PathLike[str], suffix: str) -> str:
 
 
 _OWN_ENDINGS = (SIDECAR_SUFFIX, TEMPORARY_SUFFIX, ".penstock-fields")
-"""Of names that were not hidden in earlier versions."""
+"""Endings of names that were not hidden in earlier versions."""
 
 
 def is_own(name: str) -> bool:

@@ -1,20 +1,20 @@
-"""Journals: what a job has finished, kept beside its files, so that a killed job goes on with the rest.
+"""Journals: records of the finished files of a job, so that a job that was killed can continue.
 
 A job is one call of a verb that makes several files (`convert`, changes of fields). Its journal is a JSON file:
 
 | key | what |
 |---|---|
-| job | a digest of what is to be done: another source or other options are another job |
-| files | the files that get their names |
+| job | a digest of the task: a job with another source or other options has another digest |
+| files | the files that the job will create |
 | before | the state of each source when the job began; empty if no source is replaced |
-| begun | the number of a file that is about to get its name, and what it will be; or null |
-| done | what is finished, by number: its state, bytes, records, contents, and what its writer changed |
+| begun | the number of a file that is about to be renamed, and its new state; or null |
+| done | the finished files by number: state, bytes, records, contents, and the writer's changes |
 
-A file gets its name by one rename, and the journal cannot be written in the same moment. So it says beforehand what the
-new file is; after a restart the file itself shows whether the rename has happened. A journal alone proves nothing: what
-it says counts only for files in the states that it names.
+A file gets its final name by one rename, and the journal cannot be written in the same moment. Therefore the journal
+describes the new file before the rename. After a restart, the file itself shows whether the rename has happened. A
+journal alone verifies nothing: its entries count only for files in the states that it lists.
 
-An append keeps a note of another kind (`append_journal`, docs/decisions/0020-one-journal.md).
+Appending uses another kind of note (`append_journal`, docs/decisions/0020-one-journal.md).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.
 """Errors of file systems without locks."""
 
 State = list[int]
-"""Identifies a file, and tells it from itself in another state: inode, bytes, time. A device may have another number
-after a restart."""
+"""Identifies a file in one state: inode, bytes, time. The device number is left out because it may change after a
+restart."""
 
 
 def state_of(path: str) -> State | None:
-    """The state of a file or folder; None if there is none."""
+    """The state of a file or folder, or None if it does not exist."""
     try:
         found = os.stat(path)
         return [found.st_ino, size_of(path), found.st_mtime_ns]
@@ -54,7 +54,7 @@ def state_of(path: str) -> State | None:
 
 
 def token_of(text: str) -> str:
-    """A short name for a text, for the names of hidden files."""
+    """A short digest of a text, for the names of hidden files."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -62,7 +62,7 @@ def token_of(text: str) -> str:
 
 
 def is_at(file: int, path: str) -> bool:
-    """Whether an open file is the one that has this name."""
+    """Whether an open file is the file that now has this name."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def is_at(file: int, path: str) -> bool:
 
 
 def lock(file: int) -> bool:
-    """Lock an open file for this process, until it closes the file or ends. False if somebody else has the lock.
+    """Lock an open file for this process, until it closes the file or ends. False if another process has the lock.
 
     Raises:
         OSError: the file system has no locks.
@@ -84,11 +84,12 @@ def lock(file: int) -> bool:
 
 @contextmanager
 def alone_with(path: str, message: str, about: str) -> Generator[None]:
-    """Have the lock of a small hidden file, which is made for it and removed afterwards. A file that a kill leaves
-    locks nobody out. On a file system without locks nobody is kept out.
+    """Hold a lock for the block. The lock is a small hidden file, created for this purpose and removed afterwards. If a
+    killed process leaves the file behind, it blocks no other process. Without locks in the file system, nothing is
+    locked.
 
     Raises:
-        BlockingIOError: somebody else has the lock; the error has this message, and is about this file or folder.
+        BlockingIOError: another process has the lock. The error has this message and names this file or folder.
     """
     while True:
         file = _lock_file(path)
@@ -102,12 +103,14 @@ def alone_with(path: str, message: str, about: str) -> Generator[None]:
             if not is_mine:
                 raise BlockingIOError(errno.EAGAIN, message, about)
             if not is_at(file, path):
-                continue  # the one who had it before has removed it
+                continue  # the previous holder of the lock has removed the file
             try:
                 yield
                 return
             finally:
-                with suppress(OSError):  # the work is done, and nobody waits for the file to go
+                with suppress(
+                    OSError
+                ):  # the work is done, so a failure to remove the file does not matter
                     os.unlink(path)
         finally:
             os.close(file)
@@ -121,7 +124,7 @@ def _lock_file(path: str) -> int:
     except FileNotFoundError as error:
         raise no_folder(error.errno, folder, path) from None
     except PermissionError as error:
-        with suppress(OSError):  # a kill of somebody else's program has left it
+        with suppress(OSError):  # left behind by another user's killed program
             return os.open(path, os.O_RDONLY | flags)
         raise PermissionError(error.errno, "no file can be made in this folder", folder) from None
 
@@ -130,14 +133,14 @@ def _lock_file(path: str) -> int:
 
 
 def clear(folder: str, is_left: Callable[[str], bool]) -> None:
-    """Remove the files and folders of these names."""
+    """Remove the files and folders in a folder whose names `is_left` accepts."""
     for name in os.listdir(folder):
         if is_left(name):
             remove(os.path.join(folder, name))
 
 
 def temporaries_of(names: Collection[str]) -> Callable[[str], bool]:
-    """Which names are of temporary files that became, or were to become, files of these names."""
+    """Return a test for names of temporary files that would have become files of these names."""
     stems = {f".{name}" for name in names}
 
     def is_left(name: str) -> bool:
@@ -158,12 +161,12 @@ class Made:
     num_bytes: int
     num_records: int = 0
     contents: str = ""
-    """A name for what is in it, for files that may have been copied since."""
+    """Identifies the contents, for files that may have been copied since."""
     notes: tuple[str, ...] = ()
-    """What its writer changed."""
+    """The changes that its writer made to values."""
 
     def is_at(self, path: str) -> bool:
-        """Whether this is what has a name."""
+        """Whether this file is at a path."""
         with suppress(OSError, FormatError):
             return self.state is not None and state_of(path) == self.state
         return False
@@ -181,7 +184,7 @@ class Entries:
 
     @property
     def made(self) -> dict[int, Made]:
-        """What is finished, and what is about to get its name or has just got it."""
+        """The finished files, including a file whose rename has begun and may have happened."""
         return self.done if self.begun is None else {**self.done, self.begun[0]: self.begun[1]}
 
 
@@ -208,7 +211,7 @@ class Journal:
             raise
 
     def forget(self) -> None:
-        """Remove the journal, and what a kill left of it: all is done, or nothing was."""
+        """Remove the journal and what a killed process left of it, when the job is done or did nothing."""
         folder, name = os.path.split(self._path)
         clear(folder or ".", temporaries_of([name]))
         with suppress(FileNotFoundError):
@@ -216,10 +219,10 @@ class Journal:
 
 
 def load(path: str) -> Entries | None:
-    """The contents of a journal; None if there is none, or it makes no sense.
+    """Read a journal. None if it is missing or invalid.
 
     Raises:
-        LimitError: it is too large to be read.
+        LimitError: the journal is too large.
     """
     try:
         with open(path, "rb") as file:
@@ -249,7 +252,7 @@ def _number(value: Any) -> int:
 
 
 def _state(value: Any) -> State | None:
-    # A time before 1970 is below zero, and an inode may have all 64 bits.
+    # Times before 1970 are negative, and an inode may use all 64 bits.
     if value is None or (isinstance(value, list) and [type(part) for part in value] == [int] * 3):  # pyright: ignore[reportUnknownVariableType]
         return value  # pyright: ignore[reportUnknownVariableType]
     raise FormatError("no state of a file")

@@ -1,7 +1,6 @@
-"""The files of this machine.
+"""Files on local file systems.
 
-A file is written to a temporary file beside its final name; then come fsync, rename, and fsync of
-the folder.
+A file is written to a temporary file next to its final name, then synced, then renamed, and then its folder is synced.
 """
 
 from __future__ import annotations
@@ -159,29 +158,29 @@ class FrontPart(SourceView):
 
 
 class LocalStorage:
-    """The files of this machine."""
+    """The local file systems of this machine."""
 
     _most = 0o777
-    """The permission bits that written files may have at most."""
+    """The most permission bits that written files may have."""
 
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
 
     def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
-        """The same storage, whose written files have no permissions that one of these files lacks."""
+        """Return the same storage, but written files get only permissions that each of these files has."""
         other = copy.copy(self)
         other._most = self._most & openness(paths)
         return other
 
     def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart | Folder:
         if os.path.isdir(path):
-            from penstock.storage.folder import Folder  # as rarely needed as the one below
+            from penstock.storage.folder import Folder  # rarely needed, like the import below
 
             return Folder(path)
         for look in range(_MOST_LOOKS):
             if journal.is_there(path):
                 from penstock.storage import (
-                    local_append as tail,  # rarely needed, and it needs this file
+                    local_append as tail,  # rarely needed, and it imports this module
                 )
 
                 tail.settle(path, self.calls)
@@ -189,7 +188,7 @@ class LocalStorage:
             size = journal.visible_size(path)
             if size is not None:
                 return FrontPart(source, size)
-            # An append that began and ended meanwhile may have shown half of its bytes.
+            # If an append began and ended in between, only part of its bytes may have been visible.
             if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
                 return source
         raise AssertionError("the last look returns")
@@ -202,8 +201,7 @@ class LocalStorage:
         like: str | None = None,
         temporary: str | None = None,
     ) -> LocalSink:
-        """A file being written. It has no permissions that `like`, the file that it describes,
-        lacks."""
+        """Create a file to write. If it describes another file, `like`, it gets only permissions that `like` has."""
         return LocalSink(
             path,
             overwrite=overwrite,
@@ -214,18 +212,18 @@ class LocalStorage:
         )
 
     def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
-        """A folder being written, for formats whose shards are folders."""
+        """Create a folder to write, for formats whose shards are folders."""
         from penstock.storage.folder import FolderSink
 
         return FolderSink(path, overwrite=overwrite, calls=self.calls, most=self._most)
 
     def make_folder(self, path: str, *, like: str) -> None:
-        """Make a durable folder, unless it exists. It has no permissions that `like` lacks, the file that its files
-        describe."""
+        """Make a durable folder, unless it exists. Its files describe the file `like`, so it gets only permissions that
+        `like` has."""
         if os.path.isdir(path):
             return
         mode = closed_as(like, 0o666)
-        # Users that may read the file may enter; its owner may make files there even if the file is read-only.
+        # Users who may read the file may enter the folder. The owner may create files in it, even for a read-only file.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
@@ -238,7 +236,7 @@ class LocalStorage:
 
 
 def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
-    """A file that describes another one, and has no permissions that it lacks."""
+    """Create a file that describes another file. It gets only permissions that the other file has."""
     if isinstance(storage, LocalStorage):
         return storage.sink(path, overwrite=overwrite, like=data_path)
     return storage.sink(path, overwrite=overwrite)

@@ -1,9 +1,9 @@
-"""Appending to a local file: either all new bytes are added at its end, or none.
+"""Appends to a local file so that either all new bytes are added at its end, or none.
 
-Only one process appends at a time (a lock on the file, released when its process ends). The note of `append_journal`
-is durable before the first new byte is written, and removed when the last one is durable; between the two, readers
-treat the old end as the end of the file. What a killed process left is removed, or kept if it is complete, by the
-next process that opens the file.
+Only one process appends at a time: it holds a lock on the file, which is released when the process ends. The note of
+`append_journal` is durable before the first new byte is written, and is removed when the last byte is durable. While
+the note exists, readers treat the old end as the end of the file. The next process that opens the file removes the
+new bytes that a killed process left, or keeps them if they are complete.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from typing import Self
 
 WAIT_SECONDS = 60.0
-"""How long one append waits for another; each holds the lock while it copies, not while it encodes."""
+"""How long one append waits for another. An append holds the lock while it copies bytes, not while it encodes."""
 _POLL_SECONDS = 0.02
 _BLOCK_BYTES = 4 << 20
 
 
 class Tail:
-    """The right to append to a file, from `with` to the end of its block.
+    """The exclusive right to append to a file, held for the `with` block.
 
     Raises:
-        BlockingIOError: somebody else has it, and did not give it back within `wait_seconds`.
+        BlockingIOError: another append has the right, and did not release it within `wait_seconds`.
     """
 
     def __init__(self, path: str, calls: Calls, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -56,7 +56,7 @@ class Tail:
             except BaseException:
                 self._release()
                 raise
-            self._release()  # it was replaced while this waited: go for the new one
+            self._release()  # the file was replaced during the wait: lock the new file
 
     def __exit__(self, *_: object) -> None:
         self._release()
@@ -73,11 +73,11 @@ class Tail:
     def _release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with suppress(OSError):  # nothing that was written waits for it
+            with suppress(OSError):  # all bytes are already durable
                 self._calls.close(fd)
 
     def settle(self) -> None:
-        """Finish or undo an append whose process was killed."""
+        """Complete or undo an append whose process was killed."""
         if not journal.is_there(self.path):
             return
         known = journal.load(self.path)
@@ -88,11 +88,11 @@ class Tail:
         self._forget()
 
     def grow(self, new: str, old_size: int) -> None:
-        """Put the bytes of the file `new` behind the file, which has `old_size` bytes.
+        """Append the bytes of the file `new` to the file, whose current size must be `old_size` bytes.
 
         Raises:
-            ChangedError: it has another size by now.
-            OSError: it could not be written; the file is as it was.
+            ChangedError: the file now has another size.
+            OSError: the bytes could not be written; the file is unchanged.
         """
         more, file = _core.File(new), _core.File(self.path)
         if file.size != old_size:
@@ -119,7 +119,7 @@ class Tail:
         self._sync_folder()
 
     def _note(self, known: Journal) -> None:
-        # It holds the first of the new bytes.
+        # The note contains the first of the new bytes, so it is no more readable than the file.
         sink = LocalSink(
             journal.path_for(self.path), overwrite=True, calls=self._calls, like=self.path
         )
@@ -133,7 +133,7 @@ class Tail:
             raise
 
     def _take_back(self, known: Journal) -> None:
-        """As it was. Where even this fails the note stays, and whoever comes next does it."""
+        """Restore the old end of the file. If this fails, the note stays, and the next process that opens it retries."""
         with suppress(OSError):
             if os.fstat(self._fd).st_size <= known.new_size:
                 self._calls.truncate(self._fd, known.old_size)
@@ -146,12 +146,12 @@ class Tail:
         self._sync_folder()
 
     def _sync_folder(self) -> None:
-        # A note that comes back after a power cut does no harm: it is found to be done with.
+        # If the note reappears after a power failure, it does no harm: it is recognized as completed.
         with suppress(OSError):
             sync_path(self._calls, os.path.dirname(self.path))
 
 
 def settle(path: str, calls: Calls) -> None:
-    """End what an append that was killed has begun, if this process may, and nobody is at it."""
+    """Complete or undo the append of a killed process, if this process may write and no append is running."""
     with suppress(OSError), Tail(path, calls, wait_seconds=0):
         pass

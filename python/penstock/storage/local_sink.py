@@ -1,5 +1,5 @@
-"""Local files being written. One appears under its final name whole or not at all: a temporary beside it, fsync,
-rename, fsync of the folder."""
+"""Writes local files that appear under their final names only when complete: write a temporary file next to the final
+name, sync it, rename it, and sync the folder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.errors import UnsupportedError, no_folder
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 
 _NAME_BYTES = 255
-"""Of a file's name, on most file systems."""
+"""The longest file name on most file systems, in bytes."""
 _MOST_PARTS = 512
-"""Parts of one write; every system allows this many."""
+"""The most parts of one write. Every system allows this many."""
 _REPEATED_BYTES = 8 << 20
 _SYNCED_BYTES = 4 << 20
 """After this many bytes, the system is asked to start writing them to the disk."""
@@ -31,8 +31,8 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 class Calls:
     """The operating system calls that decide whether a file survives.
 
-    A writer makes no other ones, so a test that replaces this object can fail any of them, drop
-    what was not synced, or kill the process between two of them.
+    A writer makes no other such calls. A test that replaces this object can therefore make any of them fail, drop bytes
+    that were not synced, or kill the process between two calls.
     """
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
@@ -57,8 +57,8 @@ class Calls:
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> bool:
-        """Make everything written to a file system durable, and raise errors since `fd` was opened. False if the
-        system cannot report those; then each file needs `fsync`."""
+        """Make all bytes written to a file system durable, and raise write errors since `fd` was opened. False if the
+        system cannot report such errors; then each file needs `fsync`."""
         return _syncs_report() and _core.sync_file_system(fd)
 
     def close(self, fd: int) -> None:
@@ -94,7 +94,7 @@ def _syncs_report() -> bool:
 def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
     """Write bytes-like objects in as few calls as the system allows; return the number of bytes."""
     views = [_bytes_of(part) for part in parts]
-    # Thousands of them a write, so the work for each is done by functions in C.
+    # One write may have thousands of parts, so C functions do the work for each part.
     ends = list(accumulate(map(len, views)))
     num_bytes, done = (ends[-1] if ends else 0), 0
     while done < num_bytes:
@@ -112,7 +112,7 @@ def _bytes_of(part: object) -> memoryview:
 
 
 def closed_as(path: str, mode: int) -> int:
-    """A mode for a file that is made of another one or replaces it: without permissions that this one lacks."""
+    """Return `mode` without permissions that the file at `path` lacks, for a file that is made from or replaces it."""
     try:
         return mode & os.stat(path).st_mode
     except OSError:
@@ -120,18 +120,18 @@ def closed_as(path: str, mode: int) -> int:
 
 
 def openness(paths: Iterable[str]) -> int:
-    """The most permission bits of a file that is made of all of these. Its owner has all permissions, even if a
+    """The most permission bits for a file that is made from all these files. The owner has all permissions, even if a
     source is read-only."""
     mode = 0o777
     for path in paths:
         for found in _modes(path):
-            # Users that may read a file may enter a folder that is made of it.
+            # Users who may read a file may enter a folder that is made from it.
             mode &= found | (found & 0o444) >> 2 | 0o700
     return mode
 
 
 def _modes(path: str) -> Iterable[int]:
-    """The permission bits of a file, or of a folder and all files in it; none if it does not exist."""
+    """The permission bits of a file, or of a folder and all its files. Empty if the path does not exist."""
     with suppress(OSError):
         yield stat.S_IMODE(os.stat(path).st_mode)
     if os.path.isdir(path):
@@ -142,16 +142,16 @@ def _modes(path: str) -> Iterable[int]:
 
 
 def temporary_beside(path: str) -> str:
-    """A name in the same folder for what takes a file's place when it is whole, which nobody else has."""
+    """A unique name in the same folder for a temporary file that will replace `path` when complete."""
     folder, name = os.path.split(path)
     ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
-    # As long as names may be, and most of it is the file's own.
+    # The temporary name keeps as much of the file's name as fits.
     start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
     return os.path.join(folder or ".", start + ending)
 
 
 def private_beside(path: str) -> str:
-    """An empty temporary file, which its owner alone may read, for what is put together before it is copied."""
+    """Create an empty temporary file that only its owner can read, for data that is collected before it is copied."""
     made = temporary_beside(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     os.close(os.open(made, flags, 0o600))
@@ -159,7 +159,7 @@ def private_beside(path: str) -> str:
 
 
 def sync_path(calls: Calls, path: str) -> None:
-    """Make the bytes of a file, or the names in a folder, durable. The empty path is the folder we are in."""
+    """Make the bytes of a file, or the names in a folder, durable. The empty path is the current folder."""
     fd = calls.open(path or ".", os.O_RDONLY)
     try:
         calls.fsync(fd)
@@ -186,10 +186,10 @@ def refuse_device(path: str) -> None:
 
 
 class LocalSink:
-    """A local file that appears under its final name only when it is whole.
+    """A local file that appears under its final name only when it is complete.
 
-    `like` is a file that this one describes, such as the file of an index. `most` are the permission bits that it may
-    have at most. `temporary` is the name of the temporary file, in the same folder.
+    `like` is a file that this file describes, such as the data file of an index. `most` is the most permission bits
+    that the file may get. `temporary` is the name of the temporary file, in the same folder.
     """
 
     def __init__(
@@ -202,8 +202,8 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # A link is kept, and its target is replaced. But not for a file that describes another one: callers did not
-        # name it, so a link in its place may lead to a file of somebody else.
+        # For a link, the target is replaced. A file that describes another file does not follow links: the user did not
+        # name it, so a link in its place may lead to another user's file.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):
@@ -214,7 +214,7 @@ class LocalSink:
         self._folder = os.path.dirname(self.path) or "."
         self._temporary = temporary or temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        # A new file never has more permissions than the file that it replaces or describes.
+        # A new file gets no permissions that the replaced or described file lacks.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
         mode = mode if like is None else closed_as(like, mode)
         try:
@@ -224,7 +224,7 @@ class LocalSink:
         self._fd: int | None = fd
         self._written = self._on_its_way = 0
         self._reserved = 0
-        """The end of the space that is reserved for the file, at most."""
+        """The end of the space reserved for the file, at most."""
         self._may_reserve = True
 
     def write(self, data: object) -> None:
@@ -235,19 +235,21 @@ class LocalSink:
         self._written += write_all(self._calls, self._fd, parts)
         waiting = self._written - self._on_its_way
         if waiting >= _SYNCED_BYTES:
-            # The disk writes while the next bytes are made, and fsync has less to wait for.
+            # The disk writes while the next bytes are made, so fsync takes less time.
             self._calls.start_sync(self._fd, self._on_its_way, waiting)
             self._on_its_way = self._written
             self._reserve()
 
     def _reserve(self) -> None:
-        """Reserve space for the next writes, so that they do not allocate it page by page: never more than has been
-        written, so that little is reserved in vain."""
+        """Reserve space for the next writes, so that the system does not allocate it page by page. At most as much as
+        has been written is reserved, so that little of it is unused."""
         assert self._fd is not None
         if self._may_reserve and self._written + _SYNCED_BYTES > self._reserved:
             start, length = max(self._reserved, self._written), min(self._written, _RESERVED_BYTES)
             self._may_reserve = self._calls.reserve(self._fd, start, length)
-            self._reserved = start + length  # also if it is refused, which may happen in the middle
+            self._reserved = (
+                start + length
+            )  # set even if the system refuses, which may happen part of the way
 
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"
@@ -268,7 +270,7 @@ class LocalSink:
 
     @property
     def temporary(self) -> str:
-        """The file that has the bytes until they are committed."""
+        """The temporary file that holds the bytes until they are committed."""
         return self._temporary
 
     def finish(self) -> None:
@@ -295,7 +297,7 @@ class LocalSink:
         sync_path(self._calls, self._folder)
 
     def _publish(self) -> None:
-        """Give the file its name unless another process has taken it meanwhile."""
+        """Rename the file to its final name, unless another process has taken the name in the meantime."""
         try:
             # link fails if the name is taken; rename would replace the other file silently.
             self._calls.link(self._temporary, self.path)

@@ -1,6 +1,6 @@
-"""Identifies files that hold no records, such as a web page in place of a download or a pointer in place of a file.
+"""Identifies files without records, such as a web page in place of a download, or a pointer in place of a file.
 
-Only the content is examined, and only after a file was refused.
+Only the content is examined, and only after penstock has refused the file.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ _DOWNLOAD = "download it again: this is a server's answer in place of the file"
 
 
 class Look(NamedTuple):
-    """What a file looks like, and what to do."""
+    """What a file looks like, and what to do about it."""
 
     what: str
     hint: str | None
 
 
 def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
-    """What a file that is in no format that penstock reads appears to be; None if nothing shows
-    it.
+    """What a file in no known format appears to be, or None if its bytes do not show it.
 
     Args:
-        head: its first bytes, up to LOOK_BYTES.
-        tail: its last bytes; the same as `head` if the file has no more.
+        head: the first bytes of the file, up to LOOK_BYTES.
+        tail: the last bytes of the file; equal to `head` if the file is not longer.
         path: its name, for hints.
     """
     for magic, what, hint in _MAGICS:
@@ -55,16 +54,14 @@ def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
             return Look(
                 "gzip in gzip", f"{command('gzip', '-dc', path)} > FILE, which takes one off"
             )
-        # The end of a gzip file tells nothing about its contents, so text inside is recognized by
-        # its beginning.
+        # The end of a gzip file does not show its contents, so text inside is recognized by its beginning.
         look = _text(inside, path) if is_text(inside) else None
         return None if look is None else Look(f"{look.what}, gzipped", look.hint)
     return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
 
 
 def is_text(data: bytes, *, cut: bool = False) -> bool:
-    """Whether bytes are UTF-8 text whose last character may be truncated; with `cut`, the first
-    may be, too."""
+    """Whether bytes are UTF-8 text. The last character may be truncated, and with `cut` also the first."""
     if cut:
         data = data.lstrip(bytes(range(0x80, 0xC0)))
     try:
@@ -107,7 +104,7 @@ def _text(head: bytes, path: str) -> Look:
 
 
 def _delimiter(lines: list[bytes]) -> str:
-    """The character between the values of CSV, judged by the first two lines; empty if this is not CSV."""
+    """The delimiter of a CSV file, judged by its first two lines. Empty if the file is not CSV."""
     if len(lines) < 2:
         return ""
     mark = max((b",", b"\t", b";"), key=lines[0].count)
@@ -131,12 +128,12 @@ _ENOUGH_FRAMES = 3
 
 
 def has_foreign_checksums(head: bytes, size: int) -> bool:
-    """Whether a file is framed as TFRecords are, by a writer that left the checksums out or computed
-    others: its lengths lead from frame to frame, and no length has TFRecord's checksum.
+    """Whether a file has the frames of a TFRecord but no valid checksums: the lengths lead from frame to frame, but no
+    length has TFRecord's checksum. Such a writer left the checksums out or computed different ones.
 
     Args:
-        head: its first bytes.
-        size: bytes of the file.
+        head: the first bytes of the file.
+        size: the size of the file in bytes.
     """
     from penstock import _core
 

@@ -1,7 +1,7 @@
-"""Folders with a file that lists their shards in order.
+"""Reads the index.json of MDS folders, which lists the shards of a folder in order.
 
-MDS keeps `index.json` beside its shards: a list with the name, size, hashes and number of records of each. Names that
-lead out of the folder are refused, and sizes are compared with the files. Source: the published layout of
+The file is next to the shards: a list with the name, size, hashes and number of records of each. Names that lead out
+of the folder are refused, and the sizes are compared with the files. Source: the published layout of
 mosaicml-streaming's index files.
 """
 
@@ -43,10 +43,10 @@ class ListedShard:
 
 
 def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
-    """The shards that an index.json lists; None if it is not an index of MDS.
+    """The shards in an index.json, or None if it is not an MDS index.
 
     Raises:
-        FormatError: it is one, and contains impossible values.
+        FormatError: it is an MDS index, but has impossible values.
         UnsupportedError: its shards are of another format of mosaicml-streaming.
     """
     try:
@@ -56,7 +56,7 @@ def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
         raise error.at(file=source.path) from None
 
 
-@lru_cache(2)  # each shard of a folder asks for the same one
+@lru_cache(2)  # every shard of a folder parses the same index
 def _parsed(data: bytes) -> list[ListedShard] | None:
     try:
         index: Any = parsed(data, len(data))
@@ -111,11 +111,11 @@ def _size(value: Any, number: int, key: str) -> int:
 
 
 def listed_paths(folder: str, found: Sequence[str], storage: Storage) -> list[str] | None:
-    """The shards of a folder by its index.json, if one is among the files found in it.
+    """The shards of a folder, if the files found in it include an MDS index.json. Otherwise None.
 
     Raises:
-        FileNotFoundError: a listed shard is missing, or none is listed.
-        FormatError: a file has not the size that is listed.
+        FileNotFoundError: a listed shard is missing, or the list is empty.
+        FormatError: the size of a file differs from the listed size.
     """
     path = os.path.join(folder, INDEX_NAME)
     if path not in found:
@@ -151,7 +151,7 @@ def _present(folder: str, shard: ListedShard, storage: Storage) -> str:
 
 
 def check_size(path: str, size: int, file: ListedFile) -> None:
-    """Raise if a file does not have the size in the index."""
+    """Raise FormatError if the size of a file differs from the size in the index."""
     if size != file.num_bytes:
         kind = TruncatedError if size < file.num_bytes else FormatError
         raise kind(

@@ -35,25 +35,25 @@ _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
 class Expanded(NamedTuple):
-    """What a source means."""
+    """The result of expanding a source."""
 
     paths: list[str]
     skipped: list[SkippedFile]
-    """Files found in folders and by patterns that are not data."""
+    """Files in folders and pattern matches that are not data."""
     sets: list[list[str]]
-    """The files of each folder and each pattern: they are of one format."""
+    """The files of each folder and each pattern. All files of one set have the same format."""
     listed: ShardList | None
     """The index that names the files and their record counts, if there is one."""
 
 
 def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
-    """The files that `source` means, in the order they are read.
+    """Return the files that `source` names, in reading order.
 
-    A folder means all data files in it and in the folders below, at any depth. They are sorted by their paths, except
-    in a folder whose `index.json` lists its shards; the matches of a glob are sorted, too. A folder of images is one
-    shard, and so is any folder with `is_folder`. `name@10` is name-00000-of-00010 and the nine others; `name@*` takes
-    the count from the existing files. A numbered set that lacks a shard is an error. `{000..099}`, `a::b` and a JSON
-    index of shards are those of WebDataset. An element of a list is not expanded as these are.
+    A folder means all data files in it and in the folders below, at any depth, sorted by path. If its `index.json`
+    lists shards, the order is that of the list. The matches of a glob are sorted, too. A folder of images is one shard,
+    and so is any folder with `is_folder`. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the
+    count from the existing files. A numbered set with a missing shard is an error. `{000..099}`, `a::b` and a JSON
+    index of shards mean the same as in WebDataset. `@`, braces and `::` are not expanded in the elements of a list.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
@@ -88,7 +88,7 @@ def _is_table(source: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """State that is the same for all parts of a source."""
+    """State shared by all parts of a source."""
 
     storage: Storage
     is_folder: bool
@@ -146,7 +146,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
 
 
 def _in_folder(path: str, how: _How) -> list[str]:
-    """All data files in a folder and below."""
+    """All data files in a folder and the folders below it."""
     parts: list[tuple[str, list[str]]] = []
     _gather(path, how, parts, 0)
     found = [file for _, files in sorted(parts) for file in files]
@@ -156,13 +156,13 @@ def _in_folder(path: str, how: _How) -> list[str]:
 
 
 def _left_out(how: _How) -> str:
-    """The skipped files, for the message that no others were found."""
+    """The skipped files in words, for the message that no other files were found."""
     some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
     return f"; left out: {', '.join(some)}" if some else ""
 
 
 def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: int) -> None:
-    """The files of a folder and of those below it, in parts that are sorted by the first of each pair."""
+    """Collect the files of a folder and the folders below it, in parts to be sorted by the first of each pair."""
     if depth > Limits().nesting:
         raise LimitError(f"more than {Limits().nesting} folders in each other", file=folder)
     if depth and holds_images(folder):
@@ -187,7 +187,7 @@ def _files_below(folders: list[str], how: _How, depth: int) -> Iterator[str]:
 
 
 def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
-    """The files directly in a folder, and the folders, that may be data."""
+    """The possible data files directly in a folder, and the folders directly in it."""
     files: list[str] = []
     folders: list[str] = []
     with no_longer_names(folder), os.scandir(folder) as entries:
@@ -209,7 +209,7 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
 
 
 def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | None:
-    """The shards that the index.json of a folder names; None if it has none."""
+    """The shards that a folder's index.json names, or None without such an index."""
     listed = listed_paths(folder, files, how.storage)
     if listed is not None:
         return listed
@@ -222,7 +222,7 @@ def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | Non
 
 def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
     """Note the files of a folder that its index does not name."""
-    # Of a shard that exists twice, plain and compressed, one is read.
+    # If a shard exists both plain and compressed, only one of the two is read.
     known = {*named, *(os.path.splitext(path)[0] for path in named)}
     for path in _without_companions(files, how):
         is_known = path in known or os.path.splitext(path)[0] in known
@@ -231,15 +231,15 @@ def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
 
 
 def _one_set(paths: list[str], how: _How) -> list[str]:
-    """The files of a folder or a pattern, without indexes, if they can be one set."""
+    """The files of a folder or a pattern without indexes, checked to be able to form one set."""
     paths = _complete(_without_indexes(paths, how))
     how.sets.append(paths)
     return paths
 
 
 def _without_companions(paths: list[str], how: _How) -> list[str]:
-    """The files of a folder without the text that goes with them. An `index.json` that is not a list of shards is
-    kept: it may be a damaged one."""
+    """The files of a folder without accompanying text. An `index.json` that is not a list of shards is kept, because it
+    may be a damaged list."""
     beside = {
         path
         for path in paths
@@ -259,9 +259,9 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:
-    """The same paths without the indexes of other files among them: DALI's `x.idx` of a file `x`; MXNet's `x.idx` of
-    `x.rec`, and the list `x.lst` that `x.rec` was made from; and without penstock's own files. If there is nothing else,
-    all paths."""
+    """The same paths without the indexes of other files among them: DALI's `x.idx` for a file `x`, MXNet's `x.idx` for
+    `x.rec`, and the list `x.lst` from which `x.rec` was made. Penstock's internal files are left out, too. If nothing
+    remains, all paths are returned."""
     names = set(paths)
 
     def is_beside(path: str) -> bool:
@@ -302,8 +302,8 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
 
 
 def _complete(paths: list[str]) -> list[str]:
-    """The same paths, after checks that no numbered set among them lacks a shard and no two sets have the same name:
-    one of those is likely left over from before the other was written."""
+    """Check that no numbered set lacks a shard and that no two sets have the same name, and return the same paths. Of
+    two sets with the same name, one is probably left over from an earlier write."""
     sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
         match = _OF.search(os.path.basename(path))
@@ -333,12 +333,12 @@ _INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
 
 
 def index_option(index: Any, *words: str) -> Any:
-    """Check `index=` of a verb: one of its words (True or False if none are given), or a folder as text.
+    """Check the `index=` argument of a verb: one of the verb's words (or True or False if it has none), or a folder.
 
     Raises:
-        TypeError: it is neither a word nor the name of anything.
-        ValueError: it is nearly a word, or one of another verb, and there is no folder of that name.
-        NotADirectoryError: it is a file.
+        TypeError: it is neither a word nor a path.
+        ValueError: it resembles a word or is a word of another verb, and no folder has that name.
+        NotADirectoryError: it is the path of a file.
     """
     if isinstance(index, bool) and not words:
         return index
@@ -355,7 +355,7 @@ def index_option(index: Any, *words: str) -> Any:
         return word
     if os.path.exists(word):
         raise NotADirectoryError(f"index={word!r} is a file; it takes {folder_too}")
-    from difflib import get_close_matches  # costs time at import, and is rarely needed
+    from difflib import get_close_matches  # slow to import, and rarely needed
 
     if get_close_matches(word.lower(), _INDEX_WORDS, cutoff=0.75):
         raise ValueError(f"index={word!r} is not {known}; a folder of that name is './{word}'")
@@ -363,10 +363,11 @@ def index_option(index: Any, *words: str) -> Any:
 
 
 def reading_index(index: Any) -> str:
-    """Check `index=` of a verb that reads; "auto" is replaced by the environment's choice, if any.
+    """Check the `index=` argument of a verb that reads. "auto" is replaced by the environment's setting, if there is
+    one.
 
     Raises:
-        As index_option.
+        The errors of index_option.
     """
     words = ("auto", "beside", "never")
     chosen = index_option(index, *words)

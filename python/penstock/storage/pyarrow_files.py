@@ -1,4 +1,4 @@
-"""Sources and sinks as pyarrow's files, and pyarrow's errors as penstock's.
+"""Adapts sources and sinks to pyarrow's file interface, and translates pyarrow's errors to penstock's.
 
 pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as any Python error of its wrapper. All of
 them become penstock's errors here. An `OSError` with an errno is the operating system's and is not changed.
@@ -32,7 +32,7 @@ WRITE_BYTES = 1 << 20
 
 @contextmanager
 def translated(path: str) -> Generator[None, None, None]:
-    """Turn what pyarrow raises over the bytes of `path` into penstock's errors."""
+    """Translate pyarrow's errors about the bytes of `path` to penstock's."""
     try:
         yield
     except PenstockError as error:
@@ -49,12 +49,12 @@ def translated(path: str) -> Generator[None, None, None]:
         name = error.object.decode(errors="backslashreplace")
         raise FormatError("a name in the file is no UTF-8", file=path, found=f"'{name}'") from error
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as error:
-        # Such as KeyError of a field: the bytes are the cause of all of them.
+        # For example a KeyError for a field. In all such cases the bytes are the cause.
         raise _from_text(str(error), path) from error
 
 
 def next_batch(stream: Any) -> Any:
-    """The next batch of a stream that has one. A StopIteration would end the caller's iteration."""
+    """The next batch of a stream that has another one. A StopIteration would end the caller's iteration."""
     try:
         return stream.read_next_batch()
     except StopIteration:
@@ -63,7 +63,7 @@ def next_batch(stream: Any) -> Any:
 
 @contextmanager
 def writable(path: str) -> Generator[None, None, None]:
-    """The same for writing: errors are about records that pyarrow cannot write."""
+    """As `translated`, but for writing: the errors are about records that pyarrow cannot write."""
     try:
         yield
     except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -77,7 +77,7 @@ def writable(path: str) -> Generator[None, None, None]:
 
 
 def _from_text(text: str, path: str) -> PenstockError:
-    """The error for a message of pyarrow: its text alone tells what happened."""
+    """The error for a pyarrow message. Only its text shows what happened."""
     lower = text.lower()
     if (limited := outgrown(ValueError(text))) is not None:
         return limited.at(file=path)
@@ -93,7 +93,7 @@ def _from_text(text: str, path: str) -> PenstockError:
 
 
 class PositionedFile:
-    """A `Source` as the seekable file object that pyarrow wants. One thread at a time."""
+    """A `Source` as the seekable file object that pyarrow expects. For one thread at a time."""
 
     closed = False
 
@@ -137,17 +137,16 @@ class PositionedFile:
 
 
 class Bytes:
-    """The bytes of a source for pyarrow: opened once, so that all threads see the same file.
+    """The bytes of a source for pyarrow. The file is opened once, so that all threads see the same file.
 
-    Local files are read by pyarrow itself, by `pread` or from a memory map; anything else goes
-    through `Source.read`.
+    pyarrow reads local files itself, by `pread` or from a memory map. Anything else goes through `Source.read`.
     """
 
     def __init__(self, source: Source, *, mmap: bool) -> None:
         self.source = source
         self._native: Any = None
         if isinstance(source, LocalSource) and source.size:
-            name = os.fsencode(source.path)  # pyarrow takes any bytes for a path, but not any text
+            name = os.fsencode(source.path)  # pyarrow accepts any bytes as a path, but not any text
             self._native = pa.memory_map(name) if mmap else pa.OSFile(name)
             if self._native.size() != source.size:
                 raise ChangedError(
@@ -159,13 +158,13 @@ class Bytes:
         self.mapped: Any = self._native.read_buffer() if mmap and self._native is not None else None
 
     def file(self) -> Any:
-        """A file for one pyarrow reader. Native files take positional reads from several."""
+        """A file for one pyarrow reader. Native files allow positional reads from several readers."""
         if self._native is not None:
             return self._native
         return pa.PythonFile(PositionedFile(self.source), mode="r")
 
     def range(self, start: int, length: int) -> Any:
-        """Bytes [start, start + length) as a pa.Buffer; borrowed where the file is mapped."""
+        """Bytes [start, start + length) as a pa.Buffer. A memory-mapped file is not copied."""
         length = max(min(length, self.source.size - start), 0)
         if self.mapped is not None:
             return self.mapped.slice(start, length)
@@ -174,7 +173,7 @@ class Bytes:
         return pa.py_buffer(self.source.read(start, length).to_bytes())
 
     def read(self, start: int, length: int) -> bytes:
-        """The same as Python bytes."""
+        """As `range`, but as Python bytes."""
         return self.range(start, length).to_pybytes()
 
     def close(self) -> None:
@@ -185,7 +184,7 @@ class Bytes:
 
 
 class Splice:
-    """Ranges of the file as one file object that does not copy them."""
+    """Several ranges of a file as one file object, without copying."""
 
     closed = False
 
@@ -219,7 +218,7 @@ class Splice:
 
 
 class SinkFile:
-    """A `Sink` as the file object that pyarrow writes to. It never finishes the sink itself."""
+    """A `Sink` as the file object that pyarrow writes to. It never finishes the sink."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -277,7 +276,7 @@ H = TypeVar("H")
 
 
 class Pool(Generic[H]):
-    """Handles that one thread uses at a time, made when none is free."""
+    """A pool of handles. Each is used by one thread at a time, and new ones are made if none is free."""
 
     def __init__(self, make: Callable[[], H]) -> None:
         self._make = make

@@ -1,14 +1,14 @@
-"""Lists of shards as WebDataset's users write them: names with braces, and the JSON index of wids.
+"""Expands lists of shards as WebDataset's users write them: names with braces, and the JSON index of wids.
 
 ```
 {000..003}   000 001 002 003: a number with a leading zero sets the width
 {8..11}      8 9 10 11;  {00..10..5} has a step;  {003..000} counts down
-{a,b}        either; braces may stand in braces, and several in a name are combined, left to right
+{a,b}        a or b; braces may be nested, and several in a name are combined, left to right
 a::b         both
 ```
 
-An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It lists files in its folder; a
-name that leads elsewhere is refused.
+An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It lists files in its folder. A
+name that leads out of the folder is refused.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LETTERS = re.compile(r"([a-zA-Z])\.\.([a-zA-Z])")
 
 
 def has_braces(text: str) -> bool:
-    """Whether a text names several things by its braces."""
+    """Whether a text stands for several names because of its braces."""
     return _first(text, 0) is not None
 
 
 def braces(text: str) -> list[str]:
-    """All texts that one with braces stands for, in order.
+    """Expand a text with braces to all texts that it stands for, in order.
 
     Raises:
-        LimitError: more than a million.
+        LimitError: there are more than a million texts.
 
     Example:
         >>> from penstock.storage.shard_lists import braces
@@ -59,7 +59,7 @@ def braces(text: str) -> list[str]:
 
 
 def _first(text: str, at: int) -> tuple[int, int, list[str]] | None:
-    """The first group of braces from `at` on that has several choices: its place and its choices."""
+    """The first group of braces from `at` on that has several choices: its start, end and choices."""
     while (start := text.find("{", at)) >= 0:
         if start and text[start - 1] == "$":
             at = start + 1
@@ -179,7 +179,7 @@ def _json(path: str, storage: Storage) -> Any:
 def _entries(
     facts: dict[str, Any], path: str, storage: Storage, read: list[str], level: int = 0
 ) -> list[tuple[str, int]]:
-    """The shards of an index and of those in it; `read` are the files that were read for it."""
+    """The shards of an index and of its nested indexes. `read` holds the index files that were already read."""
     if level > Limits().nesting:
         raise LimitError(f"more than {Limits().nesting} indexes in each other", file=path)
     if facts.get("wids_version", 1) != 1:
@@ -219,7 +219,7 @@ def _dicts(entries: Any, path: str) -> list[dict[str, Any]]:
 
 
 def _inside(base: str, url: str, path: str) -> str:
-    """Where a shard is, which must be in the folder of its index or below."""
+    """The path of a shard. It must be in the folder of its index or below."""
     name = os.path.normpath(os.path.join(base, url))
     outside = os.path.isabs(name) or name.split(os.sep, 1)[0] == os.pardir
     if outside or "://" in url or "://" in base or ":" in url.split("/", 1)[0]:

@@ -1,15 +1,15 @@
-"""Files that were found but are not read, and why, judged by their names.
+"""Files that are found but not read, judged by their names, and the reason.
 
-| name | is no data, because |
+| name | why it is not data |
 |---|---|
 | `.x` | it is hidden |
 | `x.incomplete`, `x.part`, `x.tmp`, all below `_temporary` | it is unfinished |
-| `SUCCESS`, `_SUCCESS`, `_metadata`, `_common_metadata`, `_started*`, `_committed*` | Spark and others keep it beside data |
+| `SUCCESS`, `_SUCCESS`, `_metadata`, `_common_metadata`, `_started*`, `_committed*` | Spark and others add it to data |
 | `x.crc` | it has checksums of Hadoop |
 | all below `_delta_log` | it is the log of a Delta table |
 
-In folders of images, pictures and class folders may begin with an underscore. A file that is named itself is
-always opened.
+In folders of images, the names of pictures and class folders may begin with an underscore. A file that the user names
+directly is always opened.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _NAMED_IN_WARNINGS = 3
 
 
 class SkippedFile(NamedTuple):
-    """A file or folder that was found and is not read."""
+    """A file or folder that was found but is not read."""
 
     path: str
     reason: str
 
 
 def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str | None:
-    """Why a file or folder of this name is not data; None if it may be."""
+    """Why a file or folder with this name is not data, or None if it may be data."""
     if name.startswith("."):
         return HIDDEN
     if name.lower().endswith(_UNFINISHED_ENDINGS):
