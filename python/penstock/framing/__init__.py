@@ -1,1 +1,1 @@
-"""What all framed formats share: streams, the walk over frames, the index, damage scans."""
+"""Shared code of all framed formats: streams, the walk over frames, the index, and damage scans."""

@@ -1,7 +1,7 @@
 """The base class of framed formats, whose records are found by walking over their frames.
 
-A format says how a file becomes an `OpenShard` (stream and framing) and what decodes its payloads. Reading, random access,
-verification, repair and appending follow from that.
+A format defines how a file becomes an `OpenShard` (stream and framing) and what decodes its payloads. Reading, random
+access, verification, repair and appending follow from these.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from penstock.storage.base import Sink, Source
 
 
 class FramedFormat(Format, ABC):
-    """A Format of framed records. It opens with raw=True as well, so files are verified and indexed whatever their
+    """A Format of framed records. It also opens with raw=True, so files can be verified and indexed whatever their
     records hold."""
 
     framing: ClassVar[Framing]
     finds_next: ClassVar[bool] = True
-    """Whether the next record can be found after damage without an index. Then files are verified and repaired record
+    """Whether the next record can be found after damage without an index. If so, files are verified and repaired record
     by record."""
     damage_scan_type: ClassVar[type[DamageScan]] = DamageScan
     text_index: ClassVar[TextIndex | None] = None
-    """The index that another library keeps beside such a file."""
+    """The kind of index that another library keeps next to such a file."""
 
     @abstractmethod
     def shard(self, source: Source, options: Options) -> OpenShard:
-        """A file, and the stream of its frames."""
+        """Open a file, and the stream of its frames."""
         ...
 
     @abstractmethod
     def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
-        """What decodes payloads into columns, for the schema that the caller gave or for one inferred from payloads. `known` is
-        the index of the file, if it has a valid one."""
+        """The decoder of payloads to columns, for the caller's schema or for one inferred from payloads. `known` is the
+        index of the file, if it has a valid one."""
         ...
 
     def raw_decoder(self) -> Decoder:
-        """What raw=True reads with."""
+        """The decoder for raw=True."""
         return RawDecoder()
 
     def checking(self, shard: OpenShard) -> Decoder | None:
-        """What `verify` checks payloads with; None if records have no common schema. Infers from the front of the file:
-        an index may list records that damage has destroyed."""
+        """The decoder with which `verify` checks payloads, or None if records have no common schema. The schema is
+        inferred from the start of the file, because an index may list records that damage has destroyed."""
         return self.decoder(shard, None)
 
     def open(self, source: Source, options: Options) -> FramedReader:
@@ -87,11 +87,11 @@ class FramedFormat(Format, ABC):
         return FramedWriter(sink, RAW_SCHEMA, _encodes_nothing, threads)
 
     def end_of(self, source: Source, options: Options) -> Index:
-        """The index of a file that is intact to its last byte, so that records may follow.
+        """The index of a file that is intact up to its last byte, so that records can be appended.
 
         Raises:
             FormatError: the file is damaged.
-            UnsupportedError: nothing can follow in a file of this kind.
+            UnsupportedError: nothing can be appended to a file of this kind.
         """
         index = self.open(source, options).index
         check_end(source, index, self.framing)

@@ -1,7 +1,7 @@
-"""What Python has to know of a framing: how large a frame is, and what its checksums prove.
+"""What Python must know about framings: the size of a frame, and what its checksums verify.
 
-The kernels know a framing by its name, and find, prove and select frames. What is here is for the
-rare work around damage, and for places. A framing is added here and in `rust/src/wire/frames.rs`.
+The kernels select a framing by its name, and find, verify and select frames. The code here handles the rare work
+around damage, and record positions. To add a framing, extend this module and `rust/src/wire/frames.rs`.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ import pyarrow as pa
 from penstock import _core
 
 Read = Callable[[int, int], _core.Buffer]
-"""Reads a file, or the stream in it, from an offset on: `read(start, length)`."""
+"""Reads bytes of a file, or of the stream in it, from an offset: `read(start, length)`."""
 
 
 _SMALL_BYTES = 64 << 10
-"""Up to this size a frame is read whole to see whether it is the one that was indexed."""
+"""A frame of up to this size is read completely to see whether it is the one in the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """A framing whose records tell their own size and have no checksum: the frame is the payload.
+    """A framing whose records contain their size but no checksum. The frame is the payload.
 
-    Its index keeps the CRC-32C of each whole frame, so that with an index damage is found.
+    Its index stores the CRC-32C of each whole frame, so that damage can be found with an index.
     """
 
     name: str
-    """What the kernels call it."""
+    """The framing's name in the kernels."""
     head_bytes: int = 0
     tail_bytes: int = 0
     look_bytes: int = 1
-    """Bytes by which a frame's beginning is known."""
+    """The number of bytes from which the start of a frame can be recognized."""
     is_checked: bool = False
-    """Whether frames have checksums of their own, which prove a payload without an index."""
+    """Whether frames contain checksums that verify a payload without an index."""
     keeps_index: bool = True
-    """Whether an index that was made by these frames is good for other readers as well."""
+    """Whether an index made from these frames is valid for other readers, too."""
     overlooked: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of findings that the framing's own library says nothing of, and what it does instead."""
+    """Kinds of findings that the framing's standard library ignores silently, and what it does instead."""
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of the frame of an empty payload, as far as the framing knows."""
+        """The size of the frame of an empty payload, as far as the framing knows it."""
         return self.head_bytes + self.tail_bytes
 
     def frame_bytes(self, payload_bytes: Any) -> Any:
-        """Bytes of whole frames, of one payload or of an array of them."""
+        """The size of the frame for a payload size, or for an array of payload sizes."""
         return payload_bytes + (self.head_bytes + self.tail_bytes)
 
     def more_bytes(self, need: int, had: int) -> int:
-        """How many bytes to read for a frame that needs `need` and of which `had` were not enough.
-        One that cannot say its size before it ends gets twice as many, so that the work stays in
-        proportion to its bytes."""
+        """How many bytes to read for a frame that needs `need` bytes, after `had` bytes were not enough. If a frame's
+        size is unknown until its end, the number is doubled, so that the work stays proportional to the frame's
+        bytes."""
         return max(need, 2 * had)
 
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
-        """Whether the record in a part of a file seems to be the one whose checksum an index knows.
-        Cheap: a large one is not read."""
+        """Whether the record in a part of a file seems to be the record with a checksum known from an index. The check
+        is cheap: a large record is not read."""
         if end - start > _SMALL_BYTES:
             head = read(start, _SMALL_BYTES)
             found = _core.next_head(self.name, head, 0)
@@ -72,32 +72,32 @@ class Framing:
         return 0
 
     def checksum(self, crc: int) -> int | None:
-        """A payload's CRC-32C as it would be stored; None where none is."""
+        """A payload's CRC-32C in the stored form, or None if the framing stores no checksum."""
         return None
 
     def proves(self, payload: _core.Buffer, tail: bytes) -> bool:
-        """Whether a payload is the one that the tail was written for."""
+        """Whether a payload matches the checksum in a frame's tail."""
         return self.checksum(payload.crc32c()) == self.stored(tail)
 
     def lengths(self, head: bytes) -> Sequence[int]:
-        """The lengths that a damaged head may have meant."""
+        """The lengths that a damaged head may have contained."""
         return ()
 
     def meant(self, head: bytes) -> Sequence[int]:
-        """Of those, the ones that a checksum in the head speaks for."""
+        """The lengths from `lengths` that agree with a checksum in the head."""
         return ()
 
     def half_says(self, head: bytes, length: int) -> bool:
-        """Whether a part of a damaged head still tells this length."""
+        """Whether a part of a damaged head still gives this length."""
         return False
 
     def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
-        """Payloads as frames, one after another."""
+        """Build frames from payloads, back to back."""
         raise NotImplementedError
 
 
 _MASK = 0xA282EAD8
-"""What TFRecord adds to a checksum, after it has rotated it."""
+"""The constant that TFRecord adds to a checksum after rotating it."""
 
 
 def _crc32c(data: bytes) -> int:
@@ -106,8 +106,8 @@ def _crc32c(data: bytes) -> int:
 
 @functools.cache
 def _changes() -> dict[int, list[tuple[int, int]]]:
-    """Changes of one of eight bytes (its place, and the bits that are others) by what each does to their CRC:
-    the same whatever the bytes are, since CRCs are linear."""
+    """Map the effect of a change in one of eight bytes on their CRC to such changes (byte position, and changed bits).
+    CRCs are linear, so the effect does not depend on the bytes."""
     found: dict[int, list[tuple[int, int]]] = {}
     for place in range(8):
         for change in range(1, 256):
@@ -123,7 +123,7 @@ class _TFRecord(Framing):
         return need
 
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
-        # The head and the stored checksum, not the payload.
+        # Compare the head and the stored checksum, but not the payload.
         head = read(start, self.head_bytes)
         tail = read(end - self.tail_bytes, self.tail_bytes).to_bytes()
         right = _core.next_head(self.name, head, 0) == (0, end - start)
@@ -136,14 +136,15 @@ class _TFRecord(Framing):
         return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
     def lengths(self, head: bytes) -> Sequence[int]:
-        """Those that are meant if one byte is wrong, or else the length that stands there."""
+        """The lengths that are possible if one byte is wrong, or otherwise the length in the head."""
         if len(head) < self.head_bytes:
             return ()
         return self.meant(head) or (int.from_bytes(head[:8], "little"),)
 
     def meant(self, head: bytes) -> Sequence[int]:
-        """The length that stands there, if one byte of the checksum is wrong; or those one byte away that have the
-        checksum that stands there. Of three million changes of the one kind none looked like the other."""
+        """The length in the head, if one byte of the checksum is wrong. Otherwise the lengths that differ by one byte
+        from it and match the checksum in the head. In three million tests of either kind, no case was mistaken for the
+        other."""
         if len(head) < self.head_bytes:
             return ()
         stored = self.stored(head[8:12])
@@ -183,7 +184,7 @@ TFRECORD = _TFRecord("tfrecord", **_PARTS, is_checked=True, overlooked=_BY_TENSO
 
 
 class _UncheckedTFRecord(_TFRecord):
-    """The same frames, whose checksums nobody asks for."""
+    """TFRecord frames whose checksums are not verified."""
 
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         length = int.from_bytes(read(start, 8).to_bytes(), "little")
@@ -198,7 +199,7 @@ RECORDIO = Framing("recordio", look_bytes=8)
 
 
 class _Tar(Framing):
-    """Members of one key, each a header of 512 bytes and its contents, padded."""
+    """Tar members that share a key. Each has a header of 512 bytes, followed by its padded contents."""
 
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         if end - start <= _SMALL_BYTES:

@@ -133,7 +133,7 @@ class Tail:
             raise
 
     def _take_back(self, known: Journal) -> None:
-        """Restore the old end of the file. If this fails, the note stays, and the next process that opens it retries."""
+        """Restore the old end of the file. If this fails, the note stays, and the next process to open it retries."""
         with suppress(OSError):
             if os.fstat(self._fd).st_size <= known.new_size:
                 self._calls.truncate(self._fd, known.old_size)

@@ -1,7 +1,7 @@
 """Continue reading after damage: find what is lost, and where records continue.
 
-Other rooms use `DamageScan` (every record of a file and every fault in it, for `verify` and `repair`) and what its tasks
-find: `Found`, which holds `FoundFrames` and `Bad`. Reading uses the chunks or the frames that the same scan accepts.
+Other packages use `DamageScan`, which finds every record of a file and every fault in it for `verify` and `repair`.
+Its tasks return `Found`, which holds `FoundFrames` and `Bad`. Reading uses the chunks or frames that a scan accepts.
 """
 
 from penstock.framing.damage._chunks import chunks_around_damage, frames_around_damage

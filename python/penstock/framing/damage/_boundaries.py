@@ -27,8 +27,8 @@ class Boundaries:
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
-        """The number of the record that starts here, its end, and its payload's checksum, if the index has them and
-        matches the records that follow, or the payload."""
+        """The number of the record that starts here, its end, and its payload's checksum, from the index. None unless
+        the index matches the records that follow, or the payload."""
         found = self._entry(at)
         if found is None:
             return None
@@ -69,8 +69,8 @@ class Boundaries:
         )
 
     def right_payload(self, at: int, end: int, known: int | None = None) -> _core.Buffer | None:
-        """The payload of the frame from here to `end`, if it matches the `known` checksum, or the stored one if none is
-        known."""
+        """The payload of the frame from here to `end`, if it matches its checksum: `known` if given, otherwise the
+        stored one."""
         framing = self._scope.framing
         length = end - at - framing.least_bytes
         if length > self._scope.limits.record_bytes:
@@ -86,12 +86,12 @@ class Boundaries:
         return payload if framing.proves(payload, tail) else None
 
     def follow(self, at: int) -> Lead:
-        """Follow headers from here as far as needed to show that they are not inside a payload."""
+        """Follow headers from here until it is clear that they are not inside a payload."""
         return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether the frame from here to `end` contains an intact header of a frame that continues beyond `end`. Frames
-        inside a payload end within it."""
+        """Whether the frame from here to `end` contains an intact header of a frame that continues beyond `end`. A
+        frame inside a payload would end within it."""
         framing = self._scope.framing
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1
@@ -102,7 +102,7 @@ class Boundaries:
         return False
 
     def is_known(self, at: int, end: int) -> bool:
-        """Whether the index has the record from here to `end`, and matches what follows."""
+        """Whether the index has a record from here to `end`, and matches what follows."""
         found = self._entry(at)
         return (
             found is not None
@@ -121,8 +121,8 @@ class Boundaries:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, read: Read, record: int) -> bool:
-        """Whether one of the next records matches the index, or none is left. Also true if all that are left are broken
-        and the data ends where the index says."""
+        """Whether one of the next records matches the index. Also true if no record is left, or if all records left are
+        broken and the data ends where the index says."""
         index = self._index
         assert index is not None
         last = min(record + _AGREEING, index.num_records)

@@ -1,7 +1,7 @@
 """Chunks around damage: the records of a shard that the damage scan of `verify` accepts.
 
-A scan that continues after damage uses the damage scan for the rest of a shard without an index, or for the one damaged
-chunk if there is an index. So a scan skips exactly what `verify` reports and `repair` leaves out.
+A scan that continues after damage uses the damage scan for the rest of a shard without an index, or for the one
+damaged chunk if there is an index. It therefore skips exactly what `verify` reports and `repair` leaves out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from penstock.framing.streams.inflated import POINT_BYTES
 def chunks_around_damage(
     shard: OpenShard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Stretch]:
-    """The chunks from the record boundary at `at`, where record `first` starts, and what is skipped between them. For
-    `points` see `walked_chunks`."""
+    """The chunks from the record boundary at `at`, where record `first` starts, and the skipped regions between them.
+    For `points` see `walked_chunks`."""
     scan = _damage_scan(shard, None, 0 if points is None else POINT_BYTES)
     for task in scan.walk(at, first):
         for part in scan.opened(task):
@@ -45,14 +45,14 @@ def chunks_around_damage(
 
 
 def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> Held:
-    """The readable frames of a chunk that was cut by an index; the rest is skipped."""
+    """The readable frames of a chunk whose boundaries come from an index. The rest of the chunk is skipped."""
     shard.check_unchanged()
     first = chunk.first_record
     found: list[FoundFrames] = []
     regions: list[SkippedRegion] = []
     scan = _damage_scan(shard, index)
-    # What follows the chunk is reported with the next one. In compressed files, the findings'
-    # positions are file offsets.
+    # What follows the chunk is reported with the next chunk. In compressed files, the positions of findings are
+    # offsets in the file.
     is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
     until = chunk.end_byte if is_inside else MOST_BYTES
     for part in scan.between(chunk.start_byte, chunk.end_byte, first):
@@ -69,7 +69,7 @@ def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> H
     frames = frames_in(shard.framing, data, starts, sizes)
     checksums = _checksums(frames, index, starts)
     records, believed = _vouched(chunk, index, starts, sizes, checksums)
-    # Damaged data may inflate to records that are not those written there.
+    # Damaged compressed data may inflate to records that were never written.
     for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
         reason = "the index knows no such record there"
@@ -79,8 +79,8 @@ def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> H
 
 
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
-    """The checksum to verify each frame with. Around damage it is the stored one; if that does not match, the index's,
-    because the stored checksum itself may be damaged."""
+    """The checksum to verify each frame with. Around damage it is the stored one. If that does not match, it is the one
+    in the index, because the stored checksum itself may be damaged."""
     checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0
@@ -95,8 +95,8 @@ def _vouched(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The number of each frame, -1 if unknown, and whether the index has such a record at all.
 
-    Broken compressed data may inflate to intact records at other offsets than they had, or to copies of one record in
-    the place of another. The order of sizes and checksums distinguishes these cases.
+    Broken compressed data may inflate to intact records at wrong offsets, or to copies of one record in place of
+    another. The order of sizes and checksums distinguishes these cases.
     """
     first, end = chunk.first_record, chunk.first_record + chunk.num_records
     begins = index.starts[first:end]
@@ -149,7 +149,7 @@ def _damage_scan(shard: OpenShard, index: Index | None, point_bytes: int = 0) ->
 def _believed(
     shard: OpenShard, part: FoundFrames | Bad, first: int, until: int = MOST_BYTES
 ) -> tuple[int, FoundFrames | None, SkippedRegion | None]:
-    """The number of the next record, the frames of a part if it has any, and what of it before `until` is skipped. A
+    """The number of the next record, the frames of a part (if any), and the part's skipped region before `until`. A
     restored payload is put back into its frame."""
     if isinstance(part, FoundFrames):
         return max(first, part.first_record or 0), part, None

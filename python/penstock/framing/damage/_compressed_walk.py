@@ -1,5 +1,5 @@
-"""Walk over the frames of compressed data. After a fault of the compression, reading continues at the next known member
-or seek point."""
+"""Walks over the frames of compressed data. After a compression fault, reading continues at the next known member or
+seek point."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CompressedWalk(Walk):
         try:
             return super()._after_broken_frame(fault)
         except _core.KernelError:
-            # The compressed data breaks before a boundary is found: that is handled next.
+            # The compressed data breaks before a boundary is found. That fault is handled next.
             end = self._forward.inflater.plain_bytes
             part = Bad(self._bad(fault.kind, end, fault.message, None))
             self._advance(end - self._at, None)
@@ -76,10 +76,10 @@ class CompressedWalk(Walk):
         left = inflater.plain_bytes - self._at
         size = self._scope.source.size
         byte = min(fault.byte, size)
-        # A header with a wrong checksum of its own fails again immediately: nothing follows it.
+        # A header with a wrong checksum fails again immediately, so nothing can follow it.
         onwards = self._resumed_byte < inflater.compressed_bytes < size
         if fault.kind == "compression_checksum" and onwards:
-            # All of the member was inflated; its records have checksums of their own.
+            # The member was inflated completely, and its records have their own checksums.
             part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
             self._enter(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
             return True, [*odd, part]
@@ -105,8 +105,8 @@ class CompressedWalk(Walk):
         return max(self._index.num_records - self._record, 0)
 
     def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
-        """The seek point at which inflating can continue after a fault, the number of the first whole record from there
-        if an index is available, and the start of that record."""
+        """The seek point at which inflating can continue after a fault. With an index, also the number and the start of
+        the first whole record after the point."""
         if self._index is not None:
             return self._indexed_point(byte, self._at)
         inflater = self._forward.inflater
@@ -118,8 +118,8 @@ class CompressedWalk(Walk):
         return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
 
     def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
-        """The first seek point of the index that is at or after both a file offset and a stream offset, the number of
-        the first whole record from there, and its start."""
+        """The first seek point of the index that is at or after both a file offset and a stream offset, with the number
+        and the start of the first whole record after the point."""
         index = self._index
         if index is None:
             return None
@@ -141,7 +141,7 @@ class CompressedWalk(Walk):
         self._at, self._record, self._unproved = at, record, False
 
     def _enter(self, point: SeekPoint) -> None:
-        """Continue inflating from a seek point. Known header chains are no longer valid."""
+        """Continue inflating from a seek point, and forget the header chains, which are no longer valid."""
         self._resumed_byte = point.compressed_bit // 8
         self._forward.resume(point)
         self._chains.forget()

@@ -1,8 +1,8 @@
 """Follow headers from frame to frame after damage.
 
-A chain of intact headers that leads to the end of the stream consists of records. A chain that leads to the checksum of
-an enclosing payload consists of frames inside that payload: they are followed by the checksum, and then by the next
-record or the end of the stream.
+Intact headers that lead to the end of the stream belong to records. Headers that lead to the checksum of an enclosing
+payload belong to frames inside that payload: the checksum follows them, and then the next record or the end of the
+stream.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from penstock.framing.framings import Framing
 from penstock.framing.streams.stream import Stream
 
 MOST_BYTES = 1 << 62
-"""Larger than any file, but a header may claim more."""
+"""Larger than any file. A damaged header may claim more."""
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
 _FIRST_FRAMES_BYTES = 1 << 12
-"""Most chains that lead nowhere are short."""
+"""Bytes of the first read of frames. Most chains that lead nowhere are short."""
 _LONGEST_CUT = 1 << 24
-"""Four bytes at the end of a file with at most this value may be the first half of a length."""
+"""If four bytes at the end of a file have at most this value, they may be the first half of a length."""
 _KEPT_PLACES = 1 << 20
-"""How many offsets of chains are remembered; from others, headers are followed again when they are reached."""
+"""How many chain offsets are remembered. Other headers are followed again when they are reached."""
 _PATIENCE_BYTES = 256 << 20
-"""Bytes claimed by damaged headers may be read in vain; so may chains of frames that must be read to be followed, again
-and again. Each is limited to this, plus four times the stream as far as it is known."""
+"""Damaged headers may cause useless reads of bytes that they claim, and chains of frames that must be read to be
+followed may cause repeated reads. Each is limited to this, plus four times the known size of the stream."""
 _SMALL_BYTES = 1 << 16
 """Reads of up to this size are always allowed."""
 
@@ -43,7 +43,9 @@ class Unbroken:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if start > MOST_BYTES:
-            return _core.Buffer.from_bytes(b"")  # a header may claim more than a file can hold
+            return _core.Buffer.from_bytes(
+                b""
+            )  # a header may claim more bytes than a file can hold
         try:
             return self._stream.read(start, length)
         except _core.KernelError:
@@ -71,14 +73,14 @@ class Lead:
 
     to: int
     is_out: bool
-    """They lead to the end of the stream, or further than a payload may extend: they belong to records."""
+    """They lead to the end of the stream, or past the end of any payload, so they belong to records."""
     is_inside: bool = False
-    """They lead to the checksum of a payload: they belong to frames inside it."""
+    """They lead to the checksum of a payload, so they belong to frames inside it."""
 
 
 class HeaderChains:
-    """The header chains of a stream that is processed from start to end. Each chain is followed once: the result holds
-    for all its offsets, and for the chains that join it."""
+    """The header chains of a stream that is processed from start to end. Each chain is followed once. The result holds
+    for all its offsets, and for chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream
@@ -89,11 +91,11 @@ class HeaderChains:
         self._claimed_bytes = 0
 
     def known(self, place: int) -> Lead | None:
-        """Where headers lead from an offset, if they are known not to lead out."""
+        """Where the headers from an offset lead, if they are known not to lead out."""
         return self._led.get(place)
 
     def follow(self, start: int, most_bytes: int | None = None) -> Lead:
-        """Follow headers as long as they are intact, and for at most `most_bytes`."""
+        """Follow headers while they are intact, for at most `most_bytes` bytes."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
         hops = (
@@ -122,12 +124,12 @@ class HeaderChains:
         return led
 
     def forget(self) -> None:
-        """Forget all chains: the stream has changed."""
+        """Forget all chains, because the stream has changed."""
         self._led.clear()
 
     def spend(self, num_bytes: int, now: int) -> bool:
-        """Whether `num_bytes` bytes, wasted if a damaged header claimed them, may be read. If so, they are counted as
-        read. `now` is the progress in the stream."""
+        """Whether `num_bytes` bytes may be read although a damaged header may have claimed them. If so, they are
+        counted. `now` is the progress in the stream."""
         if num_bytes <= _SMALL_BYTES:
             return True
         if self._claimed_bytes + num_bytes > self._patience(now):
@@ -136,7 +138,7 @@ class HeaderChains:
         return True
 
     def is_out_of_patience(self, now: int) -> bool:
-        """Whether too many frames that lead nowhere were read."""
+        """Whether the limit for reading frames that lead nowhere is reached."""
         return self._read_bytes > self._patience(now)
 
     def _patience(self, now: int) -> int:
@@ -144,7 +146,7 @@ class HeaderChains:
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
     def _end(self, stream: Unbroken, at: int) -> Lead:
-        """What the absence of an intact header at `at` means."""
+        """What it means that there is no intact header at `at`."""
         if stream.ends_at(at):
             return Lead(at, True)
         if not self._framing.is_checked:
@@ -155,13 +157,13 @@ class HeaderChains:
             rest = behind.slice(tail, len(behind) - tail)
             found = _core.next_head(self._framing.name, rest, 0)
             return Lead(at, False, found is not None)
-        # So few bytes may also be the start of the header of a record of usual size.
+        # This few bytes may also be the start of a header of a record of ordinary size.
         is_checksum = len(behind) == tail and self._framing.stored(behind.to_bytes()) > _LONGEST_CUT
         return Lead(at, False, is_checksum and stream.ends_at(at + tail))
 
     def _keep(self, chain: list[np.ndarray], led: Lead, now: int) -> None:
-        """Remember the offsets of a chain. If there are too many, those already passed are dropped, and no more are
-        added until enough of them have been passed. `now` is the progress in the stream."""
+        """Remember the offsets of a chain. If there are too many, drop the offsets already passed, and add no more
+        until enough have been passed. `now` is the progress in the stream."""
         if len(self._led) > _KEPT_PLACES:
             if now < self._full_until:
                 return

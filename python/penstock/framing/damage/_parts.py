@@ -1,4 +1,4 @@
-"""The parts of a damage scan: its tasks, and the records and faults that they find."""
+"""Data types of a damage scan: its tasks, and the records and faults that the tasks find."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A fault, with the payload of the record if that is verified nevertheless."""
+    """A fault, with the payload of the record if the payload is verified in spite of the fault."""
 
     finding: Finding
     payload: _core.Buffer | None = None
@@ -54,8 +54,8 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class FoundFrames:
-    """Consecutive records at verified boundaries (salvage: or inside a larger, broken record). `data` holds their frames
-    back to back."""
+    """Consecutive records at verified boundaries. (With salvage, they may be inside a larger, broken record.) `data`
+    holds their frames back to back."""
 
     frames: _core.Frames
     data: _core.Buffer
@@ -74,7 +74,7 @@ class FoundFrames:
 
 
 def between(part: FoundFrames, first: int, end: int) -> FoundFrames:
-    """A contiguous range of a part's records. The file bytes of the part are counted with its first record."""
+    """A contiguous range of a part's records. The part's file bytes are assigned to its first record."""
     starts = as_numpy(part.frames.starts())
     start = int(starts[first])
     stop = int(starts[end]) if end < len(starts) else part.end
@@ -89,7 +89,7 @@ Part = FoundFrames | Bad
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one task found, in file order, and the number of file bytes it read."""
+    """The findings of one task in file order, and the number of file bytes that it read."""
 
     parts: tuple[Part, ...]
     file_bytes: int

@@ -1,16 +1,16 @@
-"""Find where records continue after damage, without ever mistaking a record's contents for records.
+"""Finds where records continue after damage, without mistaking the contents of a record for records.
 
-A payload may itself hold frames (a TFRecord inside a TFRecord), so an intact header alone proves nothing. After a
+A payload may hold frames itself (a TFRecord inside a TFRecord), so an intact header alone is no evidence. After a
 broken frame at a known record boundary, a later offset is accepted only if
 
 1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the header was damaged),
    and the headers from there on do not lead to the checksum of an enclosing payload (see `_header_chains`), or
-2. the headers from there on lead, frame by frame, to the very end of the stream. Frames inside a payload cannot:
-   their chain ends at the payload's own checksum, four bytes before a record boundary.
+2. the headers from there on lead, frame by frame, to the very end of the stream. For frames inside a payload this is
+   impossible: their chain ends at the payload's checksum, four bytes before a record boundary.
 
-Eight bytes with their checksum look the same as a frame header. So under 1, a payload of eight bytes is accepted only
-if half of the broken header still gives that length. A header that is intact, and claims more than the stream holds or
-than is allowed, is also accepted: the bytes it claims belong to it.
+Eight bytes with their checksum look like a frame header. Under rule 1, a payload of eight bytes is therefore accepted
+only if half of the broken header still gives that length. An intact header that claims more than the stream holds, or
+more than is allowed, is also accepted: the claimed bytes belong to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The bytes to skip: up to `end_byte`, which is the end of the stream if `at_end`."""
+    """The bytes to skip. They extend up to `end_byte`, which is the end of the stream if `at_end`."""
 
     end_byte: int
     num_records: int | None
@@ -38,7 +38,7 @@ class Region:
     """Whether headers lead from there to the end of the stream."""
     note: str | None = None
     has_frames: bool = False
-    """Whether it contains intact headers that were not accepted as those of records."""
+    """Whether it contains intact headers that were not accepted as headers of records."""
 
 
 def resynchronise(
@@ -53,9 +53,9 @@ def resynchronise(
 ) -> Region:
     """Find where to continue after the broken frame that starts at `broken`.
 
-    `broken` is a record boundary unless it is `unproved`. `claimed` is given if the frame's header is intact and bytes
-    of its payload are missing: the frame ends before `claimed`, the end that its header gives. Frames inside it also
-    end before that, so only a frame that continues beyond it can be another record.
+    `broken` is a record boundary unless it is `unproved`. If the frame's header is intact but bytes of its payload are
+    missing, `claimed` is the end that its header gives, and the frame really ends before it. Frames inside it also end
+    before `claimed`, so only a frame that continues beyond `claimed` can be another record.
     """
     left = Unbroken(stream)
     head = left.read(broken, framing.head_bytes)
@@ -73,7 +73,7 @@ def resynchronise(
     if claim is None and claimed is None and not unproved and has_checksums:
         region = search.region(in_vain=True)
         if region.num_records == 1:
-            return region  # one record: nothing inside it can be a record
+            return region  # this is one record, so nothing inside it can be a record
     return _Search(left, framing, broken, head.to_bytes(), claimed, chains, True).region()
 
 
@@ -99,13 +99,13 @@ class _Search:
         self._salvage = salvage
         self._ends_passed: set[int] = set()
         """The ends of the chains that this search has encountered."""
-        # CRC of the broken frame's payload, extended as each candidate for its end is tried.
+        # CRC of the broken frame's payload, extended for each candidate end.
         self._crc = 0
         self._crc_end = broken + framing.head_bytes
 
     def region(self, in_vain: bool = False) -> Region:
-        """The first accepted offset, or the end of the stream. `in_vain`: the search may turn out to be unnecessary, so
-        only a limited number of bytes is read."""
+        """The region up to the first accepted offset or the end of the stream. `in_vain`: the search may turn out to be
+        unnecessary, so only a limited number of bytes is read."""
         found = self._found(in_vain)
         return replace(found, has_frames=found.num_records is None and bool(self._ends_passed))
 
@@ -151,7 +151,7 @@ class _Search:
         return None
 
     def _ends_where_passed(self, start: int) -> bool:
-        """Whether an offset belongs to a chain that this search has encountered. Salvage examines all of them."""
+        """Whether an offset is in a chain that this search has encountered. Salvage examines all offsets."""
         led = None if self._salvage else self._chains.known(start)
         return led is not None and led.to in self._ends_passed
 

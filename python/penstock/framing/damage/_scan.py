@@ -1,8 +1,8 @@
-"""Damage scan: every record of a framed file and every fault in it, for `verify` and `repair`.
+"""The damage scan: finds every record of a framed file and every fault in it, for `verify` and `repair`.
 
-A damage scan reads a file from start to end and continues after damage. It accepts a record only if the boundary where
-the record starts is verified (see `_walk`), and counts it as intact only if its payload matches the stored checksum. A
-record whose header alone is damaged is restored: its payload is intact.
+A damage scan reads a file from start to end and continues after damage. It accepts a record only if the record's start
+is a verified boundary (see `_walk`). It counts the record as intact only if the payload matches the stored checksum.
+A record with a damaged header and an intact payload is restored.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from penstock.storage.base import Source
 from penstock.tuned import GZIP_GROUP_BYTES
 
 _ENDLESS = 1 << 62
-"""Bytes. As the distance between seek points, it leaves only the starts of members."""
+"""In bytes. As the distance between seek points, it leaves only the starts of members."""
 
 
 class DamageScan:
-    """The damage scan of one file. `tasks` is used by one thread at a time, `run` by many. Records with payloads that
-    `decoder` cannot decode are faults, too; None accepts any payload."""
+    """The damage scan of one file. One thread at a time uses `tasks`, and many may use `run`. A record whose payload
+    `decoder` cannot decode is a fault, too. With None, any payload is accepted."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class DamageScan:
         self._members: list[Member] = []
 
     def tasks(self) -> Iterator[Task]:
-        """The tasks of the scan, in file order. Tasks may run in parallel; each must be run before the next one is
-        requested, or while it is."""
+        """Yield the tasks of the scan, in file order. Tasks may run in parallel. Start each task before requesting the
+        next."""
         scope = self._scope
         if self.compression or not (scope.framing.is_checked and scope.proves):
             yield from self.walk()
@@ -94,7 +94,7 @@ class DamageScan:
             yield from self.walk(*rest)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """The same, found by one walk over the headers. In a plain file it may start at any record boundary."""
+        """As `tasks`, found by one walk over the headers. In a plain file, it may start at any record boundary."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
@@ -112,15 +112,14 @@ class DamageScan:
         yield from CompressedWalk(self._scope, stream, self._index).tasks()
 
     def points(self) -> list[SeekPoint]:
-        """Where inflating may start. Complete once all tasks have been requested."""
+        """The places where inflating may start. Complete once all tasks have been requested."""
         if self._forward is not None:
             return self._forward.take_points()
         starts = accumulate((m.plain_bytes for m in self._members), initial=0)
         return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
 
     def between(self, start: int, end: int, record: int) -> Iterator[Part]:
-        """What the opened tasks give, but for the part of the stream between two record
-        boundaries that the index lists. A
+        """As the opened tasks, but only for the part of the stream between two record boundaries of the index. A
         compressed stream is entered at one of its seek points."""
         index = self._index
         assert index is not None, "it is the index that knows borders"
@@ -128,7 +127,7 @@ class DamageScan:
             yield from self._open(Members(members, start, record))
             return
         if end == index.plain_bytes:
-            end = _ENDLESS  # damaged compressed data may inflate to more than was written
+            end = _ENDLESS  # damaged compressed data may inflate to more bytes than were written
         walk = self._walk_from(start, record, index)
         for task in walk.tasks():
             if isinstance(task, FoundFrames):
@@ -194,8 +193,8 @@ class DamageScan:
     # -- payloads -------------------------------------------------------------------------------
 
     def _decoded(self, part: FoundFrames) -> Iterator[Part]:
-        """The records that a scan can decode, and between them findings for those that it cannot. A record that is
-        intact but does not fit the schema of the others is not a fault here."""
+        """The records that a scan can decode, and findings for the others. An intact record that does not fit the
+        schema of the others is not a fault here."""
         decoder, frames = self._decoder, part.frames
         assert decoder is not None, "asked for where there is one"
 
@@ -213,7 +212,7 @@ class DamageScan:
     def _batch(
         self, decoder: Decoder, frames: _core.Frames, first: int, end: int
     ) -> pa.RecordBatch:
-        """Decode some records; an error names the row among all of them."""
+        """Decode some records. An error names the row, counted among all of them."""
         try:
             return decoder.decode(frames[first:end], None)
         except _core.KernelError as error:
@@ -257,7 +256,7 @@ class DamageScan:
             record += member.num_records
 
     def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
-        """The readable records of one member that is damaged, or does not match its header."""
+        """The readable records of one member that is damaged or does not match its header."""
         data = self._scope.source.read(member.start, member.num_bytes)
         path = self._scope.source.path
         source = MemoryStorage({path: data.to_bytes()}).source(path)
@@ -276,7 +275,7 @@ class DamageScan:
 
 
 def _members_of(index: Index, start: int, end: int) -> list[Member]:
-    """The members that start in a part of the stream, if penstock wrote the file in members."""
+    """The members that start in a part of the stream, if penstock wrote the file as members."""
     members: list[Member] = []
     if index.layout != "members":
         return members

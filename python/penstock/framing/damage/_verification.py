@@ -1,4 +1,4 @@
-"""Verify the payloads of the frames that a damage scan finds."""
+"""Verifies the payloads of the frames that a damage scan finds."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from penstock.framing.damage._parts import Bad, FoundFrames, Scope, between
 from penstock.framing.index.sidecar import Index
 
 UNKNOWN = "unknown_record"
-"""The kind of a finding: a record that is intact, but at a place where the index has a different one."""
+"""The kind of a finding about an intact record at an offset where the index has another record."""
 
 
 class Verifier:
-    """Compares payloads with the stored checksums, and with those of an index if there is one."""
+    """Compares payloads with the stored checksums, and with the checksums of an index if there is one."""
 
     def __init__(self, scope: Scope, index: Index | None) -> None:
         self._scope = scope
         self._index = index
 
     def parts(self, task: FoundFrames) -> Iterator[FoundFrames | Bad]:
-        """The intact records, and between them those with damaged payloads or unknown to the index. If payloads are not
-        to be verified, all count as intact. The parts of a task report 0 file bytes; the task counts them."""
+        """Yield the intact records, and the records with damaged payloads or unknown to the index. If payloads are not
+        to be verified, all records count as intact. Parts report 0 file bytes; the task counts the bytes."""
         for part in self._proved(task):
             if isinstance(part, Bad) or self._index is None or self._index.layout != "plain":
                 yield part
@@ -33,8 +33,8 @@ class Verifier:
                 yield from self._known_parts(part, self._index)
 
     def _known_parts(self, part: FoundFrames, index: Index) -> Iterator[FoundFrames | Bad]:
-        """The frames of a plain file that the index has at their offsets. Others may still be intact frames: bytes of a
-        payload that ended up at a record boundary. Frames after the first such one are not examined."""
+        """The frames of a plain file that the index has at their offsets. Other frames may be intact as well: they come
+        from payload bytes that moved to a record boundary. Frames after the first such frame are not examined."""
         starts = as_numpy(part.frames.starts())
         rows = np.searchsorted(index.starts[:-1], starts)
         there = rows < index.num_records
@@ -83,7 +83,7 @@ class Verifier:
             done = bad + 1
 
     def _known(self, frames: _core.Frames) -> Any:
-        """The index's checksums for frames without checksums of their own."""
+        """The index's checksums for frames that have no checksums themselves."""
         if self._scope.framing.is_checked or self._index is None:
             return None
         index = self._index

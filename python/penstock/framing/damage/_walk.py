@@ -2,9 +2,9 @@
 
 A lost record boundary is found again, strongest evidence first, by
 
-1. a valid index: it knows where every record was;
-2. the header itself, if one byte of it is wrong: its checksum shows which one, and the payload's own checksum
-   confirms the result;
+1. a valid index, which knows the position of every record;
+2. the header itself, if one byte of it is wrong: its checksum shows which byte, and the payload's checksum confirms
+   the result;
 3. `_resync`: the bytes up to a later header are one intact payload, or the headers from there lead to the very end.
 
 A file that ends inside a record is not searched: its header is intact, so everything after it belongs to that record.
@@ -32,7 +32,7 @@ KEEPS = "repair(..., salvage=True) keeps them"
 
 
 class Walk:
-    """Walks a stream from verified boundary to verified boundary. Positions are those of the stream; `plain_base` is
+    """Walks a stream from verified boundary to verified boundary. Positions are offsets in the stream; `plain_base` is
     added when they are reported. `CompressedWalk` adds what only compressed data needs."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Walk:
         self._led: Lead | None = None
         """Where the headers that the walk follows lead, once that has been determined."""
         self._followed_to = 0
-        """Up to here, the headers are accepted to lead from record to record."""
+        """Up to this offset, the headers are accepted to lead from record to record."""
         self._told_bytes = at
 
     @property
@@ -86,7 +86,7 @@ class Walk:
                 border = self._at + consumed
                 yield from self._records(frames, window.slice(0, consumed))
                 if self._at != border:
-                    continue  # a record's header does not give the start of the next
+                    continue  # the header does not give the start of the next record
             elif consumed:
                 self._advance(consumed, 0)  # only padding
                 continue
@@ -108,8 +108,8 @@ class Walk:
                 want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
 
     def _records(self, frames: _core.Frames, data: _core.Buffer) -> Iterator[Task]:
-        """The frames from here on, with the damaged payloads among them, as far as their headers are accepted to lead.
-        Afterwards the walk is at the next boundary."""
+        """The frames from here on, with the damaged payloads among them, up to the last accepted header. Afterwards the
+        walk is at the next boundary."""
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
         task = FoundFrames(frames, data, self._record, file_bytes)
@@ -120,7 +120,7 @@ class Walk:
             else:
                 end = part.finding.end_byte - self._plain_base
                 if part.finding.kind == UNKNOWN:
-                    # From there on, the headers are not those that were written.
+                    # From there on, the headers are not the ones that were written.
                     self._advance(end - self._at, part.finding.num_records)
                     yield Found((part,), file_bytes)
                     return
@@ -183,8 +183,8 @@ class Walk:
 
     def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
         """A record that continues beyond the end of the stream. Everything after its header belongs to it, so only
-        salvage looks for records in it. If headers in it lead to the end, either bytes of it are missing and records
-        follow, or the data was cut between two frames of its contents."""
+        salvage looks for records in it. If headers in it lead to the end, there are two explanations: bytes of the
+        record are missing and records follow, or the data was truncated between two frames of the record's contents."""
         lost: int | None = 1
         region = self._resynchronised(None if salvage else self._at)
         if salvage:
@@ -212,8 +212,8 @@ class Walk:
         raise AssertionError(f"plain data does not break: {fault}")
 
     def _by_point(self, fault: Any) -> Part | None:
-        """Skip to where a damaged compressed stream can be entered again, if the index has such a point: the inflater
-        may have produced wrong bytes without any boundary in them."""
+        """Skip to the index's next point at which a damaged compressed stream can be entered again, if there is one.
+        Before it, the inflater may have produced wrong bytes without any boundary in them."""
         return None
 
     # -- frames ---------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class Walk:
         )
 
     def _is_border(self, end: int) -> bool:
-        """Whether the record from here to `end`, as its header gives it, seems to end there."""
+        """Whether the record from here to `end`, the end in its header, seems to end there."""
         if not self._scope.framing.is_checked or self._boundaries.is_known(self._at, end):
             return True
         if end < self._followed_to:
@@ -266,11 +266,11 @@ class Walk:
         self._led, self._followed_to = None, 0
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
-        """Continue where a search has found that records continue."""
+        """Continue where a search found that records continue."""
         self._leave_chain()
         if region.leads_to_end:
             self._led = Lead(MOST_BYTES, True)
-        # From an unverified boundary, the record between it and the next is no evidence.
+        # If this boundary is unverified, the record between it and the next boundary is no evidence.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
             message += "; the records after it may be the contents of a larger one"
@@ -293,7 +293,7 @@ class Walk:
         return known or self._by_search(fault)
 
     def _pass_long(self, fault: Any) -> Part:
-        """An intact header of a record above the limit: its payload is not read."""
+        """Skip a record above the size limit whose header is intact. Its payload is not read."""
         end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
         if end is not None:
             length = end - self._at - self._scope.framing.least_bytes
@@ -304,7 +304,7 @@ class Walk:
             self._advance(end - self._at, 1)
             return part
         size = self._stream.size()
-        # A header may claim more than any file can hold, and than an offset can represent.
+        # A header may claim more bytes than any file can hold and any offset can represent.
         claimed = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
         end = claimed if size is None else size
         message = f"the data ends inside a record of {fault.found} bytes"
@@ -325,7 +325,7 @@ class Walk:
         return None if found is None else self._broken(fault, *found)
 
     def _cut_head(self, fault: Any) -> Part:
-        """A record that is cut by the end of the stream, with one wrong byte in its header."""
+        """Skip a record that is truncated by the end of the stream and has one wrong byte in its header."""
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
         message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"

@@ -1,4 +1,4 @@
-"""The file of an index: a header, named sections, and a checksum for each 64 KiB of them.
+"""The file format of an index: a header, named sections, and a checksum for each 64 KiB of the sections.
 
 ```
 offset  size  field                        (all numbers little endian)
@@ -11,28 +11,28 @@ offset  size  field                        (all numbers little endian)
 24      8     data_bytes: size of the data file
 32      8     plain_bytes: size of the stream of frames
 40      8     num_points, P
-48      32    the data file when the index was made: inode, size, mtime_ns, ctime_ns; all 0 where unknown
+48      32    state of the data file when the index was made: inode, size, mtime_ns, ctime_ns; all 0 if unknown
 80      8     body_bytes, B
-88      4     crc32c of what is between the header and the body
+88      4     crc32c of the bytes between the header and the body
 92      4     crc32c of the 92 bytes before
-96      32 S  table: { name (16 bytes, zeros behind it), start u64 in the body, length u64 }
+96      32 S  table: { name (16 bytes, padded with zeros), start u64 in the body, length u64 }
 ...     4 C   checksums: crc32c of each 64 KiB of the body, C = ceil(B / 65536)
 ...     B     body; begins at the next multiple of 64
 ```
 
-A reader skips sections that it does not know. Each section begins at a multiple of 64 in the body:
+A reader skips unknown sections. Each section begins at a multiple of 64 in the body:
 
 | section | holds |
 |---|---|
 | schema | the Arrow schema of the records, as an Arrow IPC message |
 | classes | JSON {column: [names]}: the class names in a column, by its path, in order of first appearance; null: too many |
-| sample | blake2b of a sample of the data file, for formats that have no places to compare |
-| starts | u64[N + 1]: where each frame begins in the stream, then where the last one ends |
+| sample | blake2b of a sample of the data file, for formats without record positions to compare |
+| starts | u64[N + 1]: the start of each frame in the stream, then the end of the last frame |
 | checksums | u32[N]: the stored checksum of each record |
 | points | P x { bit u64, plain u64, crc32c u32, window_bytes u32 }, then the deflated windows |
 | blocks | u32: crc32c of each MiB of the data file |
 
-A point's crc32c is that of the file's bytes from the one in which the point lies up to the next point.
+A point's crc32c covers the bytes of the file from the point's byte up to the next point.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MOST_SECTIONS = 64
 
 
 class State(NamedTuple):
-    """What the system says of a file. All zero where it is not known."""
+    """The state of a file as the system reports it. All values are zero if unknown."""
 
     inode: int = 0
     size: int = 0
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it says anything."""
+        """Whether the state is known."""
         return any(self)
 
 
@@ -90,7 +90,7 @@ class Facts(NamedTuple):
 
 
 class Sections:
-    """An index that is open: its facts are verified, its sections are verified as they are read."""
+    """An open index. Its facts are already verified, and its sections are verified when they are read."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -115,7 +115,7 @@ class Sections:
             raise ValueError("a section lies outside of it")
 
     def read(self, name: str) -> _core.Buffer | None:
-        """One section, or None where there is none; reads and verifies only the blocks that it is in."""
+        """Read one section, or return None if it is missing. Reads and verifies only the blocks of the section."""
         place = self._places.get(name.encode())
         if place is None:
             return None
@@ -125,7 +125,7 @@ class Sections:
         return self._verified(begin, end).slice(start - begin, length)
 
     def read_all(self) -> dict[str, _core.Buffer]:
-        """All sections by name, with one read."""
+        """Read all sections in one read, and return them by name."""
         body = self._verified(0, self._num_bytes)
         return {
             name.decode("ascii", "replace"): body.slice(start, length)
@@ -145,10 +145,10 @@ class Sections:
 
 
 def facts_of(header: bytes) -> tuple[Facts, int, int, int]:
-    """What a header says: the facts, the number of sections, the bytes of the body, the checksum of the table.
+    """Parse a header: the facts, the number of sections, the bytes of the body, and the checksum of the table.
 
     Raises:
-        ValueError, struct.error, IndexError: this is no header.
+        ValueError, struct.error, IndexError: it is not a valid header.
     """
     magic, version, compression, layout, num_sections, *numbers, table_crc = _HEADER.unpack_from(
         header
@@ -166,7 +166,7 @@ def facts_of(header: bytes) -> tuple[Facts, int, int, int]:
 
 
 def write(sink: Sink, facts: Facts, sections: Sequence[tuple[str, bytes | np.ndarray]]) -> None:
-    """Write an index with these sections, in this order. A section of no bytes may be among them."""
+    """Write an index with these sections, in this order. Sections may be empty."""
     table: list[bytes] = []
     parts: list[np.ndarray] = []
     at = 0
@@ -203,7 +203,7 @@ def _as_bytes(values: bytes | np.ndarray) -> np.ndarray:
 
 
 def _checksums(parts: Sequence[np.ndarray]) -> Iterator[int]:
-    """The crc32c of each block of some bytes, one part after another."""
+    """The crc32c of each block of the concatenated parts."""
     crc, room = 0, BLOCK_BYTES
     for part in parts:
         data = _core.Buffer.from_values(as_arrow(part))

@@ -1,8 +1,8 @@
-"""Write the sidecar of a file before the file gets its final name, so that a kill between the two loses nothing.
+"""Writes the sidecar of a file before the file gets its final name, so that a kill in between loses nothing.
 
 Until then, the sidecar has a temporary name that identifies its file by inode and modification time, which a rename
-does not change. So it is valid for that file alone, whatever other file had or gets the name. A reader that finds no
-sidecar of a file looks for one that a killed writer left under such a name, and renames it.
+does not change. The sidecar is therefore valid only for that file, even if another file has or gets the name. If a
+reader finds no sidecar for a file, it looks for such a temporary one of a killed writer, and renames it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Ahead:
         self._calls = calls
 
     def end(self) -> None:
-        """Give the sidecar its final name if its file has its own; otherwise remove it."""
+        """Give the sidecar its final name if its file has its final name. Otherwise remove it."""
         final = sidecar.path_for(self._data_path, self._folder)
         if _path_of(self._data_path, self._data_path, self._folder) != self._path:
             self._remove()
             return
         try:
             close_as(self._path, self._data_path)
-            os.utime(self._path)  # newer than its file, which has not been touched since
-            # A power cut may undo the rename: then it is found by its temporary name.
+            os.utime(self._path)  # makes it newer than its file, which has not changed since
+            # A power failure may undo the rename. Then the sidecar is found by its temporary name.
             self._calls.rename(self._path, final)
         except FileNotFoundError:
             if not os.path.exists(final):  # no reader has renamed it

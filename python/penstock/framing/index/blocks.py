@@ -1,7 +1,7 @@
 """Checksums for files without any: an index may store the CRC-32C of each MiB.
 
 `verify` compares all of them. With `ps.open(checksums="index")`, a `CheckedSource` between the file and its reader
-compares all bytes before a format reads them.
+compares all bytes before the format reads them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def checksums_of(source: Source, start: int = 0) -> np.ndarray:
 
 
 def extended(source: Source, index: Index) -> np.ndarray | None:
-    """The checksums of a file to which records were appended since its index was made. Those of its first part are
-    reused, so damage there is still found. None if what was its last block is damaged."""
+    """The checksums of a file to which records were appended after its index was made. The checksums of the old part
+    are reused, so damage there is still found. None if the old part's last block is damaged."""
     whole, rest = divmod(index.data_bytes, BLOCK_BYTES)
     if index.blocks is None:
         return None
@@ -69,7 +69,7 @@ def differing(
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[int]]]:
-    """Start of each read, and the checksums of its blocks."""
+    """Yield the start of each read, and the checksums of its blocks."""
     for at in range(start, end, _AT_ONCE * BLOCK_BYTES):
         length = min(_AT_ONCE * BLOCK_BYTES, end - at)
         data = source.read(at, length)
@@ -121,7 +121,9 @@ class CheckedSource(SourceView):
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                self._source.check_read(may_grow=False)  # a rewritten file explains it
+                self._source.check_read(
+                    may_grow=False
+                )  # raises if the file was rewritten, which explains the mismatch
                 self._raise(number, found)
         return data
 
@@ -138,7 +140,7 @@ class CheckedSource(SourceView):
         )
 
     def check_read(self, *, may_grow: bool) -> None:
-        """All reads were compared with the index."""
+        """Do nothing, because all reads were compared with the index."""
 
 
 def kept(path: str, where: str, storage: Storage) -> tuple[str, Index] | None:

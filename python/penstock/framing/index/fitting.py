@@ -1,4 +1,4 @@
-"""Index validity: whether an index belongs to the current file, which may have been rewritten or damaged since.
+"""Decides whether an index is valid for the current file, which may have been rewritten or damaged since.
 
 | word | when | the index |
 |---|---|---|
@@ -31,13 +31,13 @@ _SAMPLES = 64
 _COMPARED_BYTES = 1 << 30
 """Up to this size, a file is read completely to compare it, if headers cannot show that records are the same."""
 _FRONT_BYTES = 64 << 20
-"""The same limit after records were appended, because that may happen again and again."""
+"""The same limit after records were appended. It is lower, because appending may happen again and again."""
 _REMOTE_BYTES = 4 << 20
-"""How much is read of a file that is not on this machine."""
+"""The most bytes to read from a file that is not on this machine."""
 _PIECE_BYTES = 4 << 20
 _INFLATED_BYTES = 16 << 20
-"""Up to this size, the data after a seek point is inflated to see what it is. Points may be anywhere: a sidecar cannot
-be trusted."""
+"""Up to this size, the data after a seek point is inflated to examine it. The limit is needed because a sidecar cannot
+be trusted, and its points may be anywhere."""
 
 
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
@@ -66,8 +66,8 @@ def is_same(index: Index, source: Source) -> bool:
 
 
 def was_written(index: Index, source: Source) -> bool:
-    """Whether the system reports that a file was written, replaced or copied since its index was made. The file's
-    status at that time is stored in the index; a writer's index stores none, but is newer than its file."""
+    """Whether the system reports that a file was written, replaced or copied since its index was made. The index stores
+    the file's state at that time. An index by a writer stores no state, but is newer than its file."""
     now = state_now(source)
     if not now.is_known:
         return False  # it is not on this machine
@@ -209,8 +209,8 @@ def _crc32c(source: Source, start: int, end: int) -> int:
 def _records_behind(
     index: Index, source: Source, framing: Framing, point: int
 ) -> Literal["same", "others", "none"]:
-    """What follows a seek point whose bytes have changed: "same" if some of the indexed records are there and the rest
-    is damaged, "others" if whole records are there that differ from them, "none" if nothing is intact."""
+    """Classify the data after a seek point whose bytes have changed: "same" if some of the indexed records are there
+    and the rest is damaged, "others" if there are intact records that differ from them, "none" if nothing is intact."""
     borders = [p.plain_start for p in index.points[point : point + 2]]
     last = index.num_records
     first = int(np.searchsorted(index.starts[:-1], np.uint64(borders[0])))
@@ -247,8 +247,7 @@ def _are_indexed(
     """Whether the records found, from record `first` on, are those of the index."""
     if not np.array_equal(starts, index.starts[first : first + len(starts)]):
         return False
-    # A record with a different checksum is damaged, unless its own checksum matches: then it is
-    # new.
+    # A record with a different checksum is damaged, unless it matches its own stored checksum: then it is new.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
         frame = read(int(starts[record]), int(starts[record + 1] - starts[record]))

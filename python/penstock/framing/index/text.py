@@ -1,4 +1,4 @@
-"""Indexes that other libraries keep beside a file of a framed format, as text."""
+"""Text indexes that other libraries keep next to a file of a framed format."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.framing.index.sidecar import Index
 
 
 class TextIndex(ABC):
-    """The index of one such library."""
+    """The text index of one library."""
 
     name: ClassVar[str]
-    """What it is called in `penstock.index(..., text=...)`."""
+    """The name of the index in `penstock.index(..., text=...)`."""
 
     @abstractmethod
     def path_for(self, data_path: str) -> str:
-        """Its path."""
+        """The path of the index for a data file."""
         ...
 
     @abstractmethod
@@ -28,6 +28,6 @@ class TextIndex(ABC):
 
     @abstractmethod
     def places(self, data: bytes) -> tuple[np.ndarray, np.ndarray | None]:
-        """Where it says that frames start, and how large they are if it does, uint64. Raises ValueError if the data is
-        no such index."""
+        """Parse an index: the starts of frames, and their sizes if the index has them, as uint64. Raises ValueError if
+        the data is not such an index."""
         ...

@@ -1,7 +1,7 @@
-"""Read a compressed file forwards once, in windows, keeping the last windows for reading back.
+"""Reads a compressed file forwards once, in windows, and keeps the last windows for reading back.
 
-One pass verifies the checksums that the compressor stored, and reports irregularities of the file. After a fault it can
-continue at any place where inflating may start.
+One pass verifies the compressor's checksums and reports irregularities of the file. After a fault, it can continue
+at any place where inflating may start.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Inflation:
 
     @property
     def plain_bytes(self) -> int:
-        """Where in the stream the next byte will be."""
+        """The stream offset of the next byte."""
         return self.inflater.plain_bytes
 
     def skip_to(self, start: int) -> None:
-        """Inflate and drop bytes up to `start`."""
+        """Inflate and discard the bytes up to `start`."""
         while self.plain_bytes < start:
             if not len(self.read(min(start - self.plain_bytes, SKIP_BYTES))):
                 return
 
     def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
-        """The next bytes of the stream, appended to `prefix`; fewer than `length` only at its end.
+        """The next bytes of the stream, appended to `prefix`. Fewer than `length` bytes only at the end of the stream.
 
-        A fault of the compressed data is raised once the bytes before it have been returned.
+        A fault of the compressed data is raised after all bytes before the fault have been returned.
         """
         part = prefix
         while (missing := length - len(part) + len(prefix)) > 0 and not self.inflater.finished:
@@ -71,7 +71,7 @@ class Inflation:
         return part
 
     def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
-        # Two at a time: where one ends in a window, the window need not be copied to go on in.
+        # Two inputs at a time: if one ends within a window, the window need not be copied to continue.
         if not len(self._input):
             self._input, self._more = self._more, EMPTY
         if not len(self._input):
@@ -101,7 +101,7 @@ class Inflation:
 
 
 class Pass:
-    """An inflation and the last windows that were read from it."""
+    """An inflation, with the last windows that were read from it."""
 
     def __init__(self, inflation: Inflation) -> None:
         self.inflation = inflation
@@ -109,16 +109,16 @@ class Pass:
         self._kept_bytes = 0
 
     def read(self, start: int, length: int) -> _core.Buffer | None:
-        """Some of the bytes from `start` on, at most `length`; empty where the stream ends.
+        """Read at most `length` bytes from `start` on. Empty at the end of the stream.
 
-        None where they were passed and are no longer kept.
+        None if the bytes were already passed and are no longer kept.
 
         Raises:
-            KernelError: the very first byte asked for is beyond a fault.
+            KernelError: the first requested byte is beyond a fault.
         """
         kept = self._kept(start)
-        # What was skipped on the way to a far place is kept by no window: only bytes right behind
-        # those kept may be added to them.
+        # Bytes skipped on the way to a distant offset are in no window. Only bytes directly after the kept bytes may be
+        # appended to them.
         if len(kept) >= length or self.inflation.plain_bytes != start + len(kept):
             if len(kept):
                 return kept.slice(0, length)
@@ -138,7 +138,7 @@ class Pass:
         return window
 
     def go_on_with(self, inflation: Inflation) -> None:
-        """Read on from another inflation; the windows stay if it stands where the last ends."""
+        """Continue from another inflation. The windows are kept if it starts where the last window ends."""
         at, window = self._windows[-1] if self._windows else (0, EMPTY)
         if at + len(window) != inflation.plain_bytes:
             self._windows.clear()
@@ -146,8 +146,8 @@ class Pass:
         self.inflation = inflation
 
     def _kept(self, start: int) -> _core.Buffer:
-        """What is kept from `start` on without a gap; empty if nothing is."""
-        # Windows rise in start and in end, so the latest that starts early enough reaches furthest.
+        """The kept bytes from `start` on without a gap; empty if there are none."""
+        # Windows are sorted by start and by end, so the latest one that starts early enough reaches furthest.
         for at, window in reversed(self._windows):
             if at <= start:
                 return window.slice(start - at, len(window))
@@ -161,7 +161,7 @@ class Pass:
 
 
 class ForwardStream(Stream):
-    """What a gzip or zlib file inflates to, read in order, with a look back. Used by one thread."""
+    """The inflated contents of a gzip or zlib file, read in order, with some reading back. Used by one thread."""
 
     def __init__(
         self, source: Source, container: str, point_bytes: int = 0, *, join_streams: bool = False
@@ -172,25 +172,25 @@ class ForwardStream(Stream):
         self._points: list[SeekPoint] = []
         self._origin: SeekPoint | None = None
         self._first = Pass(self._inflate(point_bytes))
-        # Reads back what the first pass no longer keeps. It goes forwards as well, so that reading
-        # everything again inflates everything once more and not once per window. The first pass
-        # alone tells findings, members and points: each is to be told once.
+        # Reads back bytes that the first pass no longer keeps. This second pass also reads forwards, so rereading
+        # everything inflates everything once more, not once per window. Only the first pass reports findings, members
+        # and points, so that each is reported once.
         self._again: Pass | None = None
 
     @property
     def inflater(self) -> Any:
-        """The `_core.Inflater` that reads forwards: its findings, its points, its position."""
+        """The `_core.Inflater` of the first pass, with its findings, points and position."""
         return self._first.inflation.inflater
 
     def size(self) -> int | None:
-        """Bytes of the stream, once its end was reached."""
+        """Bytes of the stream, once its end has been reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length) of the stream; shorter where it ends or is broken.
+        """Bytes [start, start + length) of the stream. The result is shorter at its end or at a fault.
 
         Raises:
-            KernelError: the very first byte asked for is beyond a fault.
+            KernelError: the first requested byte is beyond a fault.
         """
         parts: list[_core.Buffer] = []
         at, end = start, start + length
@@ -216,7 +216,7 @@ class ForwardStream(Stream):
             return part
         if self._origin is not None and start < self._origin.plain_start:
             return EMPTY
-        # Not beyond the first pass: what lies there is the first pass's to read and to tell.
+        # Not beyond the first pass, which must read and report those bytes itself.
         length = min(length, self.inflater.plain_bytes - start)
         if self._again is not None:
             part = self._again.read(start, length)
@@ -235,15 +235,15 @@ class ForwardStream(Stream):
         )
 
     def resume(self, point: SeekPoint) -> None:
-        """Go on at a place where inflating may start; `point.plain_start` says how its bytes are
-        counted. What was inflated before it can no longer be read, but for what is kept."""
+        """Continue at a place where inflating may start, whose stream offset is `point.plain_start`. Earlier bytes can
+        no longer be read, except for the kept windows."""
         self._points += [*self._new_points(), point]
         self._origin = point
         self._first.go_on_with(self._inflate(0))
         self._again = None
 
     def take_points(self) -> list[SeekPoint]:
-        """Where inflating may start, as far as the stream was read, since this was last asked."""
+        """The places where inflating may start that were found since the last call."""
         found = self._points + self._new_points()
         self._points = []
         return found

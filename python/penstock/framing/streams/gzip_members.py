@@ -1,8 +1,8 @@
-"""The gzip members that penstock writes, found by hopping over them without inflating.
+"""Finds the gzip members that penstock writes, by hopping from header to header without inflating.
 
-Each says in its header how long it is and how many records it holds, and holds whole records. So a
-file made of them is cut into parts that are read alone, in parallel, and a broken member takes no
-other one with it. What a header says is a claim: inflating proves it, member by member.
+Each member's header gives the member's length and its number of records, and a member holds only whole records. So
+a file of members can be split into parts that are read separately, in parallel, and a broken member does not affect
+the others. The header's numbers are only claims, which inflating verifies member by member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAGIC = b"\x1f\x8b\x08\x04"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: its place in the file, and what it says that it holds."""
+    """One member: its position in the file, and the sizes that its header claims."""
 
     start: int
     num_bytes: int
@@ -37,17 +37,17 @@ class Member:
 
 
 def hop(source: Source, start: int = 0, dead: Container[int] = ()) -> tuple[list[Member], int]:
-    """The members from `start` on, one directly after another, and where the last one ends.
+    """The members from `start` on, each directly after the previous one, and the end of the last member.
 
-    That is the end of the file where all of it is penstock's. From one of the `dead` on, which are known
-    to lead nowhere, they are not followed.
+    That is the end of the file if penstock wrote all of it. Members at offsets in `dead`, which are known to lead
+    nowhere, are not followed.
     """
     members: list[Member] = []
     at = start
     head = source.read(at, _HEAD_BYTES)
     while at not in dead and (claim := _core.member_head(head, 0)) is not None:
         num_bytes, num_records = claim
-        # The member's last eight bytes and the head of the next one come in one read.
+        # One read gets the last eight bytes of the member and the header of the next one.
         both = source.read(at + num_bytes - _TRAILER_BYTES, _TRAILER_BYTES + _HEAD_BYTES)
         if len(both) < _TRAILER_BYTES:
             break
@@ -65,11 +65,11 @@ def hop_to_end(source: Source, start: int = 0) -> list[Member]:
 
 
 class Chain:
-    """The members that lead, one by one, to the very end of a file whose front is damaged.
+    """The members that lead, one after another, to the very end of a file whose front is damaged.
 
-    Bytes inside a member can look like a member, but a chain from there cannot end with the file:
-    the member around it ends later, with bytes that are no header. What was found, or that there is
-    nothing to be found, holds for all that follows, so a file is searched once.
+    Bytes inside a member can look like a member, but a chain from there cannot end with the file, because the enclosing
+    member ends later, with bytes that are not a header. A result, also a negative one, holds for all later offsets, so
+    a file is searched once.
     """
 
     def __init__(self, source: Source) -> None:
@@ -77,7 +77,7 @@ class Chain:
         self._starts: list[int] | None = None
 
     def after(self, start: int) -> int | None:
-        """Where the first of them at or after `start` begins. `start` is not before that of the last call."""
+        """The start of the first such member at or after `start`. `start` must not decrease from call to call."""
         if self._starts is None:
             self._starts = [member.start for member in self._found(start)]
         place = bisect_left(self._starts, start)
@@ -103,7 +103,7 @@ class Chain:
 
 
 def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[list[Member]]:
-    """The members in runs of about so many plain bytes."""
+    """The members in runs of about `group_bytes` plain bytes."""
     runs: list[list[Member]] = []
     held = group_bytes
     for member in members:
@@ -116,10 +116,10 @@ def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[l
 
 
 def inflate(source: Source, run: list[Member], max_bytes: int) -> _core.Buffer:
-    """The plain bytes of neighbouring members, each proved by its own checksum and length.
+    """The plain bytes of consecutive members. Each member is verified by its checksum and length.
 
     Raises:
-        KernelError: a member is not whole and right.
+        KernelError: a member is incomplete or damaged.
     """
     begin = run[0].start
     data = source.read(begin, run[-1].end - begin)

@@ -1,7 +1,7 @@
-"""The stream of bytes that a compressed file inflates to.
+"""The stream of bytes that results from inflating a compressed file.
 
-It is read forwards as it comes; reading elsewhere starts from the nearest known point: a gzip member, a
-seek point, or the start of the file.
+Sequential reads go forwards. A read elsewhere starts from the nearest known point: a gzip member, a seek point, or
+the start of the file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
 
 POINT_BYTES = 1 << 20
-"""Plain bytes between seek points: what one random access inflates at most, besides the record."""
+"""Plain bytes between seek points. One random access inflates at most this many bytes besides the record."""
 
 
 class InflatedStream(Stream):
-    """What a gzip or zlib file inflates to."""
+    """The inflated contents of a gzip or zlib file."""
 
     def __init__(self, source: Source, container: str) -> None:
         self._source = source
@@ -32,15 +32,15 @@ class InflatedStream(Stream):
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
-        """Whether every point is a member that can be inflated whole."""
+        """Whether every point is the start of a member that can be inflated completely."""
 
     def rest(self) -> None:
-        """Let go of what is kept for a look back, once all has been read: files may be many."""
+        """Release the windows kept for reading back, once the whole file has been read. There may be many files."""
         with self._lock:
             self._forward = None
 
     def learn(self, index: Index) -> None:
-        """Use an index's points and size."""
+        """Take the points and the size from an index."""
         self.points = index.points
         self.one_shot = index.layout == "members"
         self._size = index.plain_bytes
@@ -59,7 +59,7 @@ class InflatedStream(Stream):
             except _core.KernelError:
                 raise
             except BaseException:
-                self._forward = None  # it may have taken input that it does not know of
+                self._forward = None  # it may have consumed input without counting it
                 raise
             size = self._forward.size()
             self._size = self._size if size is None else size
@@ -87,13 +87,13 @@ class InflatedStream(Stream):
             part = inflation.read(left)
             parts.append(part)
             at, left = at + len(part), left - len(part)
-            # A member with a wrong checksum ends at such a place; all of it was inflated.
+            # A member with a wrong checksum ends at such a point, and was inflated completely.
             if not (len(part) and left and at in starts):
                 break
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def _read_members(self, first: int, last: int, start: int, length: int) -> _core.Buffer:
-        """Inflate whole members [first, last), each checked against its own CRC."""
+        """Inflate whole members [first, last), each verified by its CRC."""
         ends = [p.compressed_bit // 8 for p in self.points[first + 1 : last + 1]]
         begin = self.points[first].compressed_bit // 8
         if len(ends) < last - first:
@@ -105,7 +105,7 @@ class InflatedStream(Stream):
             plain = _core.inflate_members(data, members, 1 << 62)
         except _core.KernelError as error:
             fault = error.args[0]
-            byte = begin + fault.byte  # in the file, not in the part that was inflated
+            byte = begin + fault.byte  # offset in the file, not in the inflated part
             raise _core.KernelError(
                 _core.Fault(fault.kind, byte, fault.message, fault.expected, fault.found)
             ) from None

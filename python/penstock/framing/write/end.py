@@ -1,4 +1,4 @@
-"""Whether records can follow the end of a framed file: a look at its last bytes, not at the rest."""
+"""Checks whether records can be appended to a framed file, by reading only its last bytes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _STEP_BYTES = 1 << 20
 
 
 def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None:
-    """Raise where what follows the end of a file would not be read, though the file has an index.
+    """Raise an error if appended records could not be read, although the file has an index.
 
     Args:
         source: the file.
-        index: one that fits it; what it says of the last record or member is proved.
-        framing: that of the file.
+        index: an index that is valid for the file. Its entry for the last record or member is verified.
+        framing: the framing of the file.
 
     Raises:
         FormatError: the last record or member is damaged.
-        UnsupportedError: an empty gzip member is at the end, behind which TensorFlow reads nothing.
+        UnsupportedError: the file ends with an empty gzip member, and TensorFlow reads nothing after it.
     """
     if not index.num_records:
         return
@@ -43,7 +43,7 @@ def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None
 
 
 def _check_stream(source: Source, index: Index) -> None:
-    """Inflate from the last point to the end, which has to be where the index has it."""
+    """Inflate from the last point to the end of the stream, which must be where the index says."""
     inflation = Inflation(source, index.compression, index.points[-1] if index.points else None)
     try:
         while len(inflation.read(_STEP_BYTES)):

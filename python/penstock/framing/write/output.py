@@ -1,7 +1,7 @@
-"""The file that a FramedWriter makes of frames: plain, in gzip members, or in one compressed stream.
+"""Turns the frames of a FramedWriter into a file: plain, as gzip members, or as one compressed stream.
 
-Where a gzip member ends depends on the records alone. Members hold whole records, so a gzip shard can be read from its
-middle. No member is empty, since TensorFlow takes an empty one for the end.
+The end of a gzip member depends only on the records. Members hold whole records, so a gzip shard can be read from its
+middle. No member is empty, because TensorFlow treats an empty member as the end of the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from penstock.storage.base import Sink
 from penstock.tuned import WRITE_BYTES
 
 ZLIB_PUSH_BYTES = 256 * KIB
-"""What zlib makes of a stream depends on the pieces it comes in, so all have one size."""
-# A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
+"""Size of each piece passed to zlib. Its output depends on the sizes of the pieces, so all have the same size."""
+# A gzip file without content: one empty member of 20 bytes, as TensorFlow writes it.
 EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
 
 
 class PlainOutput:
-    """Frames as they are."""
+    """Writes frames without compression."""
 
     compression = ""
     layout = "plain"
@@ -51,7 +51,7 @@ class PlainOutput:
         """Wait until everything that can be written is counted."""
 
     def size(self) -> int:
-        """Bytes that the file would have if it ended here; an estimate for data that is not compressed yet."""
+        """Bytes of the file if it ended here. Data that is not compressed yet is estimated."""
         return self.num_bytes
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class PlainOutput:
         """Write the first `num_bytes` waiting bytes, without moving them."""
         waiting = self._waiting_parts
         self._waiting_bytes -= num_bytes
-        # Thousands of them, so they are not looked at one by one.
+        # There may be thousands of parts, so no Python loop visits each of them.
         ends = list(accumulate(map(len, waiting)))
         last = bisect_left(ends, num_bytes)
         parts = waiting[: last + 1]
@@ -85,7 +85,7 @@ class PlainOutput:
 
 
 class GzipMembers(PlainOutput):
-    """Members of whole records, each of which ends with the record that fills it."""
+    """Writes gzip members of whole records. A member ends with the record that fills it."""
 
     compression = "gzip"
     layout = "members"
@@ -96,7 +96,7 @@ class GzipMembers(PlainOutput):
         self._member_bytes = member_bytes
         self._work = work
         self._plain_start = 0
-        # The member that is still open: parts of encoded slices, their bytes and records.
+        # The member that is still open: parts of encoded slices, with their bytes and records.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0
         self._open_records = 0
@@ -152,8 +152,8 @@ class GzipMembers(PlainOutput):
 
 
 class OneStream(PlainOutput):
-    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek
-    points are found."""
+    """Writes one zlib stream or one gzip member. The output is also inflated as it is written, to find the seek
+    points."""
 
     layout = "points"
 
@@ -164,10 +164,10 @@ class OneStream(PlainOutput):
         self._plain_bytes = 0
         self._deflater = _core.ZlibDeflater(level, compression == "gzip")
         self._inflater = _core.Inflater(self.compression, POINT_BYTES)
-        # Plain bytes that do not make a whole push yet.
+        # Plain bytes that are not enough for a push yet.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0
-        # The latest point, and the output from there on.
+        # The latest point, and the output after it.
         self._point: SeekPoint | None = None
         self._behind = b""
 
@@ -218,7 +218,7 @@ class OneStream(PlainOutput):
             self._end_span(0)
 
     def _end_span(self, num_left: int) -> None:
-        """Finish the data after the latest point: all but the last `num_left` bytes of the output."""
+        """Finish the data after the latest point, which is all output except its last `num_left` bytes."""
         end = len(self._behind) - num_left
         if self._point is not None:
             check = _core.Buffer.from_bytes(self._behind[:end]).crc32c()
@@ -227,8 +227,8 @@ class OneStream(PlainOutput):
 
 
 def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int, level: int) -> int:
-    """Estimate the compressed size of waiting bytes by the ratio so far, `packed` to `plain`. If nothing has been
-    compressed yet, they are compressed to find out."""
+    """Estimate the compressed size of waiting bytes from the ratio so far, `packed` to `plain`. If nothing has been
+    compressed yet, compress the bytes to find out."""
     if not num_bytes:
         return 0
     if plain and packed:
@@ -237,7 +237,7 @@ def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int,
 
 
 def parts_of(framed: _core.Framed) -> list[Part]:
-    """The bytes of frames, in place."""
+    """The bytes of frames, not copied."""
     if len(framed.buffers) == 1:
         return [framed.data]
     wholes = [memoryview(buffer) for buffer in framed.buffers]
@@ -245,7 +245,7 @@ def parts_of(framed: _core.Framed) -> list[Part]:
 
 
 def joined(parts: Sequence[Part]) -> _core.Buffer:
-    """All of it in one Buffer; copied if it is in several parts."""
+    """All parts in one Buffer. Several parts are copied."""
     whole = [part for part in parts if isinstance(part, _core.Buffer)]
     if len(whole) < len(parts):
         return _core.Buffer.from_bytes(b"".join(parts))
@@ -253,7 +253,7 @@ def joined(parts: Sequence[Part]) -> _core.Buffer:
 
 
 def front(parts: Sequence[Part], num_bytes: int) -> _core.Buffer:
-    """The first bytes of it, copied."""
+    """A copy of the first bytes of the parts."""
     found: list[memoryview] = []
     for part in parts:
         if num_bytes <= 0:

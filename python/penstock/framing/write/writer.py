@@ -1,7 +1,7 @@
-"""The writer of framed formats: slices of batches become frames on several threads, and are written in order.
+"""The writer of framed formats. Several threads convert slices of batches to frames, which are written in order.
 
-What a slice becomes depends on its records alone, so the bytes are the same for any number of threads and for any way
-of cutting the same records into batches.
+The frames of a slice depend only on its records. The output is therefore the same for any number of threads, and for
+any division of the same records into batches.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class Encoded(NamedTuple):
     """The frames of a slice."""
 
     parts: Sequence[Part]
-    """Their bytes."""
+    """The bytes of the frames."""
     lengths: np.ndarray
-    """Of each frame, uint64."""
+    """The length of each frame, uint64."""
     checksums: np.ndarray
-    """Of each payload, as it is stored; uint32."""
+    """The checksum of each payload in its stored form, uint32."""
 
 
 class FramedWriter(Writer):
-    """Writes one shard of a framed format to a sink, and keeps what an index of it needs.
+    """Writes one shard of a framed format to a sink, and keeps the data for its index.
 
     Args:
-        sink: where the bytes go; committed or aborted by the caller.
-        schema: of the batches that will come.
-        encode: the frames of a slice, given the number of its first record. It runs in a thread,
-            and raises KernelError or SchemaError, whose record is that in the slice.
-        threads: how many slices are encoded at once; None: one a core.
+        sink: receives the bytes. The caller commits or aborts it.
+        schema: the schema of the batches to write.
+        encode: returns the frames of a slice, given the number of its first record. It runs in a thread, and raises
+            KernelError or SchemaError, whose record number is counted in the slice.
+        threads: how many slices are encoded in parallel; None for one per core.
     """
 
     text_index: TextIndex | None = None
-    """The text index that appears with the file, if one is wanted."""
+    """The text index to write with the file, if requested."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class FramedWriter(Writer):
         self._output = self.output(sink)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """What makes the file of the frames."""
+        """Create the output that turns frames into a file."""
         return PlainOutput(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch.
 
         Raises:
-            SchemaError: a value does not fit; names the record (of this shard) and the field. It
-                may come with a later batch, or with `close`.
+            SchemaError: a value does not fit. The error names the record (of this shard) and the field. It may be
+                raised by a later call of `write`, or by `close`.
             ValueError: an earlier call was stopped by an error or by Ctrl-C.
         """
         if not self._takes(batch):
@@ -89,7 +89,7 @@ class FramedWriter(Writer):
             )
         self._check()
         try:
-            # Large waiting slices need new memory each time, which costs more than waiting.
+            # Large waiting slices would need new memory each time, which costs more than waiting.
             most = self.threads + 1 if _is_large(batch) else None
             for part in slices_of(batch):
                 first_record = self._num_records
@@ -104,7 +104,7 @@ class FramedWriter(Writer):
             raise
 
     def _takes(self, batch: pa.RecordBatch) -> bool:
-        """Whether it has the writer's schema; byte strings may be views."""
+        """Whether a batch has the writer's schema. Byte strings may be views."""
         return batch.schema in (self._schema, self._lent)
 
     def write_frames(
@@ -117,12 +117,12 @@ class FramedWriter(Writer):
         self._finishing(lambda: self._add(frames, lengths, checksums))
 
     def flush(self) -> None:
-        """Wait until all records handed over so far are counted in `num_bytes`."""
+        """Wait until `num_bytes` includes all records written so far."""
         self._finishing(self._drain)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output that all records so far have made; an estimate if some wait to be compressed."""
+        """Bytes of output for all records so far. Records that wait to be compressed are estimated."""
         self.flush()
         return self._output.size()
 
@@ -132,7 +132,7 @@ class FramedWriter(Writer):
         self._work.close()
 
     def abort(self) -> None:
-        """Stop in the middle: wait for the threads, write nothing more."""
+        """Stop early: wait for the threads, and write nothing more."""
         self._work.close()
 
     def index(self) -> Index:
@@ -190,7 +190,7 @@ class FramedWriter(Writer):
             raise
 
     def _give_up(self) -> None:
-        """After an error, or Ctrl-C in the middle of a task: it is unknown which records the file lacks."""
+        """Stop after an error, or after Ctrl-C within a task. It is then unknown which records the file lacks."""
         self._is_given_up = True
         self._work.close()
 
@@ -202,7 +202,7 @@ class FramedWriter(Writer):
 
 
 def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch that are worth a task each, all of about the same size."""
+    """Split a batch into parts of about the same size, each large enough for a task."""
     if batch.num_rows == 0:
         return
     count = round(batch.nbytes / (LARGE_SLICE_BYTES if _is_large(batch) else SLICE_BYTES))
