@@ -1,7 +1,7 @@
-r"""Values as text that a person can read, on a terminal that must not be at their mercy.
+r"""Formats values as text that is readable and safe to print on a terminal.
 
-What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
-and anything else that does not print come out as escapes such as `\x1b` and `\u202e`.
+The contents of a file are displayed and never interpreted by the terminal. Control characters, marks that change the
+writing direction, and other characters that do not print become escapes such as `\x1b` and `\u202e`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from penstock.columns.types import is_list
 
 ELLIPSIS = "…"
 _TEXT_BYTES = 4096
-"""How much of a value decides whether it is text."""
+"""Bytes of a value that are examined to decide whether it is text."""
 _LIST_ITEMS = 64
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def count(number: int) -> str:
-    """A number of things, with thousands set apart.
+    """A number with thousands separators.
 
     Example:
         >>> from penstock import describe
@@ -39,7 +39,7 @@ def count(number: int) -> str:
 
 
 def records(number: int) -> str:
-    """A number of records, in words.
+    """A number of records, with the word.
 
     Example:
         >>> from penstock import describe
@@ -70,7 +70,7 @@ def size(num_bytes: float) -> str:
 
 
 def number(value: float, type_: pa.DataType | None = None) -> str:
-    """A number in as few digits as tell it from its neighbours of the same type.
+    """A number in the fewest digits that distinguish it from its neighbours of the same type.
 
     Example:
         >>> import pyarrow as pa
@@ -88,8 +88,8 @@ def number(value: float, type_: pa.DataType | None = None) -> str:
 
 
 def bars(counts: Sequence[int], width: int = 32) -> str:
-    """A histogram on one line, at most `width` characters: nothing for an empty bin, and the
-    eighths of a block for others, the fullest one whole.
+    """A histogram on one line, at most `width` characters. An empty bin is blank; other bins are eighths of a block,
+    and the largest bin is a full block.
 
     Example:
         >>> from penstock import describe
@@ -104,7 +104,7 @@ def bars(counts: Sequence[int], width: int = 32) -> str:
 
 
 def escape(text: str) -> str:
-    r"""The same text, with every character that does not print written as an escape.
+    r"""Return the text with every character that does not print replaced by an escape.
 
     Example:
         >>> from penstock import describe
@@ -122,11 +122,11 @@ def _escaped(character: str) -> str:
 
 # Complexity: one branch for each kind of type.
 def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
-    """What values of a type mean, in a few words.
+    """Describe the values of a type in a few words.
 
     Args:
-        type_: of the values.
-        dtype: the NumPy type that they stand for, where Arrow has none (`penstock.types.DTYPE_KEY`).
+        type_: the type of the values.
+        dtype: the NumPy type that they represent, if Arrow has no such type (`penstock.types.DTYPE_KEY`).
 
     Example:
         >>> import pyarrow as pa
@@ -162,9 +162,9 @@ def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
+    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are not text.
 
-    Text is UTF-8 without a zero character, and with few control characters.
+    Text is valid UTF-8 without zero characters and with few control characters.
 
     Example:
         >>> from penstock import describe
@@ -188,8 +188,8 @@ def text(data: bytes | memoryview) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What the first bytes of an encoded image say: "JPEG", "PNG", "GIF" or "WebP", and its size
-    in pixels as stored (a rotation noted in EXIF is not applied)."""
+    """The facts in the header of an encoded image: "JPEG", "PNG", "GIF" or "WebP", and the stored size in pixels. A
+    rotation noted in EXIF is not applied."""
 
     kind: str
     width: int
@@ -197,9 +197,9 @@ class ImageHeader:
 
 
 def image_header(data: bytes | memoryview) -> ImageHeader | None:
-    """The kind and size of an encoded image, told from its header; None where it is no image.
+    """Read the kind and size of an encoded image from its header. None if the bytes are not an image.
 
-    Nothing is decoded, so that a header is right does not mean that the picture is.
+    The image is not decoded, so a valid header does not mean that the picture is intact.
 
     Example:
         >>> from penstock import describe
@@ -217,17 +217,17 @@ def image_header(data: bytes | memoryview) -> ImageHeader | None:
         if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError):
-        pass  # cut before its size: bytes that only start like an image
+        pass  # truncated before the size: the bytes only start like an image
     return None
 
 
-# Segments that hold the frame's size: SOF0 to SOF15, without DHT, JPG and DAC in between.
+# Markers of segments with the frame's size: SOF0 to SOF15, except DHT, JPG and DAC.
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
     at = 2
-    # A file of very many tiny segments is left at some point.
+    # The search stops after this many segments, because a file may have very many tiny ones.
     for _ in range(1000):
         at = _next_marker(data, at)
         marker = data[at]
@@ -235,8 +235,8 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
             height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
-            return None  # pixels or the end, and no size seen
-        if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # those have no length
+            return None  # the pixels or the end come before any size
+        if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # these markers have no length
             (length,) = struct.unpack(">H", data[at + 1 : at + 3])
             at += max(length, 2)
         at += 1
@@ -244,8 +244,8 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
 
 
 def _next_marker(data: bytes | memoryview, at: int) -> int:
-    """Where the code of the next marker is. Decoders pass over fill bytes, and over a little of
-    what should not be there; so does this. Raises IndexError where there is none."""
+    """The position of the next marker's code. Like decoders, it skips fill bytes and a few invalid bytes. Raises
+    IndexError if there is no marker."""
     window = bytes(data[at : at + 4096])
     marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
     if marker is None:
@@ -275,9 +275,8 @@ def _webp(data: bytes | memoryview) -> ImageHeader | None:
 def value(scalar: pa.Scalar, width: int = 60) -> str:
     """One value of a record on one line of at most `width` characters.
 
-    Bytes are shown as what they are: an image by its kind and size, text as text, anything else
-    in hexadecimal. Long values are cut, and say how long they are; floats in lists are rounded to
-    four digits.
+    Bytes are shown by their contents: an image by its kind and size, text as text, anything else in hexadecimal. Long
+    values are truncated and show their length. Floats in lists are rounded to four digits.
 
     Example:
         >>> import pyarrow as pa
@@ -309,7 +308,7 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
 
 
 def text_of(scalar: pa.Scalar) -> str:
-    """`str` of a value, or Arrow's own word for what Python cannot say.
+    """`str` of a value, or Arrow's text if Python cannot represent the value.
 
     Example:
         >>> import pyarrow as pa
@@ -320,12 +319,12 @@ def text_of(scalar: pa.Scalar) -> str:
     try:
         return str(without_pandas(scalar))
     except (ValueError, OverflowError, LookupError):
-        # A year beyond 9999, a time zone that nobody knows.
+        # For example a year after 9999 or an unknown time zone.
         return pa.repeat(scalar, 1).to_string(skip_new_lines=True).removeprefix("[")[:-1]
 
 
 def without_pandas(scalar: pa.Scalar) -> pa.Scalar:
-    """The same time in microseconds, if no nanosecond is lost: of others pyarrow makes values of pandas.
+    """Convert a time to microseconds if that loses nothing. For nanoseconds pyarrow returns pandas values.
 
     Example:
         >>> import pyarrow as pa
@@ -399,8 +398,8 @@ def _struct(scalar: Any, width: int) -> str:
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:
-    """A value inside a list or struct: text in quotes, so that its commas are not taken for ours;
-    floats to four digits."""
+    """Format a value inside a list or struct. Text is quoted, so that its commas are not mistaken for separators.
+    Floats have four digits."""
     if scalar.is_valid and pa.types.is_floating(scalar.type):
         return f"{scalar.as_py():.4g}"
     shown = value(scalar, width - 2)

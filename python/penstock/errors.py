@@ -1,7 +1,7 @@
-"""Errors about data: types that a program can catch, and messages that a person can act on.
+"""Errors about data: exception types for programs, and messages that help people to fix the problem.
 
-Low-level code raises what it knows (byte, expected, found); its callers add what they know with `at`
-(record, file). `OSError` stays `OSError`: a missing file is not damaged data.
+Low-level code raises an error with the facts that it knows (byte, expected, found). Its callers add further facts
+with `at` (record, file). `OSError` is not converted, because a missing file is not damaged data.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 def command(*words: str) -> str:
-    """A shell command for hints. Names with blanks are quoted, and a name that begins with "-" is not taken for
-    an option."""
-    import shlex  # costs time at import, and is rarely needed
+    """Format a shell command for hints. Words with blanks are quoted, and a name that begins with "-" is written so
+    that it is not mistaken for an option."""
+    import shlex  # slow to import, and rarely needed
 
     return shlex.join(word if _is_plain(word) else f"./{word}" for word in words)
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word of a command is an option, such as --in-place, or cannot be taken for one."""
+    """Whether a word of a command is an option, such as --in-place, or cannot be mistaken for one."""
     return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
 def no_folder(number: int | None, folder: str, path: str) -> Exception:
-    """The error of a file that cannot be made because its folder is missing. `number` is the system's."""
+    """The error for a file that cannot be created because its folder is missing. `number` is the system's errno."""
     if "://" in path:
         return not_local(path)
     return FileNotFoundError(number, "no such folder", folder)
 
 
 def not_local(path: str) -> UnsupportedError:
-    """The error of files that are not on this machine."""
+    """The error for files that are not on this machine."""
     hint = "copy the files to this machine, or mount them as a folder, and name those"
     if path.startswith("file://"):
         hint = "the path without file://"
@@ -50,8 +50,8 @@ _FIELDS = ("file", *_PLACE, *_VALUES, "hint")
 class PenstockError(Exception):
     """Base of every error that penstock raises about data.
 
-    Attributes: file (str), record (int, from 0), field (str), byte (int, offset in the file, or in
-    the decompressed stream of a compressed file), expected, found, hint (str); each None if unknown.
+    Attributes: file (str), record (int, from 0), field (str), byte (int, offset in the file, or in the decompressed
+    stream of a compressed file), expected, found, hint (str). Each is None if unknown.
 
     Example:
         >>> import penstock as ps
@@ -83,7 +83,7 @@ class PenstockError(Exception):
         self.hint = hint
 
     def at(self, **facts: Any) -> Self:
-        """Fill in facts that are still unknown, and return the error itself."""
+        """Set facts that are still unknown, and return the error itself."""
         for name, value in facts.items():
             if name not in _FIELDS:
                 raise TypeError(f"unknown fact {name!r}; known: {', '.join(_FIELDS)}")
@@ -117,11 +117,11 @@ def _rebuild(kind: type[PenstockError], message: str, facts: dict[str, Any]) -> 
 
 
 class FormatError(PenstockError, ValueError):
-    """The bytes break the rules of their format."""
+    """The bytes violate the rules of their format."""
 
 
 class TruncatedError(FormatError):
-    """The data ends before what was announced."""
+    """The data ends before its announced end."""
 
 
 class ChecksumError(FormatError):
@@ -129,16 +129,16 @@ class ChecksumError(FormatError):
 
 
 class LimitError(FormatError):
-    """A declared size is beyond a limit; the message names the limit and how to raise it.
+    """A declared size exceeds a limit. The message names the limit and how to raise it.
 
-    `of_batch`: it is about the size of a batch, which has too many records; fewer at once can be read.
+    `of_batch`: the error is about the size of a batch with too many records. Smaller batches can be read.
     """
 
     of_batch = False
 
 
 def batch_limit(message: str, **facts: Any) -> LimitError:
-    """The error of a batch that has too many records."""
+    """The error for a batch with too many records."""
     facts.setdefault("hint", "fewer records at once: a smaller batch_size, batch_records or take")
     error = LimitError(message, **facts)
     error.of_batch = True
@@ -154,7 +154,7 @@ class StaleIndexError(PenstockError):
 
 
 class ChangedError(PenstockError):
-    """The file is not the one that was opened."""
+    """The file has changed or been replaced since it was opened."""
 
 
 class RecordIndexError(PenstockError, IndexError):
@@ -162,7 +162,7 @@ class RecordIndexError(PenstockError, IndexError):
 
 
 class UnsupportedError(PenstockError, NotImplementedError):
-    """Valid, but beyond what penstock reads or writes."""
+    """The data is valid, but penstock cannot read or write it."""
 
 
 class StateError(PenstockError, ValueError):
@@ -170,4 +170,4 @@ class StateError(PenstockError, ValueError):
 
 
 class InternalError(PenstockError):
-    """A fault of penstock itself; please report it with the file, if you may."""
+    """A bug in penstock. Please report it, with the file if you are allowed to share it."""

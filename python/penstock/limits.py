@@ -1,7 +1,7 @@
-"""How much a file may ask for. All limits in one place, all adjustable, all errors.
+"""Limits on the memory that a file may request. All limits are defined here, can be changed, and raise errors.
 
-Every declared length is a claim: it is compared with the bytes left and with these limits before
-anything is reserved.
+Every declared length is only a claim. It is compared with the remaining bytes and with these limits before memory is
+allocated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ceilings on what one file may make penstock reserve. Sizes in bytes, but for pixels.
+    """Upper limits for the memory that penstock allocates for one file. Sizes are in bytes, except for pixels.
 
     Example:
         >>> import penstock as ps
@@ -30,16 +30,16 @@ class Limits:
     """
 
     record_bytes: int = GIB
-    """One record."""
+    """The size of one record."""
     batch_bytes: int = 2 * GIB - 1
-    """The values of one variable-length column of a batch: Arrow's 32-bit offsets end here. And what one record
-    takes in all columns, whatever it holds."""
+    """The values of one variable-length column of a batch, which Arrow's 32-bit offsets limit. Also the minimum size of
+    one record over all columns, whatever it holds."""
     nesting: int = 100
-    """Levels of nested messages, lists or types."""
+    """Nesting depth of messages, lists or types."""
     member_bytes: int = GIB
-    """One compressed member after inflating, where a member is inflated whole."""
+    """The inflated size of one compressed member, if a member is inflated as a whole."""
     footer_bytes: int = 64 * MIB
-    """A footer or header that has to be read whole (Parquet, Arrow IPC)."""
+    """The size of a footer or header that must be read completely (Parquet, Arrow IPC)."""
     image_pixels: int = 1 << 28
     """Pixels of one image, counted before it is decoded."""
 
@@ -48,7 +48,7 @@ class Limits:
             checked_count(f"the limit {field.name}", getattr(self, field.name), 0)
 
     def check(self, name: str, asked: int) -> None:
-        """Raise LimitError if `asked` is beyond the limit called `name`."""
+        """Raise LimitError if `asked` exceeds the limit with this name."""
         limit = getattr(self, name)
         if asked > limit:
             what = "levels" if name == "nesting" else "bytes"
@@ -58,25 +58,25 @@ class Limits:
             )
 
     def check_batch(self, asked: int) -> None:
-        """Raise LimitError if a batch would take more than `batch_bytes`: fewer records at once may do."""
+        """Raise LimitError if a batch would exceed `batch_bytes`. The hint suggests smaller batches."""
         if asked > self.batch_bytes:
             message = (
                 f"a batch would take {asked} bytes, beyond the limit batch_bytes={self.batch_bytes}"
             )
             error = batch_limit(message)
-            # One record alone may be more than the limit.
+            # A single record may exceed the limit, too.
             error.hint = f"{error.hint}; or {raise_limit('batch_bytes', ...)}"
             raise error
 
 
 def raise_limit(name: str, asked: object) -> str:
-    """The hint that says how to read something that is beyond a limit."""
+    """The hint that explains how to raise a limit that was exceeded."""
     shown = "..." if asked is ... else asked
     return f"open(..., limits={{{name!r}: {shown}}})"
 
 
 def limits_from(value: Limits | dict[str, int] | None) -> Limits:
-    """The limits a caller meant: a Limits, a dict of some of them, or None for the defaults."""
+    """Return the limits for a Limits object, for a dict of some limits, or for None (the defaults)."""
     if value is None:
         return Limits()
     if isinstance(value, Limits):
@@ -89,11 +89,11 @@ def limits_from(value: Limits | dict[str, int] | None) -> Limits:
 
 
 def checked_count(word: str, value: Any, least: int) -> int:
-    """What a user gave for `word`, as a Python number of at least so much.
+    """Check a user's value for `word`: a whole number of at least `least`. Return it as a Python int.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is smaller.
+        TypeError: it is not a whole number.
+        ValueError: it is too small.
     """
     try:
         number = operator.index(value)

@@ -1,4 +1,4 @@
-"""`python -m penstock.bench`: one job, measured in this process. See `jobs`."""
+"""`python -m penstock.bench` runs one job in this process and measures it. See `jobs`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 def main() -> None:
     """Read a job from stdin, run it, and write its result to stdout."""
     job = json.load(sys.stdin)
-    # Keep what libraries print out of the result.
+    # Redirect the output of libraries, so that stdout holds only the result.
     answers = os.dup(1)
     os.dup2(2, 1)
     try:

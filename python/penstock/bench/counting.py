@@ -1,4 +1,4 @@
-"""A storage that counts the bytes, reads and seeks of what is read through it."""
+"""A storage that counts the bytes, reads and seeks of its files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow as pa
 from penstock.storage import Folder, LocalStorage, Source, SourceView
 
 BLOCK_BYTES = 4096
-"""A disk reads blocks: a record of 100 bytes costs one, or two if it crosses a boundary."""
+"""The size of a disk block. A record of 100 bytes needs one block, or two if it crosses a block boundary."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of what was read."""
+    """Totals of the reads."""
 
     num_bytes: int = 0
     reads: int = 0
@@ -29,8 +29,7 @@ class Counts:
 
 
 class CountingStorage(LocalStorage):
-    """Local files, with counts of what is read from them. Indexes, which are read once, are not
-    counted."""
+    """Local files whose reads are counted. Reads of indexes are not counted, because each index is read once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +49,7 @@ class CountingStorage(LocalStorage):
         self.counts, self._ends = Counts(), {}
 
     def note(self, path: str, starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Count ranges of a file that are read one after another."""
+        """Count reads of consecutive ranges of a file."""
         wanted = lengths > 0
         starts, ends = starts[wanted].astype(np.int64), (starts + lengths)[wanted].astype(np.int64)
         if not len(starts):
@@ -84,7 +83,7 @@ class _CountedSource(SourceView):
 
 
 class _CountedFolder(Folder):
-    """A folder of small files: reading one is a seek."""
+    """A folder of small files. Reading a file counts as a seek."""
 
     def __init__(self, path: str, noted: CountingStorage) -> None:
         super().__init__(path)

@@ -1,8 +1,8 @@
 """Reads the batches of an epoch in a given order, in the cheaper of two ways.
 
-By records: each batch is one `take`. By chunks: a chunk is read whole when its first record is
-needed, and the other records wait in memory, as in a stream with a buffer or a window of chunks.
-This reads each byte once; it is chosen if the waiting records fit in memory.
+By records, each batch is one `take`. By chunks, a chunk is read completely when its first record is needed, and its
+other records wait in memory, as with a shuffle buffer or a window of chunks. Reading by chunks reads each byte once.
+It is chosen if the waiting records fit in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReadingPlan:
     """How to read the first positions of an epoch."""
 
     records: np.ndarray
-    """int64[positions]."""
+    """The record at each position, int64[positions]."""
     batch_size: int
     by_chunks: bool
     waiting_records: int
@@ -33,14 +33,14 @@ class ReadingPlan:
 def plan_of(
     records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
 ) -> ReadingPlan:
-    """How to read these records.
+    """Choose how to read these records.
 
     Args:
-        records: numbers in the order of reading, int64.
-        chunk_lengths: records of each chunk, in the order of the files.
-        batch_size: records of a batch.
-        most_waiting: records that may wait in memory. An order in which three quarters of all
-            records wait is read by records in any case, as is one that repeats records.
+        records: record numbers in the order of reading, int64.
+        chunk_lengths: the number of records in each chunk, in file order.
+        batch_size: the number of records in a batch.
+        most_waiting: how many records may wait in memory. An order is always read by records if three quarters of all
+            records would wait, or if it repeats records.
 
     Returns:
         The plan.
@@ -66,7 +66,7 @@ class Delivered:
 
     records: int
     read_records: int
-    """Records that were read for them: those of whole chunks, or the same."""
+    """The number of records read to deliver them: all records of the chunks, or the same number."""
     seconds: float
 
 
@@ -102,7 +102,7 @@ class _Waiting:
         self._is_waiting[local] = False
         left = np.flatnonzero(self._is_waiting)
         if len(left) and 2 * len(left) <= len(self._batch):
-            # Copy the waiting half, so that the memory of the other is freed.
+            # Copy the waiting half, so that the memory of the other half can be freed.
             self._batch = _some(self._batch, self._rows[left])
             self._rows[left] = np.arange(len(left))
         return found
@@ -115,7 +115,7 @@ class _Waiting:
 def _by_chunks(
     ds: ps.Dataset, plan: ReadingPlan, records: np.ndarray, waiting: dict[int, _Waiting]
 ) -> int:
-    """Read one batch from chunks; the number of records read for it."""
+    """Read one batch from chunks, and return it with the number of records read for it."""
     chunks = np.searchsorted(plan.chunk_edges, records, "right") - 1
     read = 0
     parts: list[pa.RecordBatch] = []

@@ -38,14 +38,15 @@ _ONE_ROUND = (
 
 @dataclass(frozen=True, slots=True)
 class FormatRow:
-    """One format. Rates are records a second. What was not measured is None; `problem` says why."""
+    """The results for one format. Rates are in records a second. A value that was not measured is None; `problem` gives
+    the reason."""
 
     name: str
     format: str
     compression: str | None
     problem: str | None = None
     num_bytes: int | None = None
-    """Without the index."""
+    """Bytes of the data without the index."""
     index_bytes: int | None = None
     write: Measured | None = None
     scan: Measured | None = None
@@ -106,15 +107,15 @@ def formats(
 
     Args:
         source: as for `open`, or a Dataset.
-        records: the most records of the sample, which is taken in runs spread over the data.
+        records: the most records of the sample, which consists of runs spread over the data.
         most_bytes: the most bytes of the sample, approximately.
         rounds: how often each format is measured.
         seconds: no new round begins after this time; the first is always completed.
         only: names of formats, such as ["tfrecord", "parquet"]; None for all.
-        folder: where temporary files go, in a new folder that is removed; None for the system's
-            folder. Its disk decides what writing costs.
+        folder: where temporary files go, in a new folder that is removed afterwards; None for the system's folder. The
+            speed of its disk determines the cost of writing.
         threads: number of threads; None for all cores.
-        progress: called with what is being measured, and the finished part.
+        progress: called with the name of the current measurement and the finished fraction.
 
     Returns:
         A FormatsReport. It includes the formats that cannot hold the records, with the reason.
@@ -156,7 +157,7 @@ def formats(
 
 
 def _candidates(only: Sequence[str] | None) -> list[_Candidate]:
-    """Every format with default options, and once more compressed if it has a compression."""
+    """Every format with its default options, and a second time with compression if the format supports it."""
     kinds = {kind.info.name: kind for kind in known_formats.FORMATS}
     unknown = [name for name in only or () if name not in kinds]
     if unknown:
@@ -258,7 +259,7 @@ def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
 
 
 def _all_in_all(rows: list[FormatRow]) -> str:
-    """The best compromise, the formats that may be as good, and their drawbacks."""
+    """A sentence on the best compromise, the formats that may be as good, and their drawbacks."""
     middle, best_case, worst_case = (
         {row.name: _mean_ratio(row, rows, word) for row in rows}
         for word in ("median", "most", "least")
@@ -317,7 +318,7 @@ def _beyond_speed(rows: list[FormatRow]) -> str:
 
 
 def _winner(rows: list[FormatRow], word: str) -> str:
-    """The quickest format, and those that the repeats cannot distinguish from it."""
+    """The quickest format, and the formats that the repeats cannot distinguish from it."""
     ranked: list[tuple[FormatRow, Measured]] = [(row, getattr(row, word)) for row in rows]
     ranked.sort(key=lambda pair: -pair[1].median)
     row, top = ranked[0]
@@ -332,8 +333,8 @@ def _winner(rows: list[FormatRow], word: str) -> str:
 
 
 def _mean_ratio(row: FormatRow, rows: list[FormatRow], word: str = "median") -> float:
-    """The geometric mean of a row's ratios to the best size, scan and random access, at most 1. `word`
-    is the statistic of its repeats that counts."""
+    """The geometric mean of a row's ratios to the best size, scan and random access, at most 1. `word` names the
+    statistic of the repeats to use."""
     assert row.scan is not None
     assert row.random is not None
     least = min(max(other.num_bytes or 0, 1) for other in rows)

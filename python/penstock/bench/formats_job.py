@@ -1,4 +1,4 @@
-"""The jobs of `bench formats`: write a sample, or read what was written."""
+"""The jobs of `bench formats`: write a sample, or read a written sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLOW_SECONDS = 2.0
 
 
 def format_job(job: dict[str, Any]) -> dict[str, Any]:
-    """One side of one format: `side` is "write" or "read"."""
+    """Run one job for one format. `side` is "write" or "read"."""
     return _write(job) if job["side"] == "write" else _read(job)
 
 
@@ -44,7 +44,7 @@ def _write(job: dict[str, Any]) -> dict[str, Any]:
         _convert(job, job["sample"], target)
         return time.perf_counter() - start
 
-    # The first call measures memory; if it was quick, a second one with warm memory is timed.
+    # The first call measures memory. If it was quick, a second call with warm memory is timed.
     seconds, memory = memory_growth_of(write)
     if seconds < _SLOW_SECONDS:
         seconds = write()
@@ -96,13 +96,13 @@ def _read(job: dict[str, Any]) -> dict[str, Any]:
                 return done, passed
 
     def scan() -> None:
-        # Opened again, because some formats keep inflated data.
+        # The file is opened again, because some formats keep inflated data.
         fresh = ps.open(target, format=job["format"])
         found = sum(batch.num_rows for batch in fresh.scan(threads=job["threads"]))
         if found != num_records:
             raise ValueError(f"a scan gives {found} of {num_records} records")
 
-    # Memory first, then time: the first call touches new pages, which later ones reuse.
+    # Memory is measured before time, because the first call touches new pages, which later calls reuse.
     _, take_memory = memory_growth_of(lambda: held[0].take(takes[0]))
     taken, passed = take()
     held.clear()

@@ -30,7 +30,7 @@ _FIRST_RECORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """One encoding of the images. Rates are images a second; what was not measured is None."""
+    """The results for one encoding of the images. Rates are in images a second. Values not measured are None."""
 
     name: str
     codec: str | None
@@ -40,9 +40,9 @@ class ImageRow:
     num_bytes: int | None = None
     encode: Measured | None = None
     decode: Measured | None = None
-    """On all threads."""
+    """Images a second on all threads."""
     decode_alone: Measured | None = None
-    """On one thread."""
+    """Images a second on one thread."""
     decode_memory_bytes: int | None = None
     psnr: float | None = None
     """Decibels; None if all pixels are equal."""
@@ -110,15 +110,15 @@ def images(
     Args:
         source: as for `open`, or a Dataset.
         column: the column of images; None detects it by its type or contents.
-        records: the most images of the sample, which is taken in runs spread over the data.
-        qualities: of JPEG and WebP, 1 to 100.
+        records: the most images of the sample, which consists of runs spread over the data.
+        qualities: the qualities of JPEG and WebP, 1 to 100.
         rounds: how often each encoding is measured.
         seconds: no new round begins after this time; the first is always completed.
         mb_per_s: bandwidth of the storage, for the rate that storage and decoding both sustain.
-        least_psnr: decibels that a recommended codec must keep, over all images.
+        least_psnr: the decibels that a recommended codec must reach over all images.
         folder: where temporary files go; None for the system's folder.
         threads: number of threads; None for all cores.
-        progress: called with what is being measured, and the finished part.
+        progress: called with the name of the current measurement and the finished fraction.
 
     Returns:
         An ImagesReport.

@@ -17,7 +17,7 @@ _LEAST_SECONDS = 0.05
 
 
 def image_job(job: dict[str, Any]) -> dict[str, Any]:
-    """One side of one codec: `side` is "encode" (into `target`) or "decode" (from it)."""
+    """Run one job for one codec. `side` is "encode" (into `target`) or "decode" (from it)."""
     originals = _column(job["sample"])
     if job["side"] == "encode":
         encoded, seconds = _encode(originals, job)
@@ -88,7 +88,7 @@ def _encode(originals: pa.Array, job: dict[str, Any]) -> tuple[pa.Array, float]:
 
 
 def _quality(originals: pa.Array, encoded: pa.Array, most: int) -> dict[str, Any]:
-    """PSNR and SSIM, over all and of the worst image; of at most `most` images, spread evenly."""
+    """PSNR and SSIM over all images and for the worst image. At most `most` images, spread evenly, are used."""
     chosen = pa.array(np.linspace(0, len(originals) - 1, min(most, len(originals))).astype(int))
     before = _decoded(originals.take(chosen), None)
     after = _decoded(encoded.take(chosen), None)

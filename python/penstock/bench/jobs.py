@@ -1,7 +1,7 @@
-"""Jobs in separate processes, whose memory can be measured and which can be killed.
+"""Runs jobs in separate processes, whose memory can be measured and which can be killed.
 
-A job goes to `python -m penstock.bench` as JSON on stdin, its result comes back on stdout. The
-process has its own session, so Ctrl-C reaches only the waiting process, which kills the job.
+A job is sent to `python -m penstock.bench` as JSON on stdin, and its result comes back on stdout. The process has a
+separate session. Ctrl-C therefore reaches only the waiting process, which then kills the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run_job(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
     """Run a job in a separate process.
 
     Args:
-        job: `kind` and what that kind needs; see `penstock.bench.__main__`.
+        job: `kind` and the values that this kind needs; see `penstock.bench.__main__`.
         most_seconds: the job is killed after this time.
 
     Returns:
@@ -73,8 +73,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def workplace(folder: str | None) -> Generator[str]:
-    """A new folder inside `folder` (None: the system's folder for temporary files). It is removed with
-    its contents, even after an interrupt."""
+    """Create a new folder inside `folder` (None: the system's folder for temporary files). It is removed with its
+    contents, even after an interrupt."""
     made = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Finds what an order is judged by: chunks, shards, and a column of labels."""
+"""Finds the facts by which an order is judged: chunks, shards, and a column of labels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
 
 
 def _likely(ds: ps.Dataset) -> list[str]:
-    """Columns that may hold labels, the likeliest first: by their name, or by their type."""
+    """Columns that may hold labels, by their names or types, starting with the most likely."""
 
     def rank(name: str) -> int:
         type_ = ds.schema.field(name).type
@@ -64,7 +64,7 @@ def _likely(ds: ps.Dataset) -> list[str]:
 def _read_labels(
     ds: ps.Dataset, name: str, *, is_label: bool
 ) -> tuple[list[int], np.ndarray | None]:
-    """The lengths of the chunks, and the number of each record's label if the column has labels."""
+    """The chunk lengths, and the label number of each record if the column has labels."""
     lengths: list[int] = []
     parts: list[Any] = []
     for batch in ds.scan(columns=[name]):

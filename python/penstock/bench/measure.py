@@ -38,12 +38,12 @@ class Measured:
 
 
 def measured(values: Sequence[float]) -> Measured:
-    """The median and the range of some repeats."""
+    """The median and the range of some repeated measurements."""
     return Measured(statistics.median(values), min(values), max(values), len(values))
 
 
 def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
-    """Seconds of one call. Quick calls are repeated for `least_seconds`, and the mean counts."""
+    """Seconds of one call. A quick call is repeated for `least_seconds`, and the mean is returned."""
     start, passed = time.perf_counter(), 0.0
     for done in range(1, _MOST_CALLS + 1):
         call()
@@ -59,8 +59,8 @@ def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
 def memory_growth_of(call: Callable[[], Any]) -> tuple[Any, int]:
     """The result of a call, and the peak growth of this process's resident set during it, in bytes.
 
-    Pages of mapped files count. Linux can reset the peak; elsewhere only growth above the earlier
-    peak is seen.
+    Pages of mapped files count. Linux can reset the recorded peak. On other systems, only growth above the earlier peak
+    is measured.
     """
     _release_memory()
     resets = _reset_peak()
@@ -71,7 +71,7 @@ def memory_growth_of(call: Callable[[], Any]) -> tuple[Any, int]:
 
 
 def _release_memory() -> None:
-    """Return free memory to the system, so that later growth is seen."""
+    """Return free memory to the system, so that later growth can be measured."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux":
@@ -109,7 +109,7 @@ def _peak() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine of a measurement."""
+    """The machine on which the measurements ran."""
 
     cpu: str
     cores: int
@@ -117,7 +117,7 @@ class Machine:
     python: str
     folder: str
     file_system: str
-    """Of `folder`, such as "ext4" or "tmpfs"; "" if unknown."""
+    """The file system of `folder`, such as "ext4" or "tmpfs"; "" if unknown."""
 
 
 def machine(folder: str) -> Machine:
@@ -167,13 +167,13 @@ class Noise:
     """How busy the machine was."""
 
     probe: Measured
-    """Seconds of a fixed piece of work on one core, repeated between the measurements."""
+    """Seconds of a fixed computation on one core, repeated between the measurements."""
     load_before: float
     load_after: float
     cores: int
 
     def sentence(self, spreads: Sequence[float]) -> str:
-        """How far repeats differed, and how busy the machine was."""
+        """A sentence on how much the repeats differed, and how busy the machine was."""
         slower = self.probe.most / self.probe.least - 1
         said = (
             f"A fixed piece of work took {slower:.0%} longer at its slowest than at its quickest; "
@@ -191,7 +191,7 @@ class Noise:
 
 
 class NoiseProbe:
-    """Times a fixed piece of work again and again, to see how noisy the machine is."""
+    """Times a fixed computation repeatedly, to see how noisy the machine is."""
 
     def __init__(self) -> None:
         self._load = _load()
@@ -199,7 +199,7 @@ class NoiseProbe:
         self.run()
 
     def run(self) -> None:
-        """Time the fixed piece of work once."""
+        """Time the fixed computation once."""
         start = time.perf_counter()
         hashlib.blake2b(_PROBED).digest()
         self._probes.append(time.perf_counter() - start)
@@ -211,7 +211,7 @@ class NoiseProbe:
 
 
 Progress = Callable[[str, float], None]
-"""Called with what is being measured, and the finished part of the work, from 0 to 1."""
+"""Called with the name of the current measurement, and the finished fraction of the work, from 0 to 1."""
 
 
 class _Named(Protocol):
@@ -228,8 +228,8 @@ def in_turns(
     progress: Progress,
     measure: Callable[[_Candidate, int], None],
 ) -> Noise:
-    """Call `measure(candidate, round)` for each candidate, round by round. No round begins after
-    `seconds`, but the first is always completed."""
+    """Call `measure(candidate, round)` for each candidate, round by round. No round begins after `seconds`, except the
+    first, which is always completed."""
     begun = time.monotonic()
     probe = NoiseProbe()
     for number in range(rounds):

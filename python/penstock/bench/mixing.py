@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 MOST_POSITIONS = 1_000_000
-"""In longer epochs, this many positions are used, in whole batches spread over the epoch."""
+"""Limit on the positions used. In longer epochs, whole batches spread over the epoch are used."""
 
 
 def numbers_of(order: Any, layout: Layout, epoch: int, start: int, stop: int) -> np.ndarray:
-    """The record numbers at some positions. `take` gets the keywords about the data that it accepts."""
+    """The record numbers at some positions. `take` gets the keywords about the data that the order needs."""
     known = {"chunk_lengths": layout.chunk_lengths, "shard_lengths": layout.shard_lengths}
     asked = inspect.signature(order.take).parameters
     words = {word: value for word, value in known.items() if word in asked}
@@ -66,7 +66,7 @@ class Mix:
     label_distance: float | None
     """Mean total variation distance between the labels of a batch and those of all records."""
     again: float | None
-    """The fraction of pairs in a batch that share a batch in the next epoch, too."""
+    """The fraction of pairs of records in a batch that share a batch in the next epoch, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def positions_of(
 
 
 def mix_of(order: Any, layout: Layout, epoch: int, batch_size: int) -> Mix:
-    """How an order mixes in one epoch."""
+    """Measure how an order mixes in one epoch."""
     found = positions_of(order, layout, epoch, batch_size)
     labels, distance = _labels(found.records, layout)
     return Mix(
@@ -141,7 +141,7 @@ def _labels(records: np.ndarray, layout: Layout) -> tuple[float | None, float | 
 def _again(
     found: Positions, order: Any, layout: Layout, epoch: int, batch_size: int
 ) -> float | None:
-    """The fraction of pairs that share a batch in this epoch and in the next."""
+    """The fraction of pairs of records that share a batch both in this epoch and in the next."""
     batches, size = found.records.shape
     if not found.is_whole or size < 2:
         return None
@@ -189,7 +189,7 @@ class Mixing:
 
 
 def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
-    """A mix relative to that of exact shuffles."""
+    """Express a mix relative to that of exact shuffles."""
     return Mixing(
         mix.moved / exact.moved,
         mix.chunks / exact.chunks,

@@ -1,6 +1,6 @@
-"""A report as one HTML page that needs no other file and no script, light or dark like the system.
+"""Renders a report as one HTML page without other files or scripts. It is light or dark like the system.
 
-Text from files is escaped, and the page's policy forbids to load anything.
+Text from files is escaped, and the page's security policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NUMBER = ' class="number"'
 
 
 def html(report: Report) -> str:
-    """A report as one HTML page, which needs no other file."""
+    """Render a report as one HTML page, which needs no other file."""
     shown = contents(report)
     return page(
         shown.title,
@@ -115,7 +115,7 @@ def _table(table: Table) -> str:
 
 
 def _cells(column: TableColumn) -> Iterator[str]:
-    """The cells of a column; a bar below a number shows its part of the largest."""
+    """The cells of a column. A bar below a number shows its ratio to the largest number."""
     values = [value for value in column.values if value is not None]
     top = max(values, default=0) or 1
     best = _best(values, column.best)
@@ -129,8 +129,8 @@ def _cells(column: TableColumn) -> Iterator[str]:
 
 
 def _best(values: Sequence[float], end: str) -> tuple[float, float]:
-    """The least and the greatest of the values that stand out: the best within half a percent. None
-    stands out where most are as good."""
+    """The range of values to highlight: the best value and those within half a percent of it. Nothing is highlighted if
+    most values are that good."""
     best = (max if end == "high" else min)(values, default=0)
     low, high = 0.995 * best, 1.005 * best
     alike = sum(low <= value <= high for value in values)

@@ -17,23 +17,23 @@ RUNS = 32
 """A sample consists of this many runs of adjacent records, spread evenly over the data."""
 _FIRST_RECORDS = 16
 SMALL = 4
-"""Records of the smaller sample, which is for warming up."""
+"""The number of records in the smaller sample, which is used for warming up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The records that were measured."""
+    """The records used for the measurements."""
 
     source: str
     num_records: int
     num_all_records: int
     num_bytes: int
-    """As an Arrow file."""
+    """The size of the sample as an Arrow file."""
     fields: tuple[tuple[str, str], ...]
-    """Names and types."""
+    """Names and types of the fields."""
 
     def sentence(self, size: str) -> str:
-        """What was measured; `size` is its bytes as text."""
+        """A sentence on the measured records. `size` is their size in bytes as text."""
         whole = self.num_records == self.num_all_records
         of = "" if whole else f" of {self.num_all_records:,}, in {RUNS} runs spread over the data"
         plural = "record" if self.num_records == 1 else "records"
@@ -52,7 +52,7 @@ def name_of(ds: ps.Dataset) -> str:
 
 
 def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, int]]:
-    """Runs [first, last) of `wanted` records in all, spread evenly over `num_all`."""
+    """Runs [first, last) with `wanted` records in total, spread evenly over `num_all`."""
     if wanted >= num_all:
         return [(0, num_all)]
     edges: np.ndarray = np.linspace(0, wanted, min(runs, wanted) + 1).astype(int)

@@ -1,4 +1,4 @@
-"""`bench shuffle`: compares orders: how well they mix, and what reading in them costs."""
+"""`bench shuffle` compares orders: how well they mix, and how much reading in these orders costs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Disk:
     mb_per_s: float
 
     def seconds(self, seeks: float, num_bytes: float) -> float:
-        """The time of these seeks and bytes, one after another."""
+        """The time for these seeks and bytes, one after another."""
         return seeks * self.seek_ms / 1e3 + num_bytes / (self.mb_per_s * 1e6)
 
 
@@ -69,7 +69,7 @@ DISKS = (
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """One order. Figures of an epoch are scaled from `measured_records`."""
+    """The results for one order. Figures for an epoch are scaled from `measured_records`."""
 
     name: str
     spec: dict[str, Any]
@@ -77,15 +77,15 @@ class OrderRow:
     mixing: Mixing
     by_chunks: bool
     window_bytes: int
-    """Of the waiting records, approximately; of one batch if it reads by records."""
+    """Bytes of the waiting records, approximately. If the order is read by records, bytes of one batch."""
     seconds: Measured
-    """Of an epoch, from the page cache."""
+    """Seconds for an epoch, read from the page cache."""
     num_bytes: float
     reads: float
     seeks: float
     block_bytes: float
     disk_seconds: tuple[float, ...]
-    """By the model of each disk, without decoding."""
+    """Seconds for an epoch by the model of each disk, without decoding."""
     measured_records: int
     path: tuple[tuple[float, float], ...]
     """Some (position, record) pairs, as fractions of an epoch."""
@@ -163,7 +163,7 @@ def shuffle(
         rounds: how often each order is timed.
         seconds: total time for timing, approximately.
         disks: the disks for which the time of an epoch is estimated.
-        progress: called with what is being measured, and the finished part.
+        progress: called with the name of the current measurement and the finished fraction.
 
     Returns:
         A ShuffleReport.
@@ -262,8 +262,8 @@ def _timed(
     probe: NoiseProbe,
     progress: Progress,
 ) -> dict[str, tuple[int, list[float]]]:
-    """For each order the number of records that were read, and the seconds of an epoch in each round.
-    All rounds read as many records as the first did in its share of the time."""
+    """For each order, the number of records read, and the seconds of an epoch in each round. All rounds read as many
+    records as the first round did in its share of the time."""
     share = seconds / (rounds + 1) / len(plans)
     found: dict[str, tuple[int, list[float]]] = {}
     for number in range(rounds):
@@ -280,10 +280,10 @@ def _timed(
 
 
 def _counted(ds: ps.Dataset, plan: ReadingPlan, records: int) -> tuple[Any, float]:
-    """What is read for this many records, and what part of an epoch they are."""
+    """Count the reads for this many records. Also return which fraction of an epoch the records are."""
     counting = CountingStorage()
     same = ds.reopened(storage=counting)
-    _ = len(same), same.take([0])  # opens it with its index, which is not counted
+    _ = len(same), same.take([0])  # opens the dataset with its index, which is not counted
     counting.reset()
     done = deliver(same, plan, math.inf, records)
     return counting.counts, done.read_records / len(ds)
@@ -293,7 +293,7 @@ def _counted(ds: ps.Dataset, plan: ReadingPlan, records: int) -> tuple[Any, floa
 
 
 def _sentences(rows: Sequence[OrderRow], disks: Sequence[Disk], label: str | None) -> list[str]:
-    """For each disk the best order, then the orders that mix badly, then advice on the files."""
+    """Sentences on the best order for each disk, then on the orders that mix badly, then advice on the files."""
     said = _best_orders(rows, disks)
     bad = [f"{row.name} ({_lacks(row)})" for row in rows if not row.mixing.is_near]
     if bad:
@@ -321,7 +321,7 @@ def _best_orders(rows: Sequence[OrderRow], disks: Sequence[Disk]) -> list[str]:
 
 
 def _best_order(good: Sequence[OrderRow], near: Sequence[OrderRow], disk: int) -> str:
-    """The quickest of the orders that mix as an exact shuffle; and one of `near` that is much quicker."""
+    """A sentence on the quickest order that mixes as well as an exact shuffle, and on a much quicker one in `near`."""
 
     def needed(row: OrderRow) -> float:
         return epoch_seconds(row, disk)
@@ -343,7 +343,7 @@ def epoch_seconds(row: OrderRow, disk: int) -> float:
 
 
 def _lacks(row: OrderRow) -> str:
-    """What an order lacks most, compared with an exact shuffle."""
+    """The figure in which an order is worst, compared with an exact shuffle."""
     mixing = row.mixing
     factors = {
         "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,

@@ -1,4 +1,4 @@
-"""What a report shows, on a terminal and on a page alike: its lead and its tables."""
+"""The contents of a report for both a terminal and a page: its lead and its tables."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _PLUS_MINUS = "± is half of the distance between the smallest and the largest r
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One cell for each row of a table."""
+    """A column of a table, with one cell for each row."""
 
     title: str
     cells: Sequence[str]
     values: Sequence[float | None] = ()
     """The numbers in the cells; empty for text."""
     best: str = ""
-    """"high" or "low": the better end. "" where neither is."""
+    """The better end, "high" or "low"; "" if neither is better."""
     page_only: bool = False
-    """Left out on a terminal, which is narrower."""
+    """Whether the column is left out on a terminal, which is narrower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A comparison; the first column has the names of what is compared."""
+    """A comparison. Its first column has the names of the compared items."""
 
     title: str
     columns: Sequence[TableColumn]
@@ -43,22 +43,22 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All that a report shows, but its sentences and how it was measured."""
+    """The whole report, except its sentences and how it was measured."""
 
     title: str
     source: str
     lead: str
     tables: Sequence[Table]
     facts: Sequence[tuple[str, str]]
-    """Names and values of what else is known of the data."""
+    """Names and values of other facts about the data."""
     problems: Sequence[tuple[str, str]]
-    """What could not be measured, and why."""
+    """The measurements that were not possible, and the reasons."""
     spreads: Sequence[float]
-    """How far the repeats of each measurement are apart."""
+    """The spread of the repeats of each measurement."""
 
 
 def contents(report: Report) -> Contents:
-    """What to show of a report."""
+    """The contents to show for a report."""
     if isinstance(report, FormatsReport):
         return _formats(report)
     return _images(report) if isinstance(report, ImagesReport) else _shuffle(report)

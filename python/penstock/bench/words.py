@@ -1,4 +1,4 @@
-"""Figures as text, for terminals and pages."""
+"""Formats figures as text for terminals and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find bad records and continue reading around them: the search that scans, `verify` and `repair` share."""
+"""Finds bad records and continues around them. Scans, `verify` and `repair` share this search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.contract.format import Chunk, Reader
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
 
 _FEW_RECORDS = 64
-"""How many records are read at once after a bad one; doubled each time that none is bad."""
+"""The number of records read together after a bad record. It doubles each time that none is bad."""
 Found = tuple[int, int, pa.RecordBatch | PenstockError]
 """Rows [first, end) and their batch, or the error that prevents reading them."""
 
@@ -28,11 +28,11 @@ def around(
 
     Args:
         read: reads rows [first, end).
-        row_of: the row that an error is about; None if it names none. Such an error applies to all rows that were
-            read at once; if it is about the size of the batch, fewer rows are read at once.
+        row_of: the row that an error is about, or None if the error names no row. Such an error applies to all rows
+            read together. If it is about the size of the batch, fewer rows are read together.
         first: the first row.
         last: the row after the last.
-        error: the error raised by reading all rows, if that was tried.
+        error: the error raised by reading all rows together, if the caller tried that.
     """
     run = last - first
     try:
@@ -53,8 +53,7 @@ def around(
             if bad is not None and first <= bad < end:
                 yield from around(read, row_of, first, bad)
                 yield bad, bad + 1, error
-                # Not all rows that follow: another bad one may be near, and the rows after it would
-                # be read in vain.
+                # Not all rows that follow: another bad row may be near, and the rows after it would be read in vain.
                 run = max(2 * (bad - first), _FEW_RECORDS)
                 first, error = bad + 1, None
             elif is_of_a_batch(error) and end - first > 1:
@@ -67,12 +66,12 @@ def around(
 
 
 def is_of_a_batch(error: PenstockError) -> bool:
-    """Whether an error is about the size of a batch and not about one of its records."""
+    """Whether an error is about the size of a batch, not about a single record."""
     return isinstance(error, LimitError) and error.of_batch and error.record is None
 
 
 def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
-    """The records of a chunk, by their numbers in it, or the errors that prevent reading some of them."""
+    """The records of a chunk, by their numbers in the chunk, or errors that prevent reading some of them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:
         are_all = first == 0 and end == chunk.num_records
@@ -87,5 +86,5 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
         for found in around(read, row_of, 0, chunk.num_records):
             yield found
             done = found[1]
-    except PenstockError as error:  # it is not about a record
+    except PenstockError as error:  # not about a single record
         yield done, chunk.num_records, error

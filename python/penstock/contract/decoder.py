@@ -17,21 +17,21 @@ from penstock.storage.local import LocalSource
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The positions of a file's records."""
+    """The positions of a file's records, for reading and decoding them in one call."""
 
     source: LocalSource
     framing: str
     starts: _core.Buffer
-    """Start of each record, then the end of the last one, as in the index; uint64."""
+    """Start of each record, followed by the end of the last record, as in the index; uint64."""
     checksums: _core.Buffer
-    """As in the index, uint32."""
+    """Checksum of each record, as in the index; uint32."""
     most_bytes: int
     """Maximum bytes of a record with its frame."""
     prove: bool
-    """Whether payloads are compared with their checksums, and those with the index's."""
+    """Whether payloads are compared with their checksums, and these checksums with the index."""
 
     def examples(self, records: np.ndarray, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
-        """The columns of a plan for records by number (int64); None if there is any fault."""
+        """The columns of a plan for records by number (int64). None if there is any fault."""
         return _core.examples_at(
             self.framing,
             self.source.file,
@@ -47,8 +47,8 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class FrameCheck:
-    """A request to compare payloads with their stored checksums, and those with an index's (uint32, by record) if
-    given. A decoder that can do so compares them in the call that decodes."""
+    """A request to compare payloads with their stored checksums and, if `indexed` is given, with those of an index
+    (uint32, by record). If a decoder can, it compares and decodes in one call."""
 
     indexed: pa.Array | None = None
 
@@ -62,11 +62,11 @@ class Decoder(ABC):
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
-        """Decode the payloads into a batch; verify them first if `proof` is given."""
+        """Decode the payloads into a batch. If `proof` is given, verify them first."""
         ...
 
     def lending(self) -> Decoder:
-        """The same decoder, returning views into the bytes read instead of copies, where it can."""
+        """The same decoder, but if possible it returns views into the bytes read, not copies."""
         return self
 
     def decode_at(
@@ -79,5 +79,5 @@ class Decoder(ABC):
 
     @property
     def row_bytes(self) -> Mapping[str, int]:
-        """Bytes that a record takes in each column, whatever it holds."""
+        """The minimum bytes that a record takes in each column."""
         return {field.name: row_bytes(field.type) for field in self.schema}

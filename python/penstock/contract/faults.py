@@ -1,4 +1,4 @@
-"""Convert kernel faults to errors: the facts come from the kernels, wording and hints from here."""
+"""Converts faults from the kernels to errors. The kernels provide the facts, this module the wording and hints."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _hint(fault: Any, file: str) -> str | None:
         named = [limit.name for limit in fields(Limits) if limit.name in fault.message]
         if fault.message == "the record is too large":
             named = ["record_bytes"]
-        # If no limit is named, as when memory runs out, raising one does not help.
+        # Without a named limit (for example, memory ran out), raising a limit does not help.
         return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
         return _number_hint(fault.message) or command("penstock", "schema", "--all", file)

@@ -1,11 +1,11 @@
 """The contract between a container format and everything above it.
 
-A shard is a sequence of chunks; each chunk decodes independently into one Arrow record batch. A format cuts a shard
-into chunks, decodes some records of one chunk, and writes batches. Every verb is implemented once, on top of all
+A shard is a sequence of chunks, and each chunk decodes independently to one Arrow record batch. A format splits a
+shard into chunks, decodes some records of one chunk, and writes batches. Every verb is implemented once, for all
 formats.
 
-`Format`, `Reader` and `Writer` are base classes. What most formats cannot do has a default that is right for them, so
-verbs call and never ask.
+`Format`, `Reader` and `Writer` are base classes. Abilities that most formats lack have default methods that are
+correct for those formats, so verbs call the methods without checking first.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Part = _core.Buffer | memoryview
 class Chunk(Generic[T]):
     """A part of a shard that decodes independently. Records count from 0 within the shard; bytes are file offsets.
 
-    `data` is what the reader that made the chunk already knows of it, such as the bytes it loaded to find the chunk.
+    `data` is what the reader already knows about the chunk, such as the bytes that it read to find the chunk.
     """
 
     first_record: int
     num_records: int
     start_byte: int
     end_byte: int
-    data: T = None  # type: ignore[assignment]  # for readers that keep nothing
+    data: T = None  # type: ignore[assignment]  # None if the reader stores nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class FormatInfo:
     holds_images: bool = False
     """It has its own representation of images: image columns are detected when data is converted."""
     takes_views: bool = False
-    """Its writers also accept batches of `lending.lent_schema`, and write the same bytes: byte strings need not be
-    copied from one file to another."""
+    """Its writers also accept batches of `lending.lent_schema`, and write the same bytes. Byte strings are then not
+    copied between files."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     loses_dtypes: bool = False
@@ -90,9 +90,9 @@ class FormatInfo:
     takes_descriptions: bool = False
     """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
-    """Columns whose dictionary in every batch holds all names of the file; ("*",) for all columns."""
+    """Columns whose dictionary lists all names of the file in every batch; ("*",) for all columns."""
     holds_examples: bool = False
-    """Its payloads may be tf.train.Examples, and are if records with columns are written to it."""
+    """Its payloads may be tf.train.Examples, and records with columns are written as Examples."""
     added_columns: tuple[str, ...] = ()
     """Columns that the reader adds to the stored ones, such as the name of the file. They are not written."""
     is_folder: bool = False
@@ -103,10 +103,10 @@ class FormatInfo:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The checked keywords of `penstock.open`: what a reader is asked to do."""
+    """The checked keywords of `penstock.open`, which configure a reader."""
 
     schema: Any = None
-    """pyarrow schema, {name: feature}, protobuf message class or descriptor; None infers."""
+    """A pyarrow schema, {name: feature}, or a protobuf message class or descriptor. None infers the schema."""
     raw: bool = False
     checksums: str = "all"
     damage: str = "error"
@@ -117,15 +117,15 @@ class Options:
     beside: Callable[[str], Source | None] = lambda name: None
     """Opens a file in the shard's folder by its bare name; None if there is none."""
     settled: bool = False
-    """Whether `schema` was inferred from the first files of the dataset and not given by the caller. A value that it
+    """Whether `schema` was inferred from the first files of the dataset, not given by the caller. A value that it
     cannot hold exactly is then an error."""
     complete: bool = False
-    """Whether a record with fields outside the schema is a SchemaError when all fields are read: for callers that would
-    lose them."""
+    """Whether a record with fields outside the schema is a SchemaError if all fields are read. For callers that would
+    lose these fields."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
-    """The same as the format's dataclass, after `open_shard` has checked them."""
+    """The format's options as the format's dataclass, once `open_shard` has checked them."""
 
     @property
     def verifies(self) -> bool:
@@ -138,13 +138,13 @@ class Delivered(NamedTuple):
 
     batch: pa.RecordBatch
     records: Selection
-    """The number in the chunk of each record of the batch; None for all of the chunk in order. Below 0: unknown."""
+    """The number of each record of the batch in the chunk, or below 0 if unknown. None for the whole chunk in order."""
     skipped: Sequence[SkippedRegion] = ()
-    """What was skipped in the chunk, in file order."""
+    """The skipped regions of the chunk, in file order."""
 
 
 class Readable(NamedTuple):
-    """The records of a damaged chunk that have a place in the file, whether or not they decode."""
+    """The records of a damaged chunk that have a position in the file, whether or not they can be decoded."""
 
     records: np.ndarray
     """Their numbers in the chunk, int64, ascending."""
@@ -152,15 +152,15 @@ class Readable(NamedTuple):
     """Offset of each in the file, or in its decompressed stream."""
     ends: np.ndarray
     skipped: Sequence[SkippedRegion] = ()
-    """The rest of the chunk."""
+    """The other regions of the chunk."""
 
 
 Stretch = Chunk[Any] | SkippedRegion
-"""A stretch of a shard: a chunk, or a region that is skipped."""
+"""A part of a shard: a chunk, or a skipped region."""
 
 
 def only_chunks(stretches: Iterable[Stretch]) -> Iterator[Chunk[Any]]:
-    """The chunks of a shard, for callers that do not report what is skipped."""
+    """The chunks of a shard, for callers that do not report skipped regions."""
     return (one for one in stretches if isinstance(one, Chunk))
 
 
@@ -182,15 +182,16 @@ class Reader(ABC):
 
     @abstractmethod
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk, in the requested order. Faults in records that were not requested are ignored, so
-        the good records around a bad one can be read."""
+        """Decode some records of one chunk, in the requested order. Faults in other records are ignored, so the good
+        records around a bad one can be read."""
         ...
 
     @abstractmethod
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
-        """Cover these records of the shard by chunks: (chunk, record numbers within it; None for all of it).
+        """Yield chunks that cover these records of the shard: (chunk, record numbers in it, or None for the whole
+        chunk).
 
-        The batches that `decode` returns for the pairs, concatenated, hold the records in the requested order.
+        Concatenated, the batches that `decode` returns for the pairs hold the records in the requested order.
         """
         ...
 
@@ -199,75 +200,75 @@ class Reader(ABC):
         """Close the files."""
         ...
 
-    # -- what some readers do better than this ----------------------------------------------------
+    # -- defaults that some readers improve ------------------------------------------------------
 
     @property
     def compression(self) -> str | None:
-        """The names of the codecs inside the file; None if it records none."""
+        """The names of the codecs in the file, or None if the file does not record any."""
         return None
 
     @property
     def skipped_files(self) -> Sequence[SkippedFile]:
-        """Files of a folder that are not data, with the reason."""
+        """Files of a folder that are not data, each with the reason."""
         return ()
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """The chunks for a scan with `threads` threads, and what is skipped between them, in file order. A call that
-        comes in their place finds the next ones. It may wait for earlier calls, so calls are started in order. One
-        thread decodes each chunk before it asks for the next."""
+        """Yield the chunks for a scan with `threads` threads, and the skipped regions, in file order. A callable in
+        their place finds the next ones. It may wait for earlier callables, so they must be started in order. A single
+        thread decodes each chunk before it requests the next."""
         del threads
         return self.chunks()
 
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
-        """The records of a chunk in chunks whose batches are not too large. May read them."""
+        """Split a chunk into chunks whose batches are not too large. May read the records."""
         del columns
         yield chunk
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
-        """As `decode`, and what was skipped in the chunk if damage is skipped and all its records are requested."""
+        """As `decode`. If damage is skipped and the whole chunk is requested, also report the skipped regions."""
         return Delivered(self.decode(chunk, records, columns), records)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
-        """The places of the records in a chunk; None if only decoding it tells which can be read."""
+        """The positions of the records in a chunk, or None if only decoding shows which records can be read."""
         del chunk
         return None
 
     def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """As `decode`, but with binary_view instead of binary where that saves a copy, also inside images. Images whose
-        files have to be built may come in parts (`lending.in_parts`)."""
+        """As `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Images whose
+        file headers must be built may come in parts (`lending.in_parts`)."""
         return self.decode(chunk, records, columns)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Records of the shard in the requested order, read in one step. None if that is no faster or something is
-        wrong: then `pick` and `decode` return them, or raise the fault."""
+        """Read records of the shard in the requested order in one step. None if that is no faster or if there is a
+        fault: then use `pick` and `decode`, which return the records or raise the fault."""
         del records, columns
         return None
 
     def compares(self, chunk: Chunk[Any] | None) -> bool:
-        """Whether each record of a chunk, or each that is read at all, is compared with a checksum."""
+        """Whether each record of a chunk (None: each record that is read) is compared with a checksum."""
         del chunk
         return False
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """A call for each part of the file that has a checksum and is not a chunk. The call reads the part and raises
-        FormatError if it is damaged. Parts verified this way are not verified again when records are decoded."""
+        """Yield a function for each part of the file that has a checksum and is not a chunk. The function reads the
+        part and raises FormatError if it is damaged. Decoding does not verify these parts again."""
         return ()
 
     def options_alike(self) -> Any:
-        """Options for the format's writer that reproduce this file's compression and layout; None for the usual
-        ones."""
+        """Options for the format's writer that reproduce this file's compression and layout. None for the default
+        options."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a writer: final paths, and totals over them. Bytes are those on disk."""
+    """The result of a writer: final paths, and totals over these files. Bytes are those on disk."""
 
     paths: tuple[str, ...]
     num_records: int
     num_bytes: int
     notes: tuple[str, ...] = ()
-    """Values the format could not hold exactly and changed, such as float64 rounded to float32."""
+    """Changes to values that the format could not hold exactly, such as float64 rounded to float32."""
 
 
 class Writer(ABC):
@@ -276,7 +277,7 @@ class Writer(ABC):
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes of output so far, for cutting shards by size."""
+        """Bytes of output so far, used to limit the size of shards."""
         ...
 
     @abstractmethod
@@ -294,13 +295,13 @@ class Writer(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How values were changed that the format cannot hold exactly (see `losses.Losses`). A format whose option
-        `exact` is set raises instead."""
+        """The changes to values that the format cannot hold exactly (see `losses.Losses`). If the format's option
+        `exact` is set, such values are errors."""
         return ()
 
     @property
     def dictionaries(self) -> Mapping[str, pa.Array | None]:
-        """The class names of each column of class labels that the format stores as numbers; None for a column without
+        """The class names of each class label column that the format stores as numbers. None for a column without
         values so far."""
         return {}
 
@@ -312,18 +313,18 @@ def notes_of(writers: Iterable[Writer]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """For formats that have no options."""
+    """The options of formats that have no options."""
 
 
 class Format(ABC):
-    """A container format: one value per format, registered in one line."""
+    """A container format. There is one instance for each format, registered in one line."""
 
     info: ClassVar[FormatInfo]
     read_options: ClassVar[type] = NoOptions
     """The dataclass of its options for `penstock.open`."""
     class_numbers: ClassVar[pa.DataType | None] = None
-    """For a format that stores class labels as numbers: the type of the numbers if the names are not known. The sidecars
-    of files that penstock writes list the names."""
+    """If a format stores class labels as numbers: the type of the numbers, used if the names are not known. The
+    sidecars of files that penstock writes list the names."""
 
     @property
     def write_options(self) -> type:
@@ -360,8 +361,8 @@ class Format(ABC):
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """For a format that cannot hold all Arrow types, whose sidecars store them: the schema as which records of this
-        schema read back after they were written with these options. Values that the format rounds stay rounded. None if
-        there is nothing to store, or it cannot be determined."""
+        """The schema to store in the sidecar if the format cannot hold all Arrow types. Records written with this
+        schema and these options read back with the returned schema. Values that the format rounds stay rounded. None if
+        there is nothing to store, or if the schema cannot be determined."""
         del schema, options
         return None

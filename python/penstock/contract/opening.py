@@ -1,4 +1,4 @@
-"""Opening a shard: the checks that are the same for all formats, made once and before the format's own."""
+"""Opens a shard, after the option checks that are the same for all formats."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from penstock.storage.base import Source
 
 
 def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
-    """Open a file, after checking the options that all formats treat alike.
+    """Open a file, after checking the options that all formats handle in the same way.
 
     Raises:
-        TypeError: the format has no such option of its own.
-        UnsupportedError: raw=True of a format that has columns, or a schema= of a kind that the format does
-            not read by.
+        TypeError: the format does not have one of the given options.
+        UnsupportedError: raw=True for a format that has columns, or a kind of schema= that the format does not support.
     """
     info = fmt.info
     options = replace(options, own=fmt.own_options(options))

@@ -1,4 +1,4 @@
-"""Build the options of a format from the keywords of a call."""
+"""Builds the options of a format from the keywords of a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
-    """Build a format's options dataclass; an unknown keyword raises an error that lists the known ones.
+    """Build a format's options dataclass. For an unknown keyword, the error lists the known keywords.
 
     Raises:
         TypeError: there is no such option, or a value does not have the option's type.
@@ -37,13 +37,13 @@ def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
 
 @cache
 def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """The allowed types of each option's value, from its annotation; empty for types that are not listed below, as
-    formats from other packages may have."""
+    """The allowed types of each option's value, from its annotation. Empty for types not listed below, which formats
+    from other packages may have."""
     found: dict[str, tuple[Any, ...]] = {}
     try:
         hints = get_type_hints(kind)
     except NameError:
-        return found  # a name that is imported for type checkers only
+        return found  # an annotation uses a name that is imported only for type checkers
     for name, type_ in hints.items():
         types = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
         origins = tuple(get_origin(one) or one for one in types)
@@ -52,7 +52,7 @@ def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
 
 
 def _value_of(value: Any, types: tuple[Any, ...], option: str) -> Any:
-    """Convert the value of an option to a built-in Python type: NumPy has its own numbers, and a path becomes text."""
+    """Convert the value of an option to a built-in Python type: NumPy numbers to Python numbers, paths to text."""
     if not types:
         return value
     for type_ in types:

@@ -27,16 +27,15 @@ class Finding:
     - for any file: "empty_file" (no bytes, in a format whose files are never empty), "format", "schema", "unsupported",
       "stale_index", "stale_overlay" (its overlay was made for a different state of the file), "overlay" (its overlay is
       damaged)
-    - for what TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member", "cut_trailer",
-      "second_stream", "trailing_bytes"
+    - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
+      "cut_trailer", "second_stream", "trailing_bytes"
     - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
-      read
-      nothing after it)
+      read nothing after it)
 
-    Bytes [start_byte, end_byte) are affected. These are offsets in the file, or, for records of a compressed file, in
-    the decompressed stream. `record` counts from 0 in the file, None if unknown. `num_records` is how many records are
-    lost there, None if unknown, 0 if none. A "note" is not a fault of the data. `restored`: only the record's header
-    was damaged, and its payload is verified.
+    Bytes [start_byte, end_byte) are affected. They are offsets in the file or, for records of a compressed file, in the
+    decompressed stream. `record` counts from 0 in the file, and is None if unknown. `num_records` is the number of
+    records lost there: None if unknown, 0 if none. A "note" is not a fault of the data. `restored`: only the record's
+    header was damaged, and its payload is verified.
     """
 
     kind: str
@@ -57,15 +56,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `verify` and `repair` found. `num_records` counts the verified records; for `repair` the written ones,
-    including restored ones."""
+    """The findings of `verify` or `repair`. `num_records` counts the verified records; for `repair`, it counts the
+    written records, including restored ones."""
 
     num_records: int
     findings: tuple[Finding, ...]
     num_bytes: int = 0
     """Bytes of the files read."""
     paths: tuple[str, ...] = ()
-    """The files that `repair` wrote, in order; for `verify`, those that it read."""
+    """The files that `repair` wrote or `verify` read, in order."""
 
     @property
     def ok(self) -> bool:
