@@ -1,1 +1,1 @@
-"""The loader: batches of records in an exact order, from several threads."""
+"""The loader, which several threads use to make batches of records in an exact order."""

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `ps.Loader` that would otherwise fail only in the middle of the first epoch."""
+"""Checks arguments of `ps.Loader` that would otherwise fail only in the middle of the first epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.orders import Order, Sequential
 
 
 def checked_order(order: Any) -> Order:
-    """The order, or `Sequential` for None. Refuse what is not an order, such as the class itself."""
+    """Check an order, and return it (`Sequential` for None). Other objects, such as the class itself, are refused."""
     if order is None:
         return Sequential()
     if isinstance(order, type) or not isinstance(order, Order):
@@ -25,7 +25,7 @@ def checked_order(order: Any) -> Order:
 
 
 def checked_rank(rank: Any, world_size: int) -> int:
-    """A rank that is smaller than `world_size`."""
+    """Check that a rank is smaller than `world_size`, and return it."""
     if checked_count("rank", rank, 0) >= world_size:
         raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
     return int(rank)
@@ -51,7 +51,7 @@ def check_columns(columns: Any, record_numbers: Any) -> None:
 
 
 def check_functions(decode: Any, map: Any, map_records: Any) -> None:
-    """Refuse what is not a function or an Image."""
+    """Refuse values that are neither a function nor an Image."""
     if decode is not None and not isinstance(decode, Mapping):
         raise TypeError(f"decode is a dict, {{column: penstock.Image(...)}}, not {decode!r}")
     for name, how in (decode or {}).items():
@@ -72,7 +72,7 @@ def check_lists(ragged: Any, pad_to: Any, truncate: bool) -> None:
 
 
 def check_known(schema: pa.Schema, **by_column: Any) -> None:
-    """Refuse arguments that name a column that there is not. They are dicts by column, or one text for all columns."""
+    """Refuse arguments that name an unknown column. Each is a dict by column, or one text for all columns."""
     for word, given in by_column.items():
         names = () if isinstance(given, str) else given or ()
         unknown = [name for name in names if name not in schema.names]

@@ -26,18 +26,18 @@ from penstock.loader.stats import Clock
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 256 << 20
-"""Well within the reach of 32-bit offsets; a piece is in memory twice while it is assembled."""
+"""Maximum bytes of a piece, far below the limit of 32-bit offsets. A piece is in memory twice while it is built."""
 MOST_TRIES = 3
 
 
 class Cached:
-    """Records with a copy of them.
+    """Records that are copied to a cache while they are read.
 
     Args:
         source: the records.
         where: "memory", or a folder on this machine.
-        limit_bytes: the most that a copy may hold. None: half of the memory that is free when copying begins,
-            or all of a disk except one twentieth.
+        limit_bytes: the most bytes of a copy. None: half of the memory that is free when copying begins, or all of
+            the disk except one twentieth.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Cached:
     def _started(self) -> _Copying:
         if os.getpid() != self._process:
             copying = self._copying
-            self._begin()  # the copying thread belongs to the parent, and possibly the lock
+            self._begin()  # the copying thread, and possibly the lock, belong to the parent process
             if copying is not None and copying.copy is not None:
                 self._copying = copying
         with self._lock:
@@ -132,7 +132,7 @@ class _Copying:
     def end(self) -> None:
         """Stop copying, and wait until the thread has ended."""
         if os.getpid() != self._process:
-            return  # the thread belongs to the parent
+            return  # the thread belongs to the parent process
         self._stop.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -220,7 +220,7 @@ class _MemoryCopy:
 
 
 def _free_memory() -> int:
-    """Bytes of memory available to this process: those of the machine or of its container, if fewer."""
+    """Bytes of memory available to this process: the machine's, or its container's if that is less."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as lines:
         found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]

@@ -40,7 +40,7 @@ from penstock.loader._sources import Records
 from penstock.storage.local import LocalStorage
 
 Lists = dict[str, Names | None]
-"""The names of each column by its path; None if there are too many or they are not names."""
+"""The names of each column, by its path. None if there are too many names, or the values are not names."""
 
 
 def _as_texts(names: Names, path: str) -> pa.Array:
@@ -72,11 +72,11 @@ class ClassNames:
 
     @property
     def known(self) -> dict[str, Names]:
-        """The lists of the columns that have numbers."""
+        """The lists of names of the columns whose labels are numbered."""
         return {path: names for path, names in self.lists.items() if names is not None}
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch whose class labels use the numbers of these lists, int64, and these dictionaries.
+        """Convert the class labels of a batch to the numbers (int64) and dictionaries of these lists.
 
         Raises:
             SchemaError: a name is not in the list; `record` is its row in the batch.
@@ -140,7 +140,7 @@ class ClassNames:
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)
 
     def _check_known(self, array: Any, codes: pa.Array, path: str) -> None:
-        """Raise for the first name that is not in the list; other labels without a number are missing."""
+        """Raise SchemaError for the first name that is not in the list. Other labels without a number are missing."""
         is_name = np.asarray(array.dictionary.take(array.indices).is_valid())
         unknown = np.flatnonzero(is_name & np.asarray(codes.is_null()))
         if len(unknown):
@@ -183,7 +183,7 @@ def _as_list(path: str, names: Any) -> Names:
 
 
 def _is_list(type_: Any) -> bool:
-    """Whether values are lists that become arrays; others, such as maps, become Python values in a batch."""
+    """Whether values are lists that become arrays. Other types, such as maps, become Python values in a batch."""
     return has_offsets(type_) or pa.types.is_fixed_size_list(type_)
 
 
@@ -193,7 +193,7 @@ def _known(paths: Mapping[str, pa.DataType]) -> str:
 
 
 def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
-    """The paths at which a column has values, with their types; see the module."""
+    """The paths at which a column has values, with their types. For paths see the module's docstring."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     if pa.types.is_struct(type_):
@@ -212,7 +212,7 @@ def _is_names(type_: Any) -> bool:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Views converted to plain bytes, which pyarrow can encode as a dictionary."""
+    """Convert views to plain bytes, which pyarrow can encode as a dictionary."""
     plain = {pa.binary_view(): pa.large_binary(), pa.string_view(): pa.large_string()}
     return array.cast(plain[array.type]) if array.type in plain else array
 
@@ -279,8 +279,8 @@ def _listed_in(reader: Reader, column: str, path: str) -> Names:
 
 
 def _read(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names in the order of their first records: those kept in the indexes of the shards, and a pass over
-    the column for the other shards."""
+    """The names in the order of their first records. They come from the indexes of the shards; for shards without
+    stored names, from a pass over the column."""
     found = kept_names.known(dataset, column, path)
     shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
     if shards and _joined(list(found.values())) is not None:

@@ -1,4 +1,4 @@
-"""The class names in a loader's state: enough to detect that another loader has different names, and which.
+"""The class names in a loader's state: enough to detect that another loader has different names, and to report which.
 
 | key | what |
 |---|---|
@@ -63,7 +63,7 @@ def _summary(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _difference(known: Known, stored: Any) -> str:
-    """The first difference in words, as far as the state records it."""
+    """Describe the first difference, as far as the state records it."""
     lists = stored.get("of") if isinstance(stored, Mapping) else {}
     if not isinstance(lists, Mapping):
         return "the state does not say which"

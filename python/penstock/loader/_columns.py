@@ -14,8 +14,8 @@
 | dates, times | `datetime64[n]`, `timedelta64[n]` |
 | everything else | `object[n]` of Python values |
 
-A missing list becomes an empty one. A missing number has no NumPy value: it is an error that names the
-record, unless `fill` gives a replacement. Missing text, bytes and others become None.
+A missing list becomes an empty list. A missing number has no NumPy value, so it is an error that names the record,
+unless `fill` gives a replacement. Missing texts, bytes and other values become None.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RAGGED = ("offsets", "pad", "list")
 
 
 class ArrayOptions(NamedTuple):
-    """How the columns of a batch become arrays; the keywords of `Loader`, checked."""
+    """How the columns of a batch become arrays: the checked keywords of `Loader`."""
 
     ragged: str | Mapping[str, str] = "offsets"
     fill: Mapping[str, Any] = {}
@@ -62,7 +62,7 @@ class _ColumnOptions(NamedTuple):
 
 
 def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
-    """The columns of a batch by name; see the table of this module."""
+    """Convert the columns of a batch to arrays, by name. See the table of this module."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         how = _ColumnOptions(
@@ -81,7 +81,7 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
 
 
 def _of_dtype(array: Any, dtype: str) -> Any:
-    """Pairs of floats as complex numbers, and bfloat16 bits as a marked dtype; see `DTYPE_KEY`."""
+    """Convert pairs of floats to complex numbers, and bfloat16 bits to a marked dtype. See `DTYPE_KEY`."""
     if not isinstance(array, np.ndarray):
         return array
     if dtype == BFLOAT16 and array.dtype == np.uint16:
@@ -167,7 +167,7 @@ def _is_flat(type_: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, fill: Any) -> pa.Array:
-    """An array without nulls, or an error that names the first null."""
+    """Replace the nulls of an array, or raise an error that names the first null."""
     if not array.null_count:
         return array
     if fill is None:

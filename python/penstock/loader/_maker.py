@@ -1,4 +1,4 @@
-"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single one at once."""
+"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single batch immediately."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ class BatchMaker:
         self.pool = _core.BufferPool(memory_bytes // 4)
         """Image memory that is reused, also in the next epoch."""
         self._making_bytes: int | None = None
-        """The memory to make a batch, known once one has been made."""
+        """The memory needed to make a batch, known once a batch has been made."""
 
     def one(self, epoch: int, position: int, step: int) -> Made:
         """The batch of one step, counted from a position of an epoch; made immediately."""
         part = self._plan.part(position, step, self._rank)
-        reading = Reading(self._source)  # even if the order has windows: one batch fills none
+        reading = Reading(
+            self._source
+        )  # even if the order has windows, because one batch does not fill a window
         numbers, clock = self._sequence.numbers(self._plan, part, epoch), Clock()
         taken = reading.take(self._plan, part, numbers, clock)
         return self._make(part, epoch, numbers, taken, Shared(self.pool), clock)
@@ -56,7 +58,7 @@ class BatchMaker:
     def epoch(
         self, epoch: int, position: int, first: int, every: int
     ) -> Generator[tuple[Made, BatchPart]]:
-        """The batches of an epoch from a position on: every `every`-th, starting with number `first`."""
+        """Yield the batches of an epoch from a position on: every `every`-th batch, beginning with number `first`."""
         parts = iter(islice(self._plan.parts(position, self._rank), first, None, every))
         shared = Shared(self.pool)
         # Up to half of the memory may be the windows of an order that shuffles within windows.
@@ -76,7 +78,7 @@ class BatchMaker:
                 yield made, part
             tasks.lasted(time.perf_counter() - begun, len(task))
 
-        in_loop = 0  # bytes of the batch that the loop has
+        in_loop = 0  # bytes of the batch that the loop currently uses
 
         def need() -> float:
             return inf if self._making_bytes is None else self._making_bytes * tasks.size

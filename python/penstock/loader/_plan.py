@@ -36,9 +36,9 @@ class BatchPart(NamedTuple):
     num_records: int
     """Records in the batch."""
     num_real: int
-    """How many of them count; the rest only fill the batch."""
+    """The number of these records that count. The others only fill the batch."""
     end: int
-    """After this step, all ranks together have seen every position before this one."""
+    """After this step, all ranks together have seen every position before this position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class EpochPlan:
         return np.arange(part.num_records) < part.num_real
 
     def _share(self, rest: int) -> int:
-        """Records per rank of a rest that is smaller than a step."""
+        """Records per rank, if fewer records than a full step are left."""
         if self.drop_last:
             return 0
         whole, more = divmod(rest, self.world_size)

@@ -36,7 +36,7 @@ _LENGTH = 8
 
 
 class WorkerTraceback(Exception):
-    """The cause of an error from a worker process: its traceback there."""
+    """The cause of an error from a worker process, with the traceback from that process."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -227,7 +227,7 @@ def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     try:
         call = pickle.loads(function)  # noqa: S301  made by the parent
-    except BaseException:  # noqa: BLE001  the exit status reports it to the parent
+    except BaseException:  # noqa: BLE001  the exit status reports the error to the parent
         traceback.print_exc()
         os._exit(_NOT_STARTED)
     with contextlib.suppress(EOFError, ConnectionError):

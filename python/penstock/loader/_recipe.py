@@ -36,7 +36,7 @@ Decode = Mapping[str, Any]
 
 @dataclass
 class Made:
-    """A batch, and what the loader has to know of it."""
+    """A batch, and the facts about it that the loader needs."""
 
     batch: Batch
     num_records: int
@@ -47,7 +47,7 @@ class Made:
     numbers: np.ndarray
     """The records in it, without those that replace unreadable ones."""
     stops: bool
-    """Whether the epoch ends with it because of damage."""
+    """Whether the epoch ends with this batch because of damage."""
 
 
 class Shared:
@@ -89,7 +89,7 @@ class Shared:
 
 @dataclass
 class _Rows:
-    """The records that will be in a batch, some of their columns already decoded."""
+    """The records of a future batch, with some of their columns already decoded."""
 
     batch: pa.RecordBatch
     places: np.ndarray
@@ -229,7 +229,7 @@ class Recipe:
         return rows.take(np.flatnonzero(good))
 
     def _skip(self, error: PenstockError, number: int) -> None:
-        """Report an image that cannot be decoded like any other damage."""
+        """Report an image that cannot be decoded in the same way as other damage."""
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
             error.hint = 'open(..., damage="skip"), to skip damaged records'
@@ -239,7 +239,7 @@ class Recipe:
 
     @contextmanager
     def _located(self, numbers: np.ndarray) -> Generator[None]:
-        """Turn an error about a row of a batch into one about the record in that row."""
+        """Convert an error about a row of a batch to an error about the record in that row."""
         try:
             yield
         except SchemaError as error:
@@ -258,8 +258,8 @@ def _by_function(function: Any, column: pa.Array, name: str) -> Any:
 
 
 def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
-    """Full rows: another record stands in for each one that could not be read, and is masked. If none could be read,
-    the batch is empty."""
+    """Fill up the rows: for each record that could not be read, another record is inserted and masked. If no record
+    could be read, the batch is empty."""
     places = np.arange(len(mask))
     if len(rows.places) in (0, len(mask)):
         return rows, mask[rows.places]

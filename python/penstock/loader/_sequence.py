@@ -35,7 +35,7 @@ _END = 1 << 63
 
 
 class Source(Protocol):
-    """Where records are read: `Records`, or their copy."""
+    """A source of records: `Records`, or their copy."""
 
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
         """See Records.take."""
@@ -99,11 +99,11 @@ class Reading:
         numbers: Sequence[np.ndarray],
         clock: Clock,
     ) -> Iterator[Taken]:
-        """The records of several batches. Small batches are read by one call, which costs as much as a
-        single one."""
+        """Read the records of several batches. Small batches are read by one call, which costs as much as a call for a
+        single batch."""
         taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= LOADER_TOGETHER_RECORDS:
-            # Errors are raised by the batch that has them: read batch by batch below.
+            # An error must be raised by the batch that contains it, so batches are then read one by one below.
             with suppress(Exception):
                 taken = self._source.take(np.concatenate(numbers), clock, views=self._views)
         if taken is None:
@@ -184,7 +184,9 @@ class WindowReading(Reading):
                 window = self._windows.at(first)
                 last = min(window.last, stop)
                 asked = numbers[done : done + last - first]
-                if start < part.first:  # wrapped to the beginning of the epoch, long out of memory
+                if (
+                    start < part.first
+                ):  # wrapped to the beginning of the epoch, which has left the memory
                     found = [self._source.take(asked, clock)]
                 else:
                     found = self._from_window(window, asked, most_windows, clock)
@@ -236,7 +238,7 @@ class WindowReading(Reading):
                 if parts and num_bytes >= most_bytes:
                     loaded.end = int(numbers[start])
                     break
-                # As many as fit at the size of those before; cautiously while these are few.
+                # As many records as fit, estimated from the previous records, and cautiously while these are few.
                 each = max(num_bytes / max(start, 1), self._record_bytes, 1)
                 count = int(min(most_bytes - num_bytes, _PART_BYTES) / each)
                 if not self._record_bytes:
@@ -270,7 +272,7 @@ class _Loaded:
         """Records and their numbers."""
         self.num_bytes = 0
         self.end = _END
-        """Records from this one on are not in memory."""
+        """Records from this index on are not in memory."""
 
     def take(self, numbers: np.ndarray) -> Taken:
         """Some of the records, and the indices of `numbers` that could be read."""

@@ -87,7 +87,7 @@ class Records:
         return self.datasets[0].options.limits
 
     def locate(self, number: int) -> tuple[str, int]:
-        """The file of a record, and its number in that file."""
+        """The file of a record, and the record's number in that file."""
         number = operator.index(number)
         if not 0 <= number < len(self):
             raise RecordIndexError(f"no record {number} among {len(self)}")
@@ -141,7 +141,7 @@ class Records:
             if len(numbers) == 1:
                 dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
                 return self._read(dataset, numbers[:0], clock, False), places[:0]
-        # Bisect: each damaged record costs a few reads, and none is guessed at.
+        # Bisect: each damaged record costs a few reads, and every damaged record is found exactly.
         middle = len(numbers) // 2
         batch, kept = self._take_from(dataset, numbers[:middle], clock, False)
         if self.damage_mode == "stop" and len(kept) < middle:
@@ -208,7 +208,7 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
     start = end = error.byte or 0
     shards, local = dataset.files.locate(numbers)
     reader = dataset.files.own(int(shards[0]))
-    with suppress(FormatError):  # its position is damaged, too
+    with suppress(FormatError):  # the damage may also prevent finding the position
         for chunk, _ in reader.pick(local):
             if (found := reader.readable(chunk)) is not None:
                 start, end = int(found.starts[0]), int(found.ends[0])

@@ -37,7 +37,7 @@ class RankPlan:
     num_records: int
     """Records delivered, including those that only fill a batch."""
     num_padding: int
-    """Of these, the records that only fill a batch: `uneven="wrap"` repeats them, `uneven="pad"` masks them."""
+    """How many of these records only fill a batch. `uneven="wrap"` repeats records, `uneven="pad"` masks them."""
     first_batch: list[int]
     """The first record numbers of its first batch."""
     last_batch: list[int]
@@ -79,9 +79,9 @@ class Coverage:
     num_missing: int
     num_repeated: int
     missing: list[MissingRecord]
-    """The first few."""
+    """The first missing records."""
     repeated: list[RepeatedRecord]
-    """The first few."""
+    """The first repeated records."""
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
 
@@ -261,7 +261,7 @@ class _Walk:
         """The position up to which all ranks together read."""
         self._firsts, self._mean_bytes = _files(loader)
         self._from_file = np.zeros((self._plan.world_size, len(self._mean_bytes)), np.int64)
-        # Where each record comes once or twice, a byte is enough. (In a faulty order others would be missing.)
+        # If each record occurs once or twice, a byte is enough. (A faulty order would cause missing records.)
         is_small = _promises_each_once(loader) and self._plan.length >= self._plan.world_size
         self._counts = np.zeros(
             len(loader.source) if audit else 0, np.uint8 if is_small else np.uint32
@@ -320,7 +320,7 @@ class _Walk:
             self._count_files(rank, numbers)
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        """The steps before the last one, which are whole."""
+        """The steps before the last step. They are all complete."""
         size = max(BLOCK_POSITIONS // self._plan.step_records, 1)
         for first in range(0, self.steps - 1, size):
             yield first, min(first + size, self.steps - 1)
@@ -350,8 +350,8 @@ class _Walk:
             self._from_file[rank] += np.bincount(files, minlength=len(self._mean_bytes))
 
     def coverage(self) -> Coverage:
-        """How often each record comes in the whole epoch, up to its last step."""
-        for a, b in _cut(0, self._position):  # a resumed run loses nothing
+        """Count how often each record occurs in the whole epoch, up to its last step."""
+        for a, b in _cut(0, self._position):  # includes the part before a resumed run
             self._count(self._loader.numbers(self._loader.epoch, a, b))
         explained = not _promises_each_once(self._loader)
         explained = explained or np.count_nonzero(self._counts) == self.end
@@ -361,18 +361,18 @@ class _Walk:
     # -- repeated records -----------------------------------------------------------------------
 
     def _num_new(self, part: BatchPart) -> int:
-        """Records of a batch that no other batch of the epoch has."""
+        """The number of records of a batch that no other batch of the epoch has."""
         return min(max(self._plan.length - part.first, 0), part.num_real)
 
     def _wrapped(self) -> Iterator[tuple[int, int, int]]:
-        """Record, position and rank of what fills the last step up from the beginning of the epoch."""
+        """Yield record, position and rank of the records that fill up the last step from the beginning of the epoch."""
         for rank, part in enumerate(self._last):
             new = self._num_new(part)
             for n, number in enumerate(self._records(part)[new : part.num_real].tolist(), new):
                 yield number, (part.first + n) % self._plan.length, rank
 
     def _steps_of(self, repeated: np.ndarray) -> Steps:
-        """The steps and ranks at which some records come."""
+        """The steps and ranks at which some records occur."""
         found: Steps = defaultdict(list)
         again = [one for one in self._wrapped() if one[0] in repeated]
         times = Counter(number for number, _, _ in again)

@@ -39,8 +39,8 @@ class Image:
     numbers are those of splitmix64, seeded by the record's key: one for the flip, two for each try, one each for top
     and left.
 
-    A center crop is what torchvision's `Resize` to `size / center_fraction` (of the shorter side) and `CenterCrop`
-    give, such as `Resize(256)` and `CenterCrop(224)`; both happen at once.
+    A center crop gives the same result as torchvision's `Resize` to `size / center_fraction` (of the shorter side) and
+    `CenterCrop`, such as `Resize(256)` and `CenterCrop(224)`. Both are done in one step.
 
     Args:
         size: pixels of a side, or (height, width); None keeps the size of each image.
@@ -54,7 +54,7 @@ class Image:
         exact: decode whole images at full resolution, even if less would do.
         scale: the smallest and largest area of a random crop, as a part of the image's.
         ratio: the smallest and largest width over height of a random crop.
-        center_fraction: the part of the shorter side that a center crop takes.
+        center_fraction: the part of the shorter side that a center crop keeps.
 
     Raises:
         ValueError: an argument is out of range, or has no effect with the others.
@@ -243,7 +243,7 @@ def _room(
     out: np.ndarray | None,
     pool: _core.BufferPool | None,
 ) -> np.ndarray:
-    """`out`, checked, or a new array."""
+    """Return `out` after checking it, or a new array."""
     if out is not None:
         if not is_uniform:
             raise ValueError("out cannot hold images of several sizes; give Image a size")
@@ -267,8 +267,8 @@ def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
 def _shapes(
     array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
 ) -> list[tuple[int, ...]]:
-    """The shape of each result, (0,) for an image of unknown size; a single shape if all results
-    have it."""
+    """The shape of each result, (0,) for an image of unknown size. A single shape if all results have the same
+    shape."""
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]

@@ -55,7 +55,7 @@ class Loader:
             in common.
         batch_size: records in a batch, on each rank.
         order: the order of the records: penstock.Sequential(), Shuffled(seed), …
-        drop_last: leave out the records at the end that do not make a whole batch on every rank.
+        drop_last: leave out the records at the end that do not fill a batch on every rank.
         uneven: how the last step becomes equal on all ranks: "drop" leaves out up to world_size - 1
             records, "wrap" fills the gaps with records from the beginning of the epoch, "pad" fills every batch
             up to batch_size and adds a column `mask`, bool[n], of the records that count; skipped
@@ -73,7 +73,7 @@ class Loader:
             or by name; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
             lists, one length for each level, outermost first. A longer list is an error.
-        truncate: cut lists that are longer than `pad_to` to that length.
+        truncate: shorten lists that are longer than `pad_to` to that length.
         class_names: {column: [names]}: the order of the classes, the same for training and validation.
             If not given, a loader uses the list stored in the files (folders of images, npz,
             HDF5), or finds the names by a pass over the column when it is constructed.
@@ -237,8 +237,8 @@ class Loader:
     def batches(
         self, epoch: int, position: int, first: int = 0, every: int = 1, *, empty: bool = True
     ) -> Iterator[Batch]:
-        """The batches of an epoch from a position on: every `every`-th, starting with number `first`. Includes
-        batches whose records are all damaged and skipped, unless `empty` is False."""
+        """Yield the batches of an epoch from a position on: every `every`-th batch, beginning with number `first`.
+        Batches whose records are all damaged and skipped are included, unless `empty` is False."""
         line = None
         if self._progress and not self.rank:
             done = self.plan.num_steps() - self.plan.num_steps(position)

@@ -54,21 +54,21 @@ class LoaderStats:
 
     @property
     def records_per_second(self) -> float:
-        """Over the whole time, waiting included."""
+        """Records per second over the whole time, including waiting."""
         return self.num_records / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Over the whole time, waiting included."""
+        """Bytes per second over the whole time, including waiting."""
         return self.num_bytes / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def wait_share(self) -> float:
-        """The part of its time that the loop waited for batches, 0 to 1."""
+        """The fraction of its time that the loop waited for batches, 0 to 1."""
         return self.wait_seconds / self.total_seconds if self.total_seconds else 0.0
 
     def since(self, before: LoaderStats) -> LoaderStats:
-        """What has been done since an earlier snapshot."""
+        """The difference from an earlier snapshot."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         for name, value in found.items():
             if name == "stage_seconds":
@@ -80,7 +80,7 @@ class LoaderStats:
 
     @property
     def bottleneck(self) -> str:
-        """One sentence: what holds the loop up, and what to change."""
+        """One sentence that names what slows the loop down, and what to change."""
         if not self.num_batches:
             return "Nothing has been loaded yet."
         if self.wait_share < 0.1:
@@ -158,7 +158,7 @@ class Clock:
             self.spent[stage] += time.perf_counter() - begun
 
     def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
-        """The same chunks; time spent waiting for them counts as reading, not as parsing."""
+        """Yield the same chunks. Time spent waiting for them counts as reading, not as parsing."""
         rest = iter(chunks)
         while True:
             begun = time.perf_counter()
