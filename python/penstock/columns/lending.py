@@ -60,7 +60,7 @@ def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
 
 @cache
 def _type_in_parts(codec: str) -> ImageType:
-    """Keep one type alive. Otherwise pyarrow rebuilds it as an image type that files may have, which differs."""
+    """Keep one type alive, so that pyarrow does not build another one from metadata, as it does for files."""
     return ImageType(codec, IN_PARTS)
 
 

@@ -72,8 +72,8 @@ class Decoder(ABC):
     def decode_at(
         self, places: Callable[[], Places | None], records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """Read and decode records by number in one call. None if any of them has a fault, if they have no such places, or
-        if another way is better."""
+        """Read and decode records by number in one call. None if a record has a fault, if the records have no such
+        positions, or if another way is better."""
         del places, records, columns
         return None
 

@@ -53,7 +53,8 @@ def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expande
     lists shards, the order is that of the list. The matches of a glob are sorted, too. A folder of images is one shard,
     and so is any folder with `is_folder`. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the
     count from the existing files. A numbered set with a missing shard is an error. `{000..099}`, `a::b` and a JSON
-    index of shards mean the same as in WebDataset. `@`, braces and `::` are not expanded in the elements of a list.
+    index of shards mean the same as in WebDataset. These three
+    forms are not expanded in the elements of a list.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.

@@ -80,8 +80,7 @@ class DamageScan:
         self._members: list[Member] = []
 
     def tasks(self) -> Iterator[Task]:
-        """Yield the tasks of the scan, in file order. Tasks may run in parallel. Start each task before requesting the
-        next."""
+        """Yield the tasks in file order. They may run in parallel. Run each before, or while, the next is requested."""
         scope = self._scope
         if self.compression or not (scope.framing.is_checked and scope.proves):
             yield from self.walk()

@@ -1,4 +1,4 @@
-"""Copy records from many places of a shard into one buffer, for `take`."""
+"""Copies records from many places of a shard into one buffer, for `take`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gather(
 ) -> tuple[_core.Buffer, np.ndarray]:
     """The bytes between these stream offsets (uint64) in one buffer, and where each range begins in it.
 
-    A plain file is read range by range, or viewed if it is mapped. A compressed one is inflated around the requested
+    A plain file is read range by range, or viewed if it is mapped. A compressed file is inflated around the requested
     ranges.
     """
     lengths = ends - starts

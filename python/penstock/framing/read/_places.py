@@ -1,8 +1,8 @@
 """Read and decode records of a plain local file in one call, the usual way of `take`.
 
-The longer way (`gather`, `Held`, `Decoder.decode`) examines any fault between its steps. This way finds no fault, or
-leaves the records to the longer way. So small takes cost little more than their reads, and large records are decoded
-while they are in a processor cache.
+The slower way (`gather`, `Held`, `Decoder.decode`) examines any fault between its steps. This way handles no faults:
+it leaves such records to the slower way. Small takes therefore cost little more than their reads, and large records
+are decoded while they are in a processor cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the frames of a chunk, check that they are at the expected offsets, and verify them.
 
-An index stores the position of each record and the checksum of its payload. So where reading continues after damage, a
-damaged header or stored checksum loses nothing: the frame is rebuilt around the verified payload.
+An index stores the position of each record and the checksum of its payload. If reading continues after damage, a
+damaged header or stored checksum therefore loses no record: the frame is rebuilt around the verified payload.
 """
 
 from __future__ import annotations
@@ -194,13 +194,13 @@ class ChunkFrames:
             hint=command("penstock", "verify", path),
         )
 
-    # -- proof ----------------------------------------------------------------------------------
+    # -- verification ---------------------------------------------------------------------------
 
     def proved(self, held: Held, chunk: FrameChunk) -> Held:
         """The frames whose payloads match their checksums; for the others, raise or skip."""
         indexed = None if held.checksums is None else as_arrow(held.checksums)
         faults = held.frames.verify(indexed)
-        # Callers that ask for records by number want those or an error, not others in their place.
+        # Callers that ask for records by number want exactly these records or an error, not other records.
         picked = isinstance(chunk.data, Held) and chunk.data.records is not None
         starts = as_numpy(held.frames.starts())
         sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
@@ -239,8 +239,8 @@ class ChunkFrames:
             error.byte = error.byte or None  # without a record: a whole column has no offset
             return error
         error = self._shard.error(fault, self.record_of(row, held, chunk))
-        # A fault in a value that is found after the batch is assembled has no offset of its own:
-        # use at least that of the payload.
+        # A fault in a value that is found after the batch is assembled has no offset, so use at least the offset of the
+        # payload.
         error.byte = max(error.byte or 0, self.payload_byte(row, held))
         return error
 

@@ -1,4 +1,4 @@
-"""Cut a framed shard into chunks: by its index, by walking its frames, or around damage."""
+"""Splits a framed shard into chunks: by its index, by walking its frames, or around damage."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ OnLong = Callable[[int, int, int], None]
 
 
 def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk]:
-    """Cut a shard at record boundaries (a compressed one at its seek points) into chunks of the usual size. A record of
-    more than `most` bytes is a chunk of its own."""
+    """Split a shard at record boundaries (a compressed shard at its seek points) into chunks of the usual size. A
+    record of more than `most` bytes becomes a separate chunk."""
     first = 0
     borders = index.starts
     alone = _edges_of_long(index, most)
@@ -63,8 +63,8 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
 
 
 def sample_chunks(shard: OpenShard) -> Iterator[FrameChunk]:
-    """The chunks of `walked_chunks` for callers that look at the first records only. The first chunk is small, because a
-    scan will read these bytes again, and perhaps inflate them again."""
+    """As `walked_chunks`, for callers that need only the first records. The first chunk is small, because a scan will
+    read these bytes again, and perhaps inflate them again."""
     return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
 
 

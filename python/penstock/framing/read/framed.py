@@ -83,7 +83,7 @@ class FramedReader(Reader):
         self.source.close()
 
     def compares(self, chunk: FrameChunk | None) -> bool:
-        """With the checksums in the frames, or those of an index."""
+        """Whether a chunk is compared with the checksums in the frames, or with those of an index."""
         held = None if chunk is None else chunk.data
         by_index = isinstance(held, Index) or (
             isinstance(held, Held) and held.checksums is not None
@@ -113,7 +113,7 @@ class FramedReader(Reader):
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
         if not self._shard.skips_long_records:
-            # Waited for in a task, so that the next file is opened meanwhile.
+            # The task waits, not this thread, so that the next file can be opened in the meantime.
             yield lambda: tuple(self._after_windows(windows))
         else:
             yield from self._after_windows(windows)

@@ -30,7 +30,7 @@ class RawDecoder(Decoder):
 
 
 def given(proof: FrameCheck | None) -> tuple[bool, pa.Array | None]:
-    """Convert a proof to the arguments of the kernels."""
+    """Convert a FrameCheck to the arguments of the kernels."""
     return (False, None) if proof is None else (True, proof.indexed)
 
 

@@ -110,8 +110,8 @@ class FramedWriter(Writer):
     def write_frames(
         self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
-        uint32 checksum of each payload as it is stored there."""
+        """Append whole frames unchanged: their bytes in any number of parts, the uint64 length of each frame, and the
+        uint32 checksum of each payload in its stored form."""
         self._finishing(self._work.drain)
         self._num_records += len(lengths)
         self._finishing(lambda: self._add(frames, lengths, checksums))
