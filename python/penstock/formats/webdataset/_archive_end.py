@@ -1,7 +1,7 @@
-"""Checks where a tar archive ends: what verify reports besides the records, and repair fixes.
+"""Checks of the end of a tar archive: verify reports these faults besides damaged records, and repair fixes them.
 
-Other programs stop reading at the first block of zeros. An archive without one may have been cut between two
-members, which nothing else would reveal.
+Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated
+between two members, and no other sign would reveal that.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ArchiveScan(DamageScan):
 def without_ends(
     parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
 ) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
-    """Whole records of an archive, without the end-of-archive zeros after them."""
+    """Return whole records of an archive without the end-of-archive zeros after them, with new lengths and checksums."""
     data = joined(parts)
     starts = np.cumsum(lengths, dtype=np.uint64) - lengths
     places = as_arrow(starts)

@@ -1,12 +1,12 @@
-"""The comment that penstock writes at the front of a tar archive: which columns its fields were.
+"""The comment that penstock writes at the front of a tar archive: the columns from which its fields were written.
 
 It is the comment of a global PAX header, which every tar program skips. Its text is JSON:
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. In an archive without records an empty folder `__penstock__/` follows,
-which no program takes for part of a record: Python's tarfile, and therefore webdataset, expects a member after a
-comment. In an archive without a readable comment, the members' names determine the columns.
+with columns in the order of the schema. Python's tarfile, and therefore webdataset, expects a member after a
+comment. So in an archive without records, an empty folder `__penstock__/` follows the comment; no program mistakes
+it for part of a record. In an archive without a readable comment, the members' names determine the columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.errors import SchemaError
 from penstock.framing.streams.stream import Stream
 
 ARCHIVE_BYTES = 10240
-"""The size of an archive is a multiple of this, as tar has done since tapes."""
+"""The size of an archive is a multiple of this number of bytes, a convention from the days of tapes."""
 END_BYTES = 1024
 """At least this many zeros end an archive."""
 _BLOCK = 512
@@ -36,7 +36,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The columns of an archive, and the field of each."""
+    """The columns of an archive, and the field that holds each column."""
 
     schema: pa.Schema
     fields: dict[str, str]
@@ -61,7 +61,7 @@ def folder_behind() -> _core.Buffer:
 
 
 def stored_in(stream: Stream) -> Stored | None:
-    """The columns described at the front of a stream, or None if penstock did not write it."""
+    """Return the columns described at the front of a stream, or None if there is no description by penstock."""
     head = stream.read(0, _BLOCK)
     block = head.to_bytes()
     if len(block) < _BLOCK or block[156:157] != b"g" or not _core.is_tar_head(head):

@@ -1,4 +1,4 @@
-"""How the fields of WebDataset records are decoded: by the last part of their names, and by Arrow type.
+"""Decoding of the fields of WebDataset records, by the last part of their names and by Arrow type.
 
 | last part of the field | column |
 |---|---|
@@ -6,12 +6,12 @@
 | json jsn | JSON |
 | cls cls2 index inx id | int64, surrounding whitespace allowed |
 | txt text transcript | string |
-| npy | the number or tensor in it, typed by the first records |
-| npz mp msg msgpack cbor | a struct of the values in it, typed by the first records |
+| npy | the number or tensor in it; the first records determine the type |
+| npz mp msg msgpack cbor | a struct of the values in it; the first records determine the type |
 | any other, and always pyd pickle pkl pth pt | bytes |
 
-`x.gz` is inflated if `x` is one of those above. The table is webdataset's own, except for the endings whose
-decoding would execute code.
+`x.gz` is inflated if `x` is an ending above. The webdataset library uses the same table, but it also decodes the
+endings whose decoding would execute code.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """How a column is made of a field: what the kernel gives, and what becomes of that."""
+    """How a column is made from a field: what the kernel returns, and how the result is converted."""
 
     column: pa.Field
     field: str
@@ -100,16 +100,16 @@ class ReadingPlan:
     finish: Finish
     inflates: bool = False
     is_asked: bool = False
-    """Whether the caller chose the type: sound contents may then fail to fit it."""
+    """Whether the caller chose the type. If so, valid contents may fail to fit it."""
     exact: bool = False
-    """Whether the type was inferred from other records, so that no float may be rounded to it."""
+    """Whether the type was inferred from other records. If so, rounding a float to fit the type is an error."""
 
     def make(self, values: Any, limits: Limits) -> Any:
         """Convert what the kernel returned to the column.
 
         Raises:
-            FormatError: the contents cannot be decoded; names the row of the batch and the field.
-            SchemaError: the contents are sound, but of another type.
+            FormatError: the contents cannot be decoded; the error names the row of the batch and the field.
+            SchemaError: the contents are valid, but of another type.
         """
         try:
             if self.inflates:
@@ -133,8 +133,8 @@ class ReadingPlan:
         return found
 
     def _breaks_rules(self) -> bool:
-        """Whether contents of another type break the rules of their field. Contents that store their own types may
-        be sound and still differ."""
+        """Whether contents of another type break the rules of their field. Contents that store their own types can
+        be valid and still have another type than the column."""
         return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:
@@ -145,7 +145,7 @@ class ReadingPlan:
         return self.finish(values)
 
     def _misfit(self, values: Any) -> int | None:
-        """The first row whose value does not fit on its own."""
+        """Return the first row whose value, converted alone, does not fit the type; None if there is none."""
         for row in range(len(values)):
             try:
                 self._finished(values.slice(row, 1))
@@ -162,15 +162,15 @@ def undecodable(message: str, **place: Any) -> FormatError:
 def plan_field(
     column: pa.Field, field: str, limits: Limits, is_asked: bool = False, exact: bool = False
 ) -> ReadingPlan:
-    """How a column of this type is made of a field. For `is_asked` and `exact` see ReadingPlan.
+    """Return how a column of this type is made from a field. For `is_asked` and `exact` see ReadingPlan.
 
     Raises:
-        SchemaError: no member holds such values.
+        SchemaError: no member can hold values of this type.
     """
     last, inflates = ending(field)
     contents, finish = _how(column, last, limits, exact)
     if column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
-        inflates = False  # the caller asked for bytes, which are the member's own
+        inflates = False  # the caller asked for bytes, so gets the member's bytes unchanged
     if inflates and contents == "views":
         contents = "bytes"  # inflated contents are not in the file, so views cannot point at them
     return ReadingPlan(column, field, contents, finish, inflates, is_asked, exact)
@@ -213,7 +213,7 @@ def is_number(type_: Any) -> bool:
 
 
 def is_time(type_: Any) -> bool:
-    """Whether values are points in time or durations, each stored as an integer."""
+    """Whether values are points in time or durations, which are stored as integers."""
     return bool(pa.types.is_temporal(type_)) and not pa.types.is_interval(type_)
 
 
@@ -238,7 +238,7 @@ def is_npy(type_: Any) -> bool:
 
 
 def _nulls(values: Any) -> Any:
-    """A column of the null type, which has no values."""
+    """Return a column of the null type; raise SchemaError if the field has a value."""
     if values.null_count < len(values):
         raise SchemaError(
             "the field has a value, and none in the records that its type was told from",
@@ -352,8 +352,8 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
         while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                # Fed in small pieces: zlib copies the input that a gzip member leaves over, and
-                # there may be many members.
+                # The input is passed in small pieces: zlib copies all input after the end of a gzip
+                # member, and there may be many members.
                 given = view[at : at + _GIVEN_BYTES]
                 part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
                 at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
@@ -373,6 +373,6 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
 
 
 def keys(first: int, count: int) -> Any:
-    """Keys for records that have none: their numbers in the shard."""
+    """Return keys for records without keys: their numbers in the shard."""
     numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
     return pc.utf8_lpad(numbers, 9, "0")

@@ -1,7 +1,7 @@
 """Converts columns of npy files, one file per record, to arrays and back.
 
-If all records of a batch have the same header and size, they are decoded at once; otherwise one by one. Only
-numbers are read, and nothing is ever unpickled.
+If all records of a batch have the same header and size, they are decoded together; otherwise one by one. Only
+arrays of numbers are read, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _known(front: bytes) -> Header | None:
 
 
 def type_of(headers: Sequence[Header | None]) -> Any:
-    """The type of a column whose first records have these headers: a number or a fixed tensor if they agree, a
-    variable tensor if only their shapes differ, else bytes."""
+    """Return the type of a column whose first records have these headers: a number or a fixed-shape tensor if the
+    headers agree, a variable-shape tensor if only the shapes differ, else bytes."""
     known = [header for header in headers if header is not None]
     kinds = {(header.dtype.kind, len(header.shape)) for header in known}
     if len(kinds) != 1 or len(known) < len(headers):
@@ -68,10 +68,10 @@ def type_of(headers: Sequence[Header | None]) -> Any:
 
 
 def column(values: Any, type_: Any, exact: bool = False) -> Any:
-    """A column of npy files (binary; nulls stay nulls) as values of a type; with `exact` none is rounded.
+    """Convert a column of npy files (binary; nulls stay nulls) to values of a type; with `exact`, rounding is an error.
 
     Raises:
-        SchemaError: a value is not an array, or does not fit the type; names its row.
+        SchemaError: a value is not an array, or does not fit the type; the error names its row.
     """
     there = values.is_valid()
     full = values.drop_null() if values.null_count else values
@@ -105,7 +105,7 @@ def _check_exact(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> None
 
 
 def _number_type(type_: Any) -> pa.DataType:
-    """The type of the numbers in arrays, or the type itself if it is not one of arrays."""
+    """Return the type of the numbers in arrays of this type, or the type itself if it is not an array type."""
     while isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_):
         type_ = type_.value_type
     return type_
@@ -245,7 +245,7 @@ def stacked_files(arrays: np.ndarray) -> Any:
 
 
 def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
-    """Slices of an array of numbers, as a binary column of npy files. `ends` has n + 1 offsets for n slices."""
+    """Return slices of an array of numbers as a binary column of npy files. `ends` has n + 1 offsets for n slices."""
     data = np.ascontiguousarray(flat).view(np.uint8)
     width = flat.dtype.itemsize
     descr = flat.dtype.str

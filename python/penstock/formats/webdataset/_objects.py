@@ -1,9 +1,9 @@
 """Decodes members that hold several named values (npz archives, MessagePack and CBOR maps) to struct columns.
 
-The names and types of a column are inferred from the first records, as for a whole file of such values. CBOR is
-read with cbor2; without it (`pip install 'penstock[webdataset]'`) such members stay bytes. Values that are not
-maps, and maps that Arrow has no type for, also stay bytes. Object arrays are left as they are: nothing is
-unpickled.
+The field names and types of a column are inferred from the first records, as for a whole file of such values. CBOR
+is read with cbor2 (`pip install 'penstock[webdataset]'`); if it is not installed, CBOR members stay bytes. Values
+that are not maps, and maps for which Arrow has no type, also stay bytes. Object arrays stay bytes as well, because
+nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ def type_of_objects(last: str, samples: Any) -> Any:
             return _message_type(samples, limits)
         return _cbor_type(samples)
     except (PenstockError, _core.KernelError, pa.ArrowException, ValueError):
-        return pa.binary()  # they cannot be read as what they seem to be
+        return (
+            pa.binary()
+        )  # the values cannot be read in the format that the field's name indicates
 
 
 def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
-    """The samples that can be read. A damaged sample says nothing about the others."""
+    """Return the samples that can be read. Damaged samples are skipped: they reveal nothing about the others."""
     found: list[Any] = []
     for data in samples.to_pylist():
         with suppress(FormatError, ValueError):
@@ -59,11 +61,11 @@ def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
 def column_of_objects(
     last: str, values: Any, type_: Any, limits: Limits, exact: bool = False
 ) -> Any:
-    """The values of a field (binary; nulls stay nulls) as a struct column of this type; with `exact` no float is
-    rounded.
+    """Convert the values of a field (binary; nulls stay nulls) to a struct column of this type; with `exact`,
+    rounding a float is an error.
 
     Raises:
-        SchemaError: a value is not of its format, or does not fit the type; names its row.
+        SchemaError: a value is not of its format, or does not fit the type; the error names its row.
     """
     there = values.is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(there)
@@ -163,7 +165,7 @@ def _frames(values: Any) -> _core.Frames:
 def _message_type(samples: Any, limits: Limits) -> Any:
     facts = _core.MsgpackFacts()
     for data in samples.to_pylist():
-        with suppress(_core.KernelError):  # damage says nothing about the others
+        with suppress(_core.KernelError):  # a damaged sample reveals nothing about the others
             facts.see(_frames(pa.array([data], pa.binary())), limits.nesting)
     columns = facts.columns()
     if columns is None or not len(samples):
@@ -217,7 +219,7 @@ def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
 
 
 def _loaded(cbor2: Any, data: bytes) -> Any:
-    """Decode one value; anything wrong with it is a ValueError."""
+    """Decode one value; raise ValueError for any fault in it."""
     known = (cbor2.CBORError, TypeError, OverflowError, EOFError, RecursionError, MemoryError)
     try:
         value = cbor2.loads(data)
@@ -228,8 +230,8 @@ def _loaded(cbor2: Any, data: bytes) -> Any:
 
 
 def _check_tree(value: Any, most: int) -> None:
-    """Check that a value is a finite tree. CBOR can refer to a value again, even from inside itself, and pyarrow
-    would follow the references forever. Without such references there are at most as many values as bytes."""
+    """Check that a value is a finite tree. A CBOR value can refer to another value, even to one that contains it,
+    and pyarrow would follow such references forever. Without references there are at most as many values as bytes."""
     level, count = [value], 0
     for _ in range(_MOST_LEVELS):
         count += len(level)

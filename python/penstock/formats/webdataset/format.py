@@ -4,15 +4,15 @@
 bytes     what
 512       header of a member: name at 0, size at 124, checksum at 148, type at 156
 size      its contents, then zeros up to a multiple of 512
-...       more members of the record: all whose names are the same up to the first dot of the last part
+...       more members of the record: their names agree up to the first dot after the last slash
 ...       more records
 1024      zeros that end the archive; usually more, up to a multiple of 10,240
 ```
 
 The part of the name after that dot, in lower case, is the field. A file may be gzipped as a whole, whatever its
 name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
-1.0.2 reads. Archives that penstock writes start with a comment (a global PAX header) that records which columns
-their fields were; see `_comment.py`.
+1.0.2 reads. Archives that penstock writes start with a comment (a global PAX header) that records the columns from
+which the fields were written; see `_comment.py`.
 
 No name in an archive is ever used as a file name, and no member's contents are ever executed.
 """
@@ -92,7 +92,7 @@ class WebDatasetOptions:
 
 
 class WebDatasetFormat(FramedFormat):
-    """Tar archives whose members with a common key are one record."""
+    """Tar archives in which the members with a common key form one record."""
 
     info = FormatInfo(
         "webdataset",
@@ -133,7 +133,7 @@ class WebDatasetFormat(FramedFormat):
             return None
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """A writer that copies frames unchanged, into a file with the given compression."""
+        """Return a writer that copies frames unchanged into a file with the given compression."""
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
         options = options_from(
@@ -151,7 +151,7 @@ class WebDatasetFormat(FramedFormat):
 
 
 def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> OpenShard:
-    """The shard: the file and its stream of members."""
+    """Open a shard: the file and its stream of members."""
     if mine.compression not in ("", "gzip", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
     head = source.read(0, _BLOCK).to_bytes()
@@ -226,7 +226,7 @@ class RecordDecoder(Decoder):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _translated(self, error: _core.KernelError) -> _core.KernelError | FormatError:
-        """A kernel's error, as a FormatError if the contents break the rules of their field."""
+        """Return the kernel's error, converted to a FormatError if the contents break the rules of their field."""
         fault = error.args[0]
         plan = next((p for p in self._plans.values() if p.field == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
@@ -247,7 +247,7 @@ class RecordDecoder(Decoder):
         return made
 
     def _urls_of(self, count: int) -> Any:
-        """The file name once per record: a slice of the largest array made so far."""
+        """Return the file name once per record, as a slice of the largest array made so far."""
         urls = self._urls  # a local copy, since other threads may replace the attribute
         if len(urls) < count:
             numbers = pa.array(np.zeros(count, np.int32))
@@ -267,7 +267,7 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
         schema = _with_types(_schema(shard, mine, stored), schema)
     elif not isinstance(schema, pa.Schema):
         raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
-    # Without decoding, columns are the fields themselves, whatever columns they were written from.
+    # Without decoding, the fields are the columns, whatever columns they were written from.
     named = stored if mine.decode else None
     plans = [_plan(field, named, options) for field in schema if field.name not in (KEY, URL)]
     seen = [plan.field for plan in plans]
@@ -278,11 +278,11 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
-    """How a column is read, from the field that the archive's comment names, or from its own."""
+    """Plan how to read a column: from the field that the archive's comment names, else from the field of its name."""
     name, is_own = column.name, False
     if stored is not None and stored.fields.get(name, name) != name:
-        # A column's own type is the one in the archive's comment, or else the one from its name
-        # and contents.
+        # A column's stored type comes from the archive's comment, or else from the name and contents
+        # of its field.
         is_own = stored.schema.field(name).type == column.type
         name = stored.fields[name]
     is_asked = options.schema is not None and not is_own and type_by_name(name) != column.type
@@ -291,7 +291,7 @@ def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
 
 
 def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
-    """The schema with the given types in place of its own; a field that it lacks is added."""
+    """Return the schema with the given types in place of the inferred ones; fields that it lacks are added."""
     for name, type_ in types.items():
         if not isinstance(type_, pa.DataType):
             raise SchemaError("webdataset takes a dict of pyarrow types", field=name)
@@ -303,7 +303,7 @@ def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
 
 
 def _stored(shard: OpenShard) -> Stored | None:
-    """What the comment at the front of a shard says about its columns, or None."""
+    """Return the columns that the comment at the front of a shard describes, or None if there is none."""
     try:
         return stored_in(shard.stream)
     except _core.KernelError:
@@ -311,8 +311,8 @@ def _stored(shard: OpenShard) -> Stored | None:
 
 
 def _check_end(shard: OpenShard) -> None:
-    """Check that an archive of penstock's is complete to its end. If one is cut between two members, nothing else
-    shows that its last record lacks some. Compressed data reveals a cut by itself."""
+    """Check that an archive written by penstock is complete. If it was truncated between two members, nothing else
+    shows that its last record lacks members. Compressed data reveals by itself that it is truncated."""
     size = shard.source.size
     if shard.stream.container:
         return
@@ -324,7 +324,7 @@ def _check_end(shard: OpenShard) -> None:
 
 
 def _schema(shard: OpenShard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
-    """The columns of a shard: from its comment, or inferred from its first records."""
+    """Return the columns of a shard, from its comment or inferred from its first records."""
     if stored is not None and mine.decode:
         return stored.schema
     names, headers, seen = _sample(shard, mine)
@@ -341,8 +341,8 @@ def _schema(shard: OpenShard, mine: WebDatasetOptions, stored: Stored | None) ->
 def _sample(
     shard: OpenShard, mine: WebDatasetOptions
 ) -> tuple[set[str], dict[str, Any], InferredFrom]:
-    """Facts from the first records of a shard (or from all): their fields, the types of those fields whose contents
-    determine them, and which records were read.
+    """Read the first records of a shard (or all). Return the names of their fields, the types of the fields whose
+    contents determine the type, and which records were read.
 
     Damage is skipped here, because it is reported when the records are read.
     """
@@ -377,7 +377,7 @@ def _sample(
 
 
 def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Frames) -> None:
-    """Add the contents of the fields whose type they determine."""
+    """Add the contents of the fields whose type depends on their contents."""
     typed = [name for name in names if _has_typed_contents(name)]
     if not typed:
         return
@@ -388,8 +388,8 @@ def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Fra
 
 
 def _sound(shard: OpenShard, frames: _core.Frames) -> Iterator[_core.Frames]:
-    """Runs of records whose members are valid fields without duplicates. Other records are reported when they are
-    read."""
+    """Yield runs of records whose members are valid fields without duplicates. The faults of other records are
+    reported when these are read."""
     keys = _core.TarPlan([], False)
 
     def read(first: int, end: int) -> pa.RecordBatch:
@@ -419,7 +419,7 @@ def _type_by_contents(field: str, parts: list[Any]) -> Any:
     last, _ = ending(field)
     if last == NPY:
         fronts = [value.as_buffer()[:4096].to_pybytes() for part in parts for value in part]
-        # A value that is not an npy file is damaged, and says nothing about the others.
+        # A value that is not an npy file is damaged, and reveals nothing about the others.
         files = [front for front in fronts if front.startswith(MAGIC)]
         return type_of([header_of(front) for front in files])
     return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

@@ -6,10 +6,10 @@
 | binary | bin | its bytes |
 | string, class label | txt | UTF-8 |
 | JSON | json | the text |
-| whole numbers, bool, times | cls | the number as text |
+| integers, bool, times | cls | the number as text |
 | other numbers, tensors, lists of numbers | npy | the array in C order |
-| anything nested | json | JSON, with byte strings as base64 |
-| null | none | |
+| other nested types | json | JSON, with byte strings as base64 |
+| null | no member | |
 
 The field is the column's name, followed by the ending from the table unless the name already has an ending of that
 kind. Characters that a field cannot have (upper case, spaces, slashes) are replaced. The comment at the front of
@@ -85,7 +85,7 @@ class WebDatasetWriteOptions:
     level: int = 6
     """1 (fastest) to 9 (smallest)."""
     describe: bool = True
-    """Whether a comment at the front of the archive records which columns its fields were."""
+    """Whether a comment at the front of the archive records the columns from which its fields were written."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip"):
@@ -97,16 +97,16 @@ class WebDatasetWriteOptions:
 
 
 class WebDatasetWriter(FramedWriter):
-    """Writes one shard to a sink, and collects what its index needs.
+    """Writes one shard to a sink, and collects the facts that its index needs.
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
         schema: the schema of the batches; None if only whole frames will be written.
         options: see WebDatasetWriteOptions.
-        threads: how many slices are encoded at once; None means one per core.
+        threads: how many slices are encoded in parallel; None means one per core.
 
     Raises:
-        SchemaError: no member can hold the type of a column.
+        SchemaError: no member can hold values of a column's type.
 
     Example:
         >>> import pyarrow as pa
@@ -142,8 +142,8 @@ class WebDatasetWriter(FramedWriter):
         super().__init__(sink, plan.stored.schema, encode, threads)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """One stream, not gzip members: Python's tarfile, and therefore webdataset, reads only
-        compressed archives of one member."""
+        """Return the output. Compressed data is one gzip member: Python's tarfile, and therefore webdataset, reads
+        no more than one."""
         how = self._options
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
 
@@ -185,8 +185,8 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        # An archive without records is described as well, because other shards have the same
-        # columns.
+        # An archive without records gets the comment as well, since the columns must match those of
+        # the other shards.
         described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
             described = [self._comment, folder_behind()]
@@ -219,7 +219,7 @@ class WebDatasetWriter(FramedWriter):
 
 
 class RecordPlan:
-    """How columns are encoded as members."""
+    """How the columns of a schema are encoded as members."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.key = schema.get_field_index(KEY) if KEY in schema.names else None
@@ -246,7 +246,7 @@ class RecordPlan:
         return found
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns of byte strings, named after their fields."""
+        """Convert a batch to columns of byte strings, named after their fields."""
         names = [self._fields[column.name] for column in self._columns]
         arrays = [_contents(batch.column(column.name), column) for column in self._columns]
         if not arrays:
@@ -266,7 +266,7 @@ def field_for(name: str, type_: Any) -> str:
 
 # Complexity: one branch for each row of the table of types at the top.
 def _endings(name: str, type_: Any) -> tuple[str, ...]:
-    """The endings that a field with values of this type may have; the first is added if its name has none of them."""
+    """Return the endings that a field with values of this type may have. The first is added to a name without one."""
     storage = storage_of(type_)
     if is_image(type_):
         return tuple(e for e, codec in IMAGES.items() if codec == type_.codec) or ("img", *IMAGES)
@@ -305,7 +305,7 @@ def _nests(type_: Any) -> bool:
 
 
 def _free(field: str, taken: set[str]) -> str:
-    """The field itself, or a similar name that is not taken."""
+    """Return the field's name, or a similar name if it is taken."""
     stem, dot, last = field.rpartition(".")
     found, number = field, 2
     while found in taken or found.startswith("__") or found == "none":
@@ -316,7 +316,7 @@ def _free(field: str, taken: set[str]) -> str:
 
 
 def _contents(values: Any, column: pa.Field) -> Any:
-    """The contents of the members of one column: byte strings, with nulls where there is no member."""
+    """Return the contents of the members of one column: byte strings, with null for each record without a member."""
     type_ = column.type
     storage = storage_of(type_)
     if holds_bytes(storage) or is_text(storage):
@@ -338,7 +338,7 @@ def _contents(values: Any, column: pa.Field) -> Any:
 
 
 def _integers(values: Any) -> Any:
-    """Integers, booleans or times as integers."""
+    """Convert integers, booleans or times to integers."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int8())
     if is_time(values.type):
@@ -347,7 +347,7 @@ def _integers(values: Any) -> Any:
 
 
 def _files(values: Any, column: pa.Field) -> Any:
-    """Numbers and arrays of numbers as npy files."""
+    """Encode numbers or arrays of numbers as npy files."""
     type_: Any = column.type
     full = values.drop_null() if values.null_count else values
     if pa.types.is_floating(type_):
