@@ -1,4 +1,4 @@
-"""Where the record batches of an Arrow file or stream lie, found by their headers."""
+"""Finds the record batches of an Arrow file or stream by their headers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from penstock.storage.pyarrow_files import Bytes, Splice, translated
 
 
 class Entry(NamedTuple):
-    """A record batch: its number, that in the footer (another where one was passed over), its
-    first record, and the dictionary messages that a stream sent for it."""
+    """A record batch: its number, its number in the footer (which differs if batches were skipped), its
+    first record, its message, and the dictionary messages that a stream sent for it."""
 
     number: int
     block: int
@@ -36,11 +36,11 @@ class Entry(NamedTuple):
 
 
 class Batches:
-    """The batches of one file or stream, found as far as they are asked for and then remembered.
+    """The batches of one file or stream. They are found when they are requested, and then cached.
 
     Args:
-        footer: of a file; None for a stream, whose messages are walked.
-        start: the schema of a stream.
+        footer: the footer of a file; None for a stream, whose messages are read in order.
+        start: the schema message of a stream.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Batches:
         self._finding = self._find()
         self._failure: FormatError | None = None
         self.skipped: list[SkippedRegion] = []
-        """What was skipped to find the batches so far, in file order."""
+        """The regions that were skipped to find the batches so far, in file order."""
 
     def __iter__(self) -> Iterator[Entry]:
-        """The batches in order. Where no way on can be found, the damage mode says what happens."""
+        """Yield the batches in order. If the next batch cannot be found, the damage mode decides what happens."""
         number = 0
         while (entry := self._entry(number)) is not None:
             yield entry
@@ -72,7 +72,7 @@ class Batches:
             yield Entry(number, block, first, message, dictionaries)
             number, first = number + 1, first + message.num_records
 
-    # Complexity: files with a footer and streams without one, in one loop.
+    # Complexity: files with a footer and streams without a footer, in one loop.
     def _found(self) -> Iterator[tuple[int, Message, tuple[Message, ...]]]:
         if self._footer is not None:
             for block, (start, metadata, body) in enumerate(self._footer.batches):
@@ -94,14 +94,14 @@ class Batches:
                     unused = None
                     yield 0, message, tuple(m for group in current.values() for m in group)
             if unused is not None:
-                # No batch will show whether these are sound.
+                # No batch follows that would reveal whether these dictionaries are valid.
                 self._check_dictionaries(unused, [m for g in current.values() for m in g])
         except FormatError as error:
-            # Without a footer, what follows a broken header cannot be found.
+            # Without a footer, messages after a broken header cannot be found.
             self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
 
     def _file_message(self, start: int, end: int) -> Message | None:
-        """The header of the batch that a footer places at `start`."""
+        """Return the header of the batch that a footer places at `start`."""
         assert self._footer is not None
         try:
             message = read_message(self._data.read, start, self._footer.start, self._options.limits)
@@ -120,7 +120,7 @@ class Batches:
             self.skipped.append(region)
 
     def _entry(self, number: int) -> Entry | None:
-        """One batch's entry, found as far as needed and then remembered."""
+        """Return the entry of one batch, or None if there are fewer. Entries are found as needed and then cached."""
         with self._lock, translated(self._path):
             if self._lock.was_cut_short():
                 self._entries, self._finding = [], self._find()
@@ -130,10 +130,10 @@ class Batches:
                 try:
                     entry = next(self._finding, None)
                 except FormatError as error:
-                    self._failure = error  # the generator is over; ask again, get it again
+                    self._failure = error  # the generator has ended; later calls raise this error again
                     raise
                 except BaseException:
-                    # It is over as well, and not because there are no more batches.
+                    # The generator has ended here too, although there may be more batches.
                     self._entries, self._finding = [], self._find()
                     raise
                 if entry is None:
@@ -143,7 +143,7 @@ class Batches:
 
     @property
     def all(self) -> list[Entry]:
-        """All of them."""
+        """All batches."""
         number = len(self._entries)
         while self._entry(number) is not None:
             number = len(self._entries)
@@ -151,14 +151,14 @@ class Batches:
 
     @property
     def num_records(self) -> int:
-        """How many records there are; reads the header of every batch, once."""
+        """The number of records. The first call reads the header of every batch."""
         if not self.all:
             return 0
         last = self._entries[-1]
         return last.first_record + last.message.num_records
 
     def _check_dictionaries(self, last: Message, messages: list[Message]) -> None:
-        """Prove dictionaries that no batch came after."""
+        """Verify dictionaries that no batch follows."""
         with placed(self._path, last):
             check_sizes(self._data.read, messages, self._options.limits)
             for _ in stream_of(self._data, self._start, messages, ()):
@@ -167,7 +167,7 @@ class Batches:
 
 @contextmanager
 def placed(path: str, message: Message) -> Generator[None, None, None]:
-    """Errors over a message's bytes, with their place."""
+    """Add the place of a message to errors about its bytes."""
     try:
         with translated(path):
             yield
@@ -178,7 +178,7 @@ def placed(path: str, message: Message) -> Generator[None, None, None]:
 def stream_of(
     data: Bytes, start: Message | None, messages: Iterable[Message], places: tuple[int, ...]
 ) -> Any:
-    """Some messages as a stream of their own, after the schema `start`."""
+    """Open a separate stream of the schema `start` and some messages."""
     assert start is not None, "a stream has a schema"
     ranges = [(piece.start, piece.end - piece.start) for piece in (start, *messages)]
     return pa.ipc.open_stream(
@@ -187,14 +187,14 @@ def stream_of(
 
 
 def read_options(places: tuple[int, ...]) -> Any:
-    """pyarrow's options for reading some columns, by their places."""
-    # Chunks are what runs in parallel; pyarrow's own threads would only compete with them.
+    """Return pyarrow's options for reading some columns, by their places."""
+    # Chunks are already read in parallel; pyarrow's threads would only compete with them.
     return pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
 
 
 def check_sizes(read: Read, messages: Iterable[Message], limits: Limits) -> None:
-    """Refuse buffers outside their message, and add up what compressed ones say they become,
-    before anything is reserved."""
+    """Raise FormatError for buffers outside their message, and LimitError if the stated sizes of inflated
+    buffers add up to too much. This happens before memory is allocated."""
     total = 0
     for message in messages:
         if not 0 <= message.reach <= message.end - message.body:

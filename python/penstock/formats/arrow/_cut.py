@@ -1,11 +1,11 @@
-"""Some rows of an Arrow record batch, of whose buffers no more is read than they need.
+"""Reads some rows of an Arrow record batch, and only the parts of its buffers that these rows need.
 
-pyarrow reads a batch as a whole, and who writes a table in one piece makes a batch as large as the file.
+pyarrow reads only whole batches, and a table that was written in one piece is a batch as large as the file.
 
 Specification: https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message. A batch has a node
-(length, number of nulls) for every array, depth first, and buffers in the order of the nodes: for most a
-bitmap of what is there, then the values, or the offsets into what comes next. Lengths and offsets are
-checked against the buffers before anything is read by them; the values are the caller's to validate.
+(length, number of nulls) for every array, depth first, and buffers in the order of the nodes. Most arrays have
+a validity bitmap, then the values, or offsets into the next buffer or child. Lengths and offsets are checked
+against the buffers before they are used; the caller validates the values.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from penstock.storage.pyarrow_files import Bytes
 _KEPT_LAYOUTS = 64
 _VIEW_BYTES = 16
 _IN_VIEW = 12
-"""Bytes that a view has room for in itself."""
+"""The longest value that is stored inside its view, in bytes."""
 _NUMBER_BIT = 33
-"""Places in a buffer take 31 bits, and so do lengths."""
+"""A bit above all places in a buffer: places and lengths take 31 bits each."""
 _GAP_BYTES = 4096
-"""Values that lie nearer to each other than this are read with what is between them."""
+"""Values at most this many bytes from each other are read in one piece, with the bytes between them."""
 
 Read = Callable[[int, int], pa.Buffer]
-"""Bytes [start, start + length) of a batch's body."""
+"""A function of start and length that reads bytes [start, start + length) of a batch's body."""
 Cut = Callable[[int], Any]
-"""A part of a batch, by its number."""
+"""A function that returns a part of a batch, by the part's number."""
 
 
 class _Place(NamedTuple):
-    """Where a buffer lies in the body."""
+    """The place of a buffer in the body."""
 
     start: int
     length: int
@@ -47,7 +47,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One array of a batch, where its buffers lie, and the arrays inside of it."""
+    """One array of a batch, the places of its buffers, and its child arrays."""
 
     type_: Any
     length: int
@@ -56,8 +56,8 @@ class _Column:
     children: tuple[_Column, ...]
 
     def check_nulls(self, read: Read) -> None:
-        """Refuse a batch whose bitmaps do not have as many nulls as it says: a changed bit of them shows by
-        nothing else."""
+        """Raise FormatError if a bitmap has another number of nulls than the header says. Nothing else would
+        reveal a changed bit in a bitmap."""
         if self.nulls:
             bits = _part(read, self.buffers[0], 0, -(-self.length // 8))
             there = pa.Array.from_buffers(pa.bool_(), self.length, [None, bits]).true_count
@@ -69,7 +69,7 @@ class _Column:
 
     # Complexity: one branch for each layout of buffers.
     def cut(self, read: Read, start: int, stop: int) -> Any:
-        """Rows [start, stop)."""
+        """Read rows [start, stop)."""
         if stop > self.length:
             raise FormatError(
                 "an array is shorter than its batch", expected=stop, found=self.length
@@ -77,7 +77,7 @@ class _Column:
         if isinstance(self.type_, pa.BaseExtensionType):
             (storage,) = self.children
             return pa.ExtensionArray.from_storage(self.type_, storage.cut(read, start, stop))
-        # Bitmaps are cut at bytes, and so is all else.
+        # Bitmaps can only be split at bytes, so all buffers are read from a multiple of 8 rows on.
         first = start & ~7
         count = stop - first
         valid, *rest = self.buffers
@@ -107,9 +107,9 @@ class _Column:
     def _offsets(
         self, read: Read, place: _Place | None, first: int, count: int
     ) -> tuple[Any, int, int]:
-        """Offsets that begin at 0, and where what they point to begins and ends."""
+        """Return offsets that begin at 0, and where the range that they point to begins and ends."""
         width = _offset_bytes(self.type_)
-        if place is None and not self.length:  # an empty array needs none
+        if place is None and not self.length:  # an empty array needs no offsets
             return pa.py_buffer(bytes(width)), 0, 0
         data = _part(read, place, first * width, (count + 1) * width)
         offsets = np.frombuffer(data, f"<i{width}")
@@ -120,25 +120,25 @@ class _Column:
 
 
 def _from_its_first(entries: Any) -> Any:
-    """The entries of a map without what lies before them: pyarrow's maps do not look where theirs begin."""
+    """Return the entries of a map with array offset 0, because pyarrow's maps ignore the offset of their entries."""
     return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
 
 
 def _views(
     read: Read, places: Sequence[_Place | None], first: int, count: int, there: Any
 ) -> list[Any]:
-    """Rows of an array of views, and the pieces of its buffers that these point into: a view has a length and, if
-    the value is longer than twelve bytes, four of them, the number of a buffer and a place in it."""
+    """Return rows of an array of views, and the pieces of its buffers that the views point into. A view has a length.
+    If the value is longer than 12 bytes, its first four bytes, the number of a buffer and a place in it follow."""
     rows = _part(read, places[0], first * _VIEW_BYTES, count * _VIEW_BYTES)
     views = np.frombuffer(rows, "<i4").reshape(-1, 4).copy()
     if there is not None:
         bits = np.unpackbits(np.frombuffer(there, np.uint8), count=count, bitorder="little")
-        views[bits == 0] = 0  # of a null it may be anything
+        views[bits == 0] = 0  # the view of a null may be anything
     far = np.flatnonzero(views[:, 0] > _IN_VIEW)
     lengths, numbers, starts = (views[far, n].astype(np.int64) for n in (0, 2, 3))
     if ((numbers < 0) | (numbers >= len(places) - 1) | (starts < 0)).any():
         raise FormatError("a view points to where no bytes are")
-    # Buffers one behind the other, none of which reaches into the next.
+    # Each buffer gets a separate range of places, so that no value reaches into the next buffer.
     starts += numbers << _NUMBER_BIT
     order = np.argsort(starts, kind="stable")
     starts, far = starts[order], far[order]
@@ -156,7 +156,7 @@ def _views(
 
 
 def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
-    """A part of a buffer."""
+    """Read a part of a buffer."""
     has = 0 if place is None else place.length
     if start + length > has:
         raise FormatError("a buffer is too short for its batch", expected=start + length, found=has)
@@ -164,16 +164,16 @@ def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
 
 
 class _LaidOut(NamedTuple):
-    """The columns of a batch, and its bytes besides its header."""
+    """The columns of a batch, and the size of its body in bytes."""
 
     columns: list[_Column]
     num_bytes: int
     unpacked: Unpacked | None
-    """Of a compressed one."""
+    """The inflated layout of a compressed batch, else None."""
 
 
 class Cutter:
-    """Cuts rows out of the batches of one file."""
+    """Reads ranges of rows from the batches of one file."""
 
     def __init__(self, data: Bytes, schema: Any, is_big_endian: bool) -> None:
         self._data = data
@@ -183,8 +183,8 @@ class Cutter:
         self._checked: set[tuple[int, int]] = set()
 
     def can_cut(self, batch: Message, places: list[int]) -> bool:
-        """Whether rows of these columns can be had without the rest of the batch. Where the file is mapped,
-        all of it is had for nothing, unless it is compressed."""
+        """Whether rows of these columns should be read without the rest of the batch. This is false for an
+        uncompressed batch of a mapped file, because reading all of it costs nothing."""
         if self._is_big_endian or not places:
             return False
         if self._data.mapped is not None and not batch.compressed:
@@ -193,22 +193,23 @@ class Cutter:
         return all(_can_cut(type_, has_views=not batch.compressed) for type_ in types)
 
     def num_bytes(self, batch: Message) -> int:
-        """Bytes of a batch that can be cut, inflated ones; 0 where they are compressed in a way that nobody
-        knows.
+        """Return the bytes of a batch after inflating, or 0 if its compression is unknown. The batch must be
+        one that can_cut accepts.
 
         Raises:
-            FormatError: what its header says cannot be.
+            FormatError: the header of the batch is invalid.
         """
         return self._laid_out(batch).num_bytes
 
     def reader(self, batch: Message) -> Read:
-        """Reads the bytes of a batch. Of a compressed one, only forward is cheap, and only one thread may."""
+        """Return a function that reads the bytes of a batch. For a compressed batch, only one thread may use it,
+        and only reading forward is cheap."""
         found = self._laid_out(batch)
         return self._body(batch) if found.unpacked is None else self._contents(found).read
 
     def in_order(self, batch: Message, borders: list[int], places: list[int]) -> Cut:
-        """A call that gives the rows between two borders, by the number of the first; for a compressed batch,
-        and to be called in their order. The last call proves its buffers."""
+        """Return a function that reads the rows between two borders of a compressed batch, by the number of the
+        first border. It must be called in order of the numbers. The last call verifies the buffers."""
         contents = self._contents(self._laid_out(batch))
 
         def part(number: int) -> Any:
@@ -221,11 +222,11 @@ class Cutter:
         return part
 
     def rows(self, batch: Message, start: int, stop: int, places: list[int], read: Read) -> Any:
-        """Rows [start, stop) of some columns, as the file has them. No value has been looked at.
+        """Read rows [start, stop) of some columns with the stored types. The values are not checked.
 
         Raises:
             FormatError: lengths and offsets do not fit the buffers.
-            ChangedError: the file was cut.
+            ChangedError: the file was truncated while it was open.
         """
         columns = self._laid_out(batch).columns
         for place in places:
@@ -272,7 +273,7 @@ class Cutter:
 
 
 def check_length(batch: Message, found: int) -> None:
-    """Refuse a batch, or an array of it, of another length than the header of the batch says."""
+    """Raise FormatError if a batch or one of its arrays has another length than the batch's header says."""
     if found != batch.num_records:
         raise FormatError(
             "a batch has another length than its header says",
@@ -282,10 +283,10 @@ def check_length(batch: Message, found: int) -> None:
 
 
 def _lay_out(schema: Any, layout: Layout) -> list[_Column]:
-    """The arrays of a batch, one for each field of its schema.
+    """Return the arrays of a batch, one for each field of its schema.
 
     Raises:
-        FormatError: it has fewer nodes or buffers than the schema has, or negative ones.
+        FormatError: there are fewer nodes or buffers than the schema needs, or a number is negative.
     """
     parts = _Parts(iter(layout.nodes), iter(layout.buffers), iter(layout.data_buffers))
     try:
@@ -295,7 +296,7 @@ def _lay_out(schema: Any, layout: Layout) -> list[_Column]:
 
 
 class _Parts(NamedTuple):
-    """What a layout has, taken one after another."""
+    """Iterators over the parts of a layout."""
 
     nodes: Iterator[tuple[int, ...]]
     buffers: Iterator[tuple[int, ...]]
@@ -314,21 +315,21 @@ def _column(type_: Any, parts: _Parts) -> _Column:
     own = [_Place(*next(parts.buffers)) for _ in range(_num_buffers(type_) + more)]
     if any(place.start < 0 or place.start % 8 or place.length < 0 for place in own):
         raise FormatError("a buffer has a place where none can be")
-    # Where nothing is null, the bitmap may be left out.
+    # If nothing is null, the bitmap may be missing.
     found: list[_Place | None] = [place if place.length else None for place in own]
     if found and not nulls:
         found[0] = None
     elif found and found[0] is None:
         raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
     inner = [type_.field(place).type for place in range(type_.num_fields)]
-    # Not by a generator, which would make another error of StopIteration.
+    # A list, because a generator would turn StopIteration into a RuntimeError.
     children = tuple([_column(one, parts) for one in inner])
     _check_room(type_, length, own, children)
     return _Column(type_, length, nulls, tuple(found), children)
 
 
 def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Column, ...]) -> None:
-    """Refuse an array with less room for its values than it says that it has."""
+    """Raise FormatError if an array's buffers or children are too short for its length."""
     has, needs = 0, 0
     if kinds.is_struct(type_):
         has, needs = min((child.length for child in children), default=length), length
@@ -345,8 +346,8 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
 
 
 def _can_cut(type_: Any, *, has_views: bool) -> bool:
-    """Whether rows of such an array can be had without all of it: not where its values lie anywhere
-    (dictionaries, unions, runs; views, where going back is dear)."""
+    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere
+    (dictionaries, unions, runs; views as well, if reading backward is expensive)."""
     if isinstance(type_, pa.BaseExtensionType):
         return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):

@@ -1,11 +1,11 @@
-"""The buffers of a compressed Arrow batch, inflated no further than they are asked for.
+"""Inflates the buffers of a compressed Arrow batch only as far as they are requested.
 
-pyarrow inflates a batch as a whole, and who writes a table in one piece makes a batch as large as the file.
+pyarrow inflates only whole batches, and a table that was written in one piece is a batch as large as the file.
 
 Specification: https://arrow.apache.org/docs/format/Columnar.html#compression. Each buffer is compressed by
-itself, as one LZ4 frame or ZSTD frame, behind the length of its contents (int64, little-endian); after a
-length of -1 they lie as they are. Here the contents are given places one behind the other, as the buffers of
-a batch that is not compressed have them.
+itself, as one LZ4 frame or ZSTD frame. Before the frame is the length of its contents (int64, little-endian); after
+a length of -1 the contents are not compressed. This module assigns consecutive places to the contents, like the
+places of the buffers in a batch without compression.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from penstock.storage.arrow_messages import Layout, Message
 from penstock.storage.pyarrow_files import Bytes, Splice
 
 _CODECS = ("lz4", "zstd")
-"""By their numbers in the header of a batch; the first is the frame format of LZ4."""
+"""The codecs, by their numbers in the header of a batch; the first is the frame format of LZ4."""
 _PREFIX_BYTES = 8
 _STEP_BYTES = 1 << 20
-"""What nobody asked for is inflated in pieces of this size and forgotten."""
+"""Bytes that were not requested are inflated in pieces of this size and dropped."""
 
 
 class Packed(NamedTuple):
-    """One compressed buffer: where its contents are placed, their length, and where it lies in the file."""
+    """One compressed buffer: the place and length of its contents, and its place in the file."""
 
     place: int
     num_bytes: int
@@ -40,7 +40,7 @@ class Packed(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """A compressed batch as if it were not."""
+    """The layout of a compressed batch after inflating."""
 
     layout: Layout
     packed: tuple[Packed, ...]
@@ -48,20 +48,20 @@ class Unpacked(NamedTuple):
 
 
 def can_unpack(layout: Layout) -> bool:
-    """Whether the codec is one of the format's."""
+    """Whether the format defines the codec."""
     return layout.codec is not None and 0 <= layout.codec < len(_CODECS)
 
 
 def codec_of(layout: Layout) -> str | None:
-    """What buffers are compressed with, as far as it is one of the format's codecs."""
+    """Return the codec of the buffers, or None if there is none or the format does not define it."""
     return None if layout.codec is None or not can_unpack(layout) else _CODECS[layout.codec]
 
 
 def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
-    """Places for what the buffers hold. Only what stands before each of them is read.
+    """Return places for the contents of the buffers. Only the length before each buffer's contents is read.
 
     Raises:
-        FormatError: a buffer is shorter than that, or says that it holds less than nothing.
+        FormatError: a buffer is too short for that length, or the length is below -1.
     """
     assert layout.codec is not None, "it is compressed"
     end = 0
@@ -85,8 +85,8 @@ def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
 
 
 class Contents:
-    """Reads what a compressed batch holds. Cheap where each buffer is asked for from its beginning to its end;
-    to go back means to begin again. For one thread at a time."""
+    """Reads the contents of a compressed batch. Reading each buffer from beginning to end is cheap; reading
+    backward restarts at the buffer's beginning. Only one thread may use it at a time."""
 
     def __init__(self, data: Bytes, batch: Unpacked) -> None:
         self._data = data
@@ -95,7 +95,7 @@ class Contents:
         self._streams: dict[int, _Stream] = {}
 
     def read(self, at: int, length: int) -> Any:
-        """Bytes [at, at + length) of a buffer that has so many."""
+        """Read bytes [at, at + length) of the contents; they must be inside one buffer."""
         if not length:
             return pa.py_buffer(b"")
         number = bisect_right(self._places, at) - 1
@@ -109,13 +109,13 @@ class Contents:
         return stream.read(start, length)
 
     def finish(self) -> None:
-        """Prove that the buffers that were read hold no less and no more than they say."""
+        """Verify that each buffer that was read holds exactly as many bytes as it states."""
         for stream in self._streams.values():
             stream.finish()
 
 
 class _Stream:
-    """The contents of one buffer, forward."""
+    """Reads the contents of one buffer forward."""
 
     def __init__(self, data: Bytes, buffer: Packed) -> None:
         packed = pa.PythonFile(Splice(data, [(buffer.start, buffer.packed_bytes)]), mode="r")
@@ -126,8 +126,8 @@ class _Stream:
         self._end = 0
 
     def reaches(self, start: int) -> bool:
-        """Whether this place has not gone by: what was read last is kept, for parts of a batch may share the
-        bytes between them."""
+        """Whether bytes from this place on can still be read. The bytes read last are kept, because
+        consecutive parts of a batch may share bytes at their border."""
         return start >= self._end - self._kept.size
 
     def read(self, start: int, length: int) -> Any:
@@ -149,7 +149,7 @@ class _Stream:
             raise self._fault("a compressed buffer holds more than it says", self._end)
 
     def _forward(self, length: int) -> Any:
-        """The next bytes."""
+        """Read the next bytes."""
         self._kept = self._file.read_buffer(length)
         self._end += self._kept.size
         if self._kept.size < length:
@@ -162,12 +162,12 @@ class _Stream:
 
 
 class InTurn:
-    """Parts of a batch that can be had one after the other, for several threads: who asks first makes those
-    before its own as well, and keeps them for who is to ask."""
+    """Parts of a batch that must be made in order, for several threads. A thread that requests a part also makes
+    the missing parts before it, and keeps these for the other threads."""
 
     def __init__(self, make: Callable[[], Callable[[int], Any]]) -> None:
         self._make = make
-        """Begins again, and gives the call that makes the part of a number; called in their order."""
+        """Restarts at the first part, and returns a function that makes a part by number, called in order."""
         self._lock = Lock()
         self._begin()
 
@@ -179,10 +179,10 @@ class InTurn:
         self._failure: Exception | None = None
 
     def part(self, number: int) -> Any:
-        """One of the parts. That which was given last may be asked for again at no cost.
+        """Return one of the parts. The part returned last is cached, so requesting it again is free.
 
         Raises:
-            Exception: what making it raised, or one before it; after that there is no way on.
+            Exception: making this part or an earlier one failed. All later parts then fail as well.
         """
         with self._lock:
             if self._lock.was_cut_short() or (number < self._next and number not in self._made):
@@ -200,7 +200,7 @@ class InTurn:
         try:
             self._made[self._next] = self._part(self._next)
         except Exception as error:
-            # A copy does not know the frames of this one, which would keep the file open.
+            # A copy has no traceback, whose frames would keep the file open.
             self._failure = copy(error)
             raise
         except BaseException:

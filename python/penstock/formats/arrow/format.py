@@ -1,11 +1,11 @@
-"""Arrow IPC, as file and as stream: record batches as they lie in memory, read by pyarrow.
+"""Arrow IPC, as file and as stream: record batches in their memory layout, read by pyarrow.
 
-The layout and its specification are in `arrow_messages.py`. A chunk is a record batch. Files know
-where their batches lie from a footer; a stream's batches are found by walking the headers of its
-messages, once, without reading their bodies. So both are read at random and counted cheaply.
+The layout and its specification are in `arrow_messages.py`. A chunk is a record batch. The footer of a
+file holds the places of its batches; a stream's batches are found by reading the headers of its
+messages once, without their bodies. So both allow cheap random access and cheap counting.
 
-pyarrow trusts what a batch says of itself, and a patched file would end the process when its
-arrays are read. So every batch is validated in full before it is handed out.
+pyarrow trusts the numbers in a batch, so a manipulated file could end the process when its
+arrays are read. So every batch is validated in full before the caller gets it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ KEPT_BATCHES = 4096
 PART_BYTES = 8 << 20
 """A batch larger than two of these is read in parts, so that memory is bounded."""
 RUN_BYTES = 32 << 10
-"""How much of a batch is read at once for a few of its rows."""
+"""How many bytes of a batch are read together for a few of its rows."""
 RUN_COSTS = 256 << 10
-"""To cut rows out takes as long as to read so many bytes of a whole batch."""
+"""Reading a run of rows separately takes as long as reading this many bytes of a whole batch."""
 
 
 class ArrowFormat(Format):
@@ -108,7 +108,7 @@ class ArrowFormat(Format):
         """Read the footer of a file, or the schema of a stream.
 
         Raises:
-            UnsupportedError: a Feather 1 file, or raw=True.
+            UnsupportedError: the file is a Feather 1 file, or raw=True.
             TruncatedError, FormatError: the bytes are not Arrow IPC.
             SchemaError: a field of schema= is not in the file.
         """
@@ -121,14 +121,14 @@ class ArrowFormat(Format):
 
 
 class Rows(NamedTuple):
-    """Some rows of a batch, from one of them on; as many as their chunk has."""
+    """Rows of a batch from `first` on; their number is that of their chunk."""
 
     entry: Entry
     first: int
     part: Callable[[], Any] | None = None
-    """Gives them, where others have to be read before."""
+    """A function that returns the rows, if earlier rows must be read before them."""
     places: Sequence[int] = ()
-    """The columns that it gives."""
+    """The columns that `part` returns."""
 
 
 class ArrowReader(Reader):
@@ -180,32 +180,32 @@ class ArrowReader(Reader):
         return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
 
     def options_alike(self) -> Any:
-        """A file or a stream, compressed as its first batch is."""
+        """Return options for a file or stream like this one, with the codec of its first batch."""
         from penstock.formats.arrow.writer import ArrowOptions
 
         codec = None
-        with suppress(FormatError):  # of a damaged batch, which is told of where it is read
+        with suppress(FormatError):  # the batch is damaged, which is reported when it is read
             first = next(iter(self._batches), None)
             if first is not None:
                 codec = codec_of(read_layout(self._bytes.read, first.message))
         return ArrowOptions(compression=codec, stream=self._footer is None)
 
-    # Where the batches lie.
+    # Finding the batches.
 
     @property
     def num_records(self) -> int:
-        """How many records there are; reads the header of every batch, once."""
+        """The number of records. The first call reads the header of every batch."""
         return self._batches.num_records
 
     def chunks(self) -> Iterator[Chunk[Any]]:
-        """The record batches in order."""
+        """Yield the record batches in order."""
         for entry in self._batches:
             message = entry.message
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """The batches and the regions between them that were skipped; small ones together, since to hand over a task
-        takes as long as to read some hundred kilobytes."""
+        """Yield the batches and the skipped regions between them. Small batches are grouped, since handing a task to
+        another thread takes as long as reading a few hundred kilobytes."""
         group: list[Stretch] = []
         num_bytes = done = 0
         skipped = self._batches.skipped
@@ -242,7 +242,7 @@ class ArrowReader(Reader):
             yield Chunk(chunk.first_record + first, end - first, begin, stop, data)
 
     def _num_bytes(self, message: Message, places: list[int]) -> int:
-        """Bytes of a batch out of which rows may be cut, 0 of another. What it claims is within limits."""
+        """Return the bytes of a batch, or 0 if it should be read whole. Raise LimitError if it is too large."""
         if not message.num_records or not self._cutter.can_cut(message, places):
             return 0
         with placed(self._path, message):
@@ -254,24 +254,24 @@ class ArrowReader(Reader):
     def _in_turn(self, message: Message, borders: list[int], places: list[int]) -> InTurn | None:
         if not message.compressed:
             return None
-        cutter = self._cutter  # not `self`, whom the chunks would hold
+        cutter = self._cutter  # a reference to `self` would keep the reader alive with the chunks
         return InTurn(lambda: cutter.in_order(message, borders, places))
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
-        """All records in one pair, so that no batch is decoded twice."""
+        """Yield all records in one pair, so that no batch is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
             yield Chunk(0, self.num_records, 0, self._size, WHOLE), records
 
-    # What is in them.
+    # Decoding the batches.
 
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one batch.
+        """Return some records of one batch.
 
         Raises:
-            FormatError: the batch's bytes are not sound.
-            LimitError: a compressed batch says it becomes larger than limits.batch_bytes.
-            SchemaError: no such column, or a value does not fit schema=.
+            FormatError: the batch's bytes are invalid.
+            LimitError: a compressed batch states an inflated size beyond limits.batch_bytes.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         schema = projected(self.schema, columns, self._path)
         with translated(self._path):
@@ -289,7 +289,7 @@ class ArrowReader(Reader):
             return conform(self._proof.rows(place, batch, records, first), schema, self._path)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
-        """The batches that hold these records, or what is needed of them, in the file's order."""
+        """Yield the batches that hold these records, or the needed runs of their rows, in the file's order."""
         entries = self._batches.all
         starts = np.asarray([entry.first_record for entry in entries])
         places = np.searchsorted(starts, records, side="right") - 1
@@ -308,7 +308,7 @@ class ArrowReader(Reader):
                 yield entry.first_record + first, conform(rows, schema, self._path)
 
     def _runs(self, entry: Entry, rows: np.ndarray, schema: Any) -> list[tuple[int, int]] | None:
-        """Runs of rows that hold some, or None where the whole batch is as good."""
+        """Return runs of rows that hold the given rows, or None if reading the whole batch costs no more."""
         message = entry.message
         size = self._num_bytes(message, self._places(schema))
         if not size:
@@ -322,7 +322,7 @@ class ArrowReader(Reader):
         return [(low * step, min(high * step, message.num_records)) for low, high in found]
 
     def _part(self, part: Rows, num_records: int, schema: Any) -> Any:
-        """Some rows of a batch of which parts are read, as they are stored and not yet proved."""
+        """Read one part of a batch that is read in parts, with the stored types and not yet verified."""
         entry, first, end = part.entry, part.first, part.first + num_records
         with placed(self._path, entry.message):
             if part.part is None or part.places != self._places(schema):
@@ -331,18 +331,18 @@ class ArrowReader(Reader):
             return part.part()
 
     def _rows(self, entry: Entry, start: int, stop: int, schema: Any, read: Read) -> Any:
-        """Rows [start, stop) of a batch that can be cut, as they are stored and not yet proved."""
+        """Read rows [start, stop) of a batch, with the stored types and not yet verified."""
         with placed(self._path, entry.message):
             return self._cutter.rows(entry.message, start, stop, self._places(schema), read)
 
     def _places(self, schema: Any) -> list[int]:
-        """Where the columns of a schema stand in the file."""
-        if schema.names == self._stored.names:  # which may be one name twice
+        """Return the places of a schema's columns in the file."""
+        if schema.names == self._stored.names:  # the same name may occur twice
             return list(range(len(schema.names)))
         return [position(self._stored, name, self._path) for name in schema.names]
 
     def _batch(self, entry: Entry, schema: Any, first_record: int, records: Selection) -> Any:
-        """One whole batch of `schema`, or some rows of it, proved to be sound."""
+        """Return one whole batch of `schema`, or some rows of it, verified to be valid."""
         if not schema.names:
             count = entry.message.num_records if records is None else len(records)
             return empty_columns(count)
@@ -358,7 +358,7 @@ class ArrowReader(Reader):
             batch = self._decoded(entry, places)
         with placed(self._path, entry.message):
             rows = self._proof.rows(key, batch, records, first_record)
-        # A batch in a memory map costs only its headers, and is proved once.
+        # A batch in a memory map costs only the memory of its headers, so it is kept and verified once.
         borrowed = self._bytes.mapped is not None and not entry.message.compressed
         if borrowed and len(self._kept) < KEPT_BATCHES and self._proof.kept(key) is None:
             self._kept[key] = batch
@@ -379,8 +379,8 @@ class ArrowReader(Reader):
             return batch
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
-        """Readers of the file format for one projection; pyarrow's are for one thread each."""
-        file = self._bytes.file  # not `self`, which holds the pool
+        """Return the pool of file readers for one projection; only one thread may use a pyarrow reader at a time."""
+        file = self._bytes.file  # a reference to `self` would be a cycle, since `self` holds the pool
 
         def make() -> Any:
             return pa.ipc.open_file(file(), options=read_options(places))
@@ -388,7 +388,7 @@ class ArrowReader(Reader):
         return self._pools.setdefault(places, Pool(make))
 
     def _check_file_dictionaries(self) -> None:
-        """The same for the dictionaries of a file, which pyarrow reads with the first batch."""
+        """Check the sizes of a file's dictionaries, which pyarrow reads with the first batch."""
         assert self._footer is not None
         if self._dictionaries_checked:
             return
@@ -401,7 +401,7 @@ class ArrowReader(Reader):
         self._dictionaries_checked = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._kept.clear()
         self._proof.forget()
         for pool in self._pools.values():

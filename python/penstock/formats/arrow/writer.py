@@ -1,4 +1,4 @@
-"""Writing Arrow IPC: what can be chosen, and batches whose cut is their own."""
+"""Writes Arrow IPC: the options, and a writer that regroups records into batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.storage.pyarrow_files import SinkFile, writable
 
 @dataclass(frozen=True, slots=True)
 class ArrowOptions:
-    """How Arrow IPC is written.
+    """Options for writing Arrow IPC.
 
     Example:
         >>> ArrowOptions(compression="zstd").stream
@@ -24,14 +24,14 @@ class ArrowOptions:
     """
 
     compression: str | None = None
-    """None leaves the bodies as they are, for memory maps; else lz4 or zstd."""
+    """The codec: "lz4" or "zstd". None does not compress, so that files can be mapped into memory."""
     level: int | None = None
-    """zstd's level; None is its default."""
+    """The level of zstd; None means zstd's default."""
     stream: bool = False
-    """The stream format, without the footer of a file."""
+    """Whether to write the stream format, which has no footer."""
     batch_records: int = 1 << 16
     batch_bytes: int = 16 << 20
-    """Bytes of values; a batch ends where either is reached."""
+    """Bytes of values. A batch ends when either limit is reached."""
 
 
 class ArrowWriter(Writer):
@@ -60,11 +60,11 @@ class ArrowWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far, with about those of the records that wait for their batch."""
+        """Bytes of output so far, with an estimate for the records that wait for their batch."""
         return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
 
     def _size_of(self, group: Any) -> int:
-        """Bytes that a batch makes, without writing it."""
+        """Return the bytes that a batch would take, without writing it."""
         file = pa.MockOutputStream()
         with (
             writable(self._path),
@@ -84,7 +84,7 @@ class ArrowWriter(Writer):
             self._writer.write_batch(self._unified(group) if self._unify else group)
 
     def _unified(self, group: Any) -> Any:
-        """Let dictionaries only grow: a file cannot replace one, unlike a stream."""
+        """Return a batch whose dictionaries only extend earlier ones: a file, unlike a stream, cannot replace them."""
         columns = list(group.columns)
         for place, column in enumerate(columns):
             if not pa.types.is_dictionary(column.type):
@@ -102,7 +102,7 @@ class ArrowWriter(Writer):
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def close(self) -> None:
-        """Write what is left and the footer. The sink stays open."""
+        """Write the remaining records and the footer. The sink stays open."""
         if self._writer is None:
             return
         for group in self._regroup.rest():

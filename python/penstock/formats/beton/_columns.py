@@ -1,4 +1,4 @@
-"""Columns as a .beton stores them: what goes into rows, and the bytes that go into pages."""
+"""Encoding of columns for a .beton: the values that go into rows, and the bytes that go into pages."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Stored(NamedTuple):
     """The values of one field of some records."""
 
     row: Any
-    """What goes into the rows: numbers, or a structured array without places and lengths."""
+    """The data for the rows: numbers, or a structured array whose places and lengths are not set yet."""
     values: Any = None
-    """What goes into pages, as a binary array; None for numbers. Images may be views, none of them empty."""
+    """The data for the pages, a binary array; None for numbers. Images may be a view array without empty values."""
 
 
 Encode = Callable[[Any, int], Stored]
-"""Takes a column without nulls and the number of its first record."""
+"""A function that encodes a column without nulls; it also gets the number of the column's first record."""
 
 
 class BetonColumn(NamedTuple):
@@ -51,12 +51,12 @@ class BetonColumn(NamedTuple):
 
 
 def column_of(field: Any, images: Encode, losses: Losses) -> BetonColumn:
-    """How a column of this Arrow field is written.
+    """Return how a column of this Arrow field is written.
 
     Args:
-        field: its name and type.
-        images: writes a column of encoded images.
-        losses: notes that class labels lose their names, or refuses it.
+        field: the field's name and type.
+        images: the function that encodes a column of images.
+        losses: notes that class labels lose their names, or raises an error for it.
 
     Raises:
         SchemaError: a .beton cannot hold such a field.
@@ -117,7 +117,7 @@ def _floats(array: Any, first: int) -> Stored:
 
 
 class Labels:
-    """Class labels are written as numbers: the places of their names in the dictionary."""
+    """Encodes class labels as numbers: the places of their names in the dictionary."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -153,7 +153,7 @@ def _json_of(name: str) -> Encode:
 
 
 def _json_texts(texts: Any, name: str, first: int) -> Any:
-    """JSON in ASCII with a NUL after each, as ffcv needs it: other characters as escapes."""
+    """Return JSON texts as ffcv needs them: in ASCII, other characters escaped, and a NUL after each text."""
     texts = texts.cast(pa.string())
     if (bytes_of(texts) > 0x7F).any():
         escaped = [_NOT_ASCII.sub(lambda s: json.dumps(s[0])[1:-1], t) for t in texts.to_pylist()]
@@ -204,7 +204,7 @@ def _tensor_column(name: str, type_: Any) -> BetonColumn:
 
 
 def edges_of(array: Any) -> np.ndarray:
-    """Where the values of a binary array begin in its data, and where the last one ends."""
+    """Return where each value of a binary array begins in its data, and where the last value ends."""
     _, offsets, _ = array.buffers()
     if offsets is None:
         return np.zeros(1, np.int64)
@@ -212,7 +212,7 @@ def edges_of(array: Any) -> np.ndarray:
 
 
 def bytes_of(array: Any) -> np.ndarray:
-    """All bytes of a binary array, one value after another, not copied."""
+    """Return all bytes of a binary array, one value after another, without a copy."""
     data = array.buffers()[2]
     edges = edges_of(array)
     if data is None:
@@ -221,12 +221,12 @@ def bytes_of(array: Any) -> np.ndarray:
 
 
 def picked(arrays: list[Any], index: np.ndarray) -> Any:
-    """Values of several binary arrays, numbered through, in the order of `index`."""
+    """Return values of several binary arrays in the order of `index`, which counts through all arrays."""
     return pa.concat_arrays(arrays).take(pa.array(index))
 
 
 def binary_from(lengths: np.ndarray, data: np.ndarray) -> Any:
-    """A binary array of values of these lengths, which are contiguous in `data`."""
+    """Return a binary array of values that have these lengths and are contiguous in `data`."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

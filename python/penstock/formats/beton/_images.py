@@ -1,4 +1,4 @@
-"""Images as a .beton stores them: JPEG files or rows of pixels, by what was chosen."""
+"""Encoding of images for a .beton, as JPEG files or as rows of pixels, depending on the options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Images:
         self._chance = np.random.Generator(np.random.PCG64(options.seed))
 
     def __call__(self, array: Any, first: int) -> Stored:
-        """Rows and values of some records."""
+        """Return the rows and values of some records."""
         everything = np.arange(len(array))
         mode = self._options.image_mode
         if mode == "jpg":
@@ -61,7 +61,7 @@ class Images:
         return Stored(row, picked([jpegs.values, raws.values], index))
 
     def _is_better_raw(self, jpegs: Stored) -> np.ndarray:
-        """Which images are stored as pixels in mode smart."""
+        """Return which images are stored as pixels in mode "smart"."""
         pixels = jpegs.row["width"].astype(np.int64) * jpegs.row["height"] * 3
         threshold = self._options.smart_threshold
         if threshold is not None:
@@ -69,8 +69,8 @@ class Images:
         return pixels < np.diff(edges_of(jpegs.values))
 
     def _jpegs(self, images: Any, chosen: np.ndarray, first: int) -> Stored:
-        """Images as JPEGs. Those that are JPEGs of the right size and of colours that ffcv can
-        decode keep their bytes."""
+        """Encode images as JPEGs. A JPEG keeps its bytes if its size is within the limit and ffcv can
+        decode its colours."""
         images = images if len(chosen) == len(images) else picked([images], chosen)
         row = _plain_jpegs(images)
         is_kept = (row["width"] > 0) & (np.maximum(row["width"], row["height"]) <= self._most)
@@ -86,7 +86,7 @@ class Images:
         return Stored(row, picked([images, made], index))
 
     def _pixels(self, images: Any, chosen: np.ndarray, first: int) -> Stored:
-        """Images as rows of pixels."""
+        """Encode images as rows of pixels."""
         from penstock.payloads.images import decode_images
 
         if not len(chosen):
@@ -156,7 +156,7 @@ class Images:
             raise found from None
 
     def _of_record(self, error: PenstockError, chosen: np.ndarray, first: int) -> SchemaError:
-        """An error about one of some images, as one about a record."""
+        """Convert an error that names an image by its place in `chosen` to an error that names the record."""
         if isinstance(error, SchemaError) and error.field is not None:
             return error
         record = None if error.record is None else first + int(chosen[error.record])
@@ -170,7 +170,7 @@ class Images:
 
 
 def _is_too_wide(image: Any) -> bool:
-    """Whether an image that could not be made a JPEG has more pixels a side than a JPEG can have."""
+    """Whether an image that could not be encoded as a JPEG is wider or higher than a JPEG can be."""
     from penstock.payloads.images import image_sizes
 
     try:
@@ -181,7 +181,7 @@ def _is_too_wide(image: Any) -> bool:
 
 
 def _plain_jpegs(images: Any) -> np.ndarray:
-    """The rows of images that are JPEGs of grey or of three colours; zeros for others."""
+    """Return the rows of images that are JPEGs in grey or three colours, with zeros for other images."""
     sizes = [_jpeg_size(view) for view in memoryviews(images)]
     row = np.zeros(len(images), _ROW)
     row["mode"] = JPEG_MODE
@@ -191,8 +191,8 @@ def _plain_jpegs(images: Any) -> np.ndarray:
 
 
 def _jpeg_size(image: memoryview) -> tuple[int, int]:
-    """Width and height by the frame header of a JPEG of 8 bits and one or three components, which
-    decodes to RGB anywhere; zeros for anything else."""
+    """Return width and height from the frame header of a JPEG with 8 bits and one or three components,
+    which every program can decode to RGB; return zeros for anything else."""
     at, end = 2, len(image)
     if bytes(image[:2]) != b"\xff\xd8":
         return 0, 0
@@ -210,12 +210,12 @@ def _jpeg_size(image: memoryview) -> tuple[int, int]:
 
 
 def pixel_bytes(array: Any) -> np.ndarray:
-    """Bytes that each image takes as pixels, by its head; 0 if it is not an image."""
+    """Return the bytes that each image takes as pixels, computed from its header; 0 if it is not an image."""
     from penstock.payloads.images import image_sizes
 
     try:
         sizes = image_sizes(array)
     except PenstockError:
-        return np.zeros(len(array), np.int64)  # the error is raised when it is written
+        return np.zeros(len(array), np.int64)  # the error is raised when the image is written
     width, height = (np.asarray(sizes.field(name)).astype(np.int64) for name in ("width", "height"))
     return width * height * 3

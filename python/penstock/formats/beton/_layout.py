@@ -1,7 +1,7 @@
-"""The layout of a .beton: header, field descriptors, and the rows they describe.
+"""The layout of a .beton: the header, the field descriptors, and the rows that they describe.
 
-Nothing here reads values. All claims of a header or a descriptor are compared with the file's size and
-with each other before memory is allocated for them.
+This module reads no values. It compares all numbers in the header and the descriptors with the file's size and
+with each other before it allocates memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.errors import FormatError, TruncatedError, UnsupportedError
 from penstock.storage.base import Source
 
 HEADER = struct.Struct("<HHIQQ")
-"""Version, fields, bytes of a page, records, place of the allocation table."""
+"""Version, number of fields, bytes per page, number of records, place of the allocation table."""
 VERSION = 2
 DESCRIPTOR_BYTES = 1041
 NAME_BYTES = 16
@@ -30,7 +30,7 @@ MIN_PAGE_BYTES = 1 << 21
 MAX_PAGE_BYTES = 1 << 31
 """The largest power of two that fits the header."""
 ENTRY = np.dtype([("record", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
-"""One of the allocation table: a stored value."""
+"""An entry of the allocation table. It describes one stored value."""
 MAX_DIMENSIONS = 32
 
 FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR, CUSTOM = 0, 1, 2, 3, 4, 5, 6, 255
@@ -46,7 +46,7 @@ _ROWS: dict[int, tuple[np.dtype, int]] = {
     JSON: (np.dtype(_SPAN), 1),
     TENSOR: (np.dtype("<u8"), 8),
 }
-"""What a row keeps of a field, and how it is aligned there."""
+"""The dtype of each kind of field in a row, and its alignment there."""
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _SHAPE = struct.Struct(f"<{MAX_DIMENSIONS}QQ")
@@ -59,27 +59,27 @@ class Field:
     name: str
     kind: int
     row: np.dtype
-    """What a row keeps of it."""
+    """The dtype of the field's part of a row."""
     align: int
     shape: tuple[int, ...] = ()
     dtype: np.dtype | None = None
-    """Of a tensor's values; None where Arrow has no type for them."""
+    """The dtype of a tensor's values; None if Arrow has no type for them."""
     described: str = ""
     """The dtype as the file writes it."""
 
     @property
     def is_stored(self) -> bool:
-        """Whether its values are in pages, each with an entry in the allocation table."""
+        """Whether the field's values are in pages, each with an entry in the allocation table."""
         return self.kind not in (FLOAT, INT, CUSTOM)
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of a tensor."""
+        """The size of one tensor in bytes."""
         return math.prod(self.shape) * (1 if self.dtype is None else self.dtype.itemsize)
 
     @property
     def type(self) -> Any:
-        """The Arrow type that it is read as, or None if there is none."""
+        """The Arrow type of the column, or None if Arrow has none for it."""
         if self.kind in (NDARRAY, TENSOR):
             if self.dtype is None:
                 return None
@@ -114,19 +114,19 @@ class Layout:
 
     @property
     def first_page(self) -> int:
-        """Where pages may begin: the first border of pages behind the rows."""
+        """Where pages may begin: at the first multiple of the page size after the rows."""
         end = self.rows_start + self.num_records * self.row.itemsize
         return -(-end // self.page_bytes) * self.page_bytes
 
     @property
     def stored(self) -> tuple[Field, ...]:
-        """The fields whose values lie in pages."""
+        """The fields whose values are in pages."""
         return tuple(field for field in self.fields if field.is_stored)
 
 
 def row_dtype(fields: tuple[Field, ...]) -> np.dtype:
-    """A row: fields in order, each at the next multiple of its alignment, and the whole at one of
-    the largest of them.
+    """Return the dtype of a row. Fields are in order, each at the next multiple of its alignment. The
+    row's size is a multiple of the largest alignment.
 
     Example:
         >>> image, number = (Field(n, k, *_ROWS[k]) for n, k in (("a", IMAGE), ("b", INT)))
@@ -151,14 +151,14 @@ def row_dtype(fields: tuple[Field, ...]) -> np.dtype:
 
 
 def field_of(name: str, kind: int, shape: tuple[int, ...] = (), dtype: Any = None) -> Field:
-    """A field of a kind that the format itself knows."""
+    """Return a field of a kind that the format defines."""
     row, align = _ROWS[kind]
     described = json.dumps(np.dtype(dtype).descr) if dtype is not None else ""
     return Field(name, kind, row, align, shape, dtype and np.dtype(dtype), described)
 
 
 def descriptor(field: Field) -> bytes:
-    """A field's descriptor as it is written."""
+    """Return the bytes of a field's descriptor."""
     arguments = b""
     if field.kind in (NDARRAY, TENSOR):
         sizes = (*field.shape, *(0 for _ in range(MAX_DIMENSIONS - len(field.shape))))
@@ -176,12 +176,12 @@ def read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
 
     Args:
         source: the file.
-        custom: NumPy's name of what a row keeps of each user-defined field, such as "<u8,<u8".
+        custom: for each user-defined field, NumPy's name of its dtype in a row, such as "<u8,<u8".
 
     Raises:
-        TruncatedError: the file ends before what it announces, or was never finished.
-        FormatError: a claim is against the rules, or against another claim.
-        UnsupportedError: a user-defined field that `custom` does not tell of.
+        TruncatedError: the file is shorter than its header says, or was never finished.
+        FormatError: a number breaks the rules of the format, or contradicts another number.
+        UnsupportedError: a user-defined field is not in `custom`.
     """
     try:
         return _read_layout(source, custom)
@@ -214,7 +214,7 @@ def _read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
 
 
 def _check_sizes(layout: Layout, size: int) -> None:
-    """Compare the header's counts with the file."""
+    """Compare the header's counts with the size of the file."""
     if layout.table_start == 0:
         raise TruncatedError(
             "the file was never finished: its header tells of no allocation table",
@@ -258,7 +258,7 @@ def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Fi
         field = _field(data[start : start + DESCRIPTOR_BYTES], byte, custom)
         if field.name in fields:
             raise FormatError("two fields have this name", field=field.name, byte=byte)
-        # A zero in a shape must not hide that its other sizes are too large.
+        # Zeros count as ones, so that a zero in a shape cannot hide that other sizes are too large.
         num_values = math.prod(size or 1 for size in field.shape)
         if max(num_values, field.value_bytes) > page_bytes:
             raise FormatError(
@@ -311,7 +311,7 @@ def _custom_field(name: str, byte: int, custom: Mapping[str, str]) -> Field:
 
 
 def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], Any, str]:
-    """Shape and dtype of a tensor, and the dtype as it stands there."""
+    """Return the shape and dtype of a tensor, and the text that describes the dtype in the file."""
     *sizes, length = _SHAPE.unpack_from(arguments)
     while sizes and not sizes[-1]:
         sizes.pop()

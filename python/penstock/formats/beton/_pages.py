@@ -1,10 +1,9 @@
-"""The bytes of a .beton: values into pages, then rows and table around them.
+"""Writes the bytes of a .beton: first the values into pages, then the rows before and the table after them.
 
-The rows come before the pages, but their number is known only at the end.
-So one page is left free for the
-header and the rows; if the rows outgrow it, the pages in their place are copied to the end. These are
-few: a row has a few bytes, its values have thousands. Until then rows and table are in memory, or in
-unnamed temporary files if they are many.
+The rows come before the pages, but their number is known only at the end. So one page is left free for the
+header and the rows. If the rows outgrow it, the pages that are in their place are copied to the end. Few pages
+need this copy, since a row has a few bytes and its values have thousands. Until the end, the rows and the table
+are in memory, or in unnamed temporary files if they are large.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from penstock.storage.base import Sink
 
 _SPOOL_BYTES = 16 << 20
 _PIECE = 1 << 16
-"""Rows, or entries of the table, that are written together at the end."""
+"""The number of rows, or of table entries, that are written together at the end."""
 
 
 class Pages:
-    """Writes one file: all values of a record into one page, everything else at the end."""
+    """Writes one file. All values of a record go into one page; rows and table are written at the end."""
 
     def __init__(self, sink: Sink, fields: tuple[Field, ...], page_bytes: int) -> None:
         self._sink = sink
@@ -37,10 +36,10 @@ class Pages:
         sink.write(head)
         self._rows_start = self.num_bytes = len(head)
         self._first_page = self._page_end = self._up(len(head))
-        """Where the first page begins, and where the last one ends: at first there is none."""
+        """Where the first page begins, and where the last page ends. They are equal while there is no page."""
         self.num_records = 0
         self.record_bytes = 0
-        """What the records themselves take: their rows, their values, and the table's entries for these."""
+        """Bytes of the records: their rows, their values, and the table's entries for the values."""
         self._rows, self._table = _spool(sink.path), _spool(sink.path)
 
     def _up(self, size: int) -> int:
@@ -52,10 +51,10 @@ class Pages:
         """Append records.
 
         Args:
-            rows: their rows; the places of values are put in here.
-            sizes: bytes of their stored values, int64[records, fields], no record larger than a
+            rows: the rows of the records; this method fills in the places of values.
+            sizes: bytes of each stored value, int64[records, fields]. No record is larger than a
                 page.
-            values: these values, record by record: all their bytes, or those of each record.
+            values: the stored values in the order of records: one array of all bytes, or a view for each record.
         """
         if not self._stored:
             self._sink.write(rows.view(np.uint8).data)
@@ -75,7 +74,7 @@ class Pages:
         self.record_bytes += rows.nbytes + entries.nbytes + int(sizes.sum())
 
     def _place(self, sizes: np.ndarray, values: np.ndarray | list[memoryview]) -> np.ndarray:
-        """Write values into pages, and return where each one is."""
+        """Write values into pages, and return the place of each value."""
         ends = np.cumsum(sizes.sum(axis=1))
         starts = (np.cumsum(sizes) - sizes.reshape(-1)).reshape(sizes.shape)
         done, done_bytes = 0, 0
@@ -100,7 +99,7 @@ class Pages:
         self.num_bytes += len(data)
 
     def close(self) -> None:
-        """Write what was not known before: rows, table, header."""
+        """Write the parts that are only known at the end: rows, table and header."""
         table_start = self.num_bytes
         if self._rows.tell():
             self._write(bytes(self._page_end - self.num_bytes))
@@ -120,8 +119,8 @@ class Pages:
         self._table.close()
 
     def _make_room(self, rows_end: int) -> tuple[int, int, int]:
-        """Copy the pages that occupy the rows' place to the end; return where they were, and how
-        far they moved."""
+        """Copy the pages that occupy the rows' place to the end. Return where they began and ended,
+        and how far they moved."""
         low, high = self._first_page, self._up(rows_end)
         if high <= low:
             return low, low, 0
@@ -143,7 +142,7 @@ class Pages:
 
 
 def _places(rows: np.ndarray, field: Field) -> np.ndarray:
-    """Where rows keep the place of a field's value."""
+    """Return the part of the rows that holds the places of a field's values."""
     row = rows[field.name]
     return row if row.dtype.names is None else row["ptr"]
 
@@ -155,14 +154,14 @@ def _move(places: np.ndarray, low: int, high: int, way: int) -> None:
 
 
 def _spool(path: str) -> IO[bytes]:
-    """A file without a name beside the target; in memory while it is small."""
+    """Return an unnamed temporary file in the target's folder. It stays in memory while it is small."""
     folder = os.path.dirname(path) or "."
     where = folder if os.path.isdir(folder) else None
     return tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=where)  # type: ignore[return-value]
 
 
 def _pieces(spool: IO[bytes], dtype: np.dtype) -> Iterator[np.ndarray]:
-    """What was written to a spool, as arrays that can be changed."""
+    """Yield the contents of a spool as writable arrays."""
     spool.seek(0)
     while data := spool.read(_PIECE * dtype.itemsize):
         yield np.frombuffer(bytearray(data), dtype)

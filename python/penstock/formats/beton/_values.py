@@ -1,10 +1,9 @@
 """The values of a .beton: where the values of some records are, and their bytes as Arrow arrays.
 
-Rows hold the place of a value. The length of a JPEG is only in the allocation table: one entry for each
-stored value, in any order. In a file written by a single writer, the entries are in the order of
-records and fields, so a record's entries are first looked for at their place in that order;
-if they are elsewhere, the whole table is read and sorted by
-place, once.
+Rows hold the places of values. The length of a JPEG is only in the allocation table, which has one entry for
+each stored value, in any order. In a file written by a single writer, the entries are in the order of
+records and fields, so a record's entries are first looked for at their place in that order.
+If they are elsewhere, the whole table is read once and sorted by place.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ _MOST_OFFSET = (1 << 31) - 1
 
 
 class Spans(NamedTuple):
-    """Places of the values of one field: uint64 starts and int64 lengths, each verified to be inside
-    one page."""
+    """Places of the values of one field: uint64 starts and int64 lengths. Each value is verified to be
+    inside one page."""
 
     starts: np.ndarray
     lengths: np.ndarray
 
 
 class ValueWindow(NamedTuple):
-    """A stretch of the file that holds all wanted values and little besides."""
+    """A stretch of the file that holds all requested values and few other bytes."""
 
     start: int
     data: _core.Buffer
 
 
 class Values:
-    """Finds and fetches the stored values of one file. Used by several threads at once."""
+    """Finds and fetches the stored values of one file. Several threads may use it concurrently."""
 
     def __init__(self, source: Source, layout: Layout, limits: Limits) -> None:
         self._source = source
@@ -56,13 +55,13 @@ class Values:
     # -- places of values --------------------------------------------------------------------------
 
     def spans(self, field: Field, starts: np.ndarray, lengths: Any, records: np.ndarray) -> Spans:
-        """Verify that the values of some records are inside pages; empty ones may be anywhere."""
+        """Verify that the values of some records are inside pages. Empty values may be anywhere."""
         lengths = np.broadcast_to(np.asarray(lengths, np.uint64), starts.shape)
         layout = self._layout
         shift = layout.page_bytes.bit_length() - 1
         low, high = np.uint64(layout.first_page), np.uint64(layout.table_start)
         fits = (starts >= low) & (starts < high) & (lengths <= np.uint64(layout.page_bytes))
-        # What fits so far cannot overflow: a page is at most 2 GiB, and the file has an end.
+        # Values that fit so far cannot overflow: they start inside the file, and a page is at most 2 GiB.
         last = np.where(fits, starts + np.maximum(lengths, 1) - np.uint64(1), high)
         fits &= (last < high) & (last >> shift == starts >> shift)
         wrong = np.flatnonzero(~fits & (lengths > 0))
@@ -121,7 +120,7 @@ class Values:
         return lengths
 
     def _table_lengths(self, field: Field, starts: np.ndarray, records: np.ndarray) -> np.ndarray:
-        """The lengths that the allocation table has for values of some records."""
+        """Return the lengths of the values of some records from the allocation table."""
         if self._sorted is None:
             found = self._expected_entries(field, records)
             is_right = (found["ptr"] == starts) & (found["record"] == records.astype(np.uint64))
@@ -147,7 +146,7 @@ class Values:
         return found["size"]
 
     def _expected_entries(self, field: Field, records: np.ndarray) -> np.ndarray:
-        """The entries of a field, if the table is in order."""
+        """Return the entries where a field's entries are if the table is in order."""
         step = len(self._places)
         place = self._places[field.name]
         first, last = int(records[0]), int(records[-1])
@@ -164,8 +163,8 @@ class Values:
         return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
-        """The whole table, sorted by place. Entries of no bytes share their place with others, and
-        are left out."""
+        """Return the whole table, sorted by place. Entries of empty values are left out, since they
+        share their place with others."""
         with self._lock:
             if self._sorted is None:
                 self._sorted = self._read_table()
@@ -200,8 +199,8 @@ class Values:
     # -- their bytes -------------------------------------------------------------------------------
 
     def window(self, spans: list[Spans]) -> ValueWindow | None:
-        """The stretch that spans all these values, in one read; None if that would read much
-        else."""
+        """Read the stretch that spans all these values in one read. Return None if it would contain
+        many other bytes."""
         total = sum(int(span.lengths.sum()) for span in spans)
         if not total:
             return None
@@ -216,7 +215,7 @@ class Values:
         return ValueWindow(low, data)
 
     def views(self, spans: Spans, window: ValueWindow | None) -> pa.Array:
-        """The values as views: into a window, into the file if it is mapped, or into what is read now."""
+        """Return the values as views into a window, into the mapped file, or into bytes that are read now."""
         lengths = spans.lengths.astype(np.uint64)
         # Empty values may be anywhere.
         is_some = spans.lengths > 0
@@ -233,13 +232,13 @@ class Values:
         return pa.array(data.views(as_arrow(starts), as_arrow(lengths)))
 
     def binary(self, spans: Spans, window: ValueWindow | None) -> Any:
-        """The values as a binary array; not copied if they are contiguous in a window."""
+        """Return the values as a binary array, without a copy if they are contiguous in a window."""
         if window is not None:
             found = _contiguous(spans, window)
             return self.views(spans, window).cast(pa.binary()) if found is None else found
         offsets = np.zeros(len(spans.lengths) + 1, np.int32)
         np.cumsum(spans.lengths, out=offsets[1:])
-        some = spans.lengths > 0  # the others may be anywhere
+        some = spans.lengths > 0  # empty values may be anywhere
         held = self._source.gather(
             pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
         )
@@ -247,7 +246,7 @@ class Values:
 
 
 def _is_rising(records: np.ndarray) -> bool:
-    """Whether each number follows the one before."""
+    """Whether each number is one more than the number before it."""
     return bool((np.diff(records) == 1).all())
 
 
@@ -257,9 +256,9 @@ def _binary(offsets: np.ndarray, data: Any) -> Any:
 
 
 def _contiguous(spans: Spans, window: ValueWindow) -> Any:
-    """The values in place, if they are contiguous in a window; else None."""
+    """Return the values as an array over the window if they are contiguous there, else None."""
     starts = spans.starts.astype(np.int64) - window.start
-    # An empty value is anywhere: put it after the one before.
+    # The place of an empty value can be anything, so it is set to the end of the value before it.
     ends = np.where(spans.lengths > 0, starts + spans.lengths, 0)
     starts = np.where(spans.lengths > 0, starts, np.maximum.accumulate(ends))
     ends = starts + spans.lengths

@@ -11,9 +11,9 @@ numbers are little-endian; there are no checksums.
     row size x records     rows: Float f64 | Int i64 | image u8 mode, u16 width, u16 height, u64
                            place (13 bytes, packed) | Bytes, JSON u64 place, u64 length | tensor u64
                            place. Numbers and tensors at multiples of 8, the others anywhere; the
-                           row's size is a multiple of the largest alignment in it
+                           row's size is a multiple of its largest alignment
     zeros                  up to a multiple of a page
-    pages                  values, packed; all of a record's in one page
+    pages                  values, packed; all values of a record are in one page
     24 for each value      the allocation table: u64 record, u64 place, u64 length, in any order
 
 A chunk of penstock is a run of records with about 2 MiB of values.
@@ -73,7 +73,7 @@ CHUNK_RECORDS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class BetonReadOptions:
-    """How a .beton is read.
+    """Options for reading a .beton.
 
     Example:
         >>> BetonReadOptions(custom_fields={"box": "<f4,<f4,<f4,<f4"}).custom_fields["box"]
@@ -81,8 +81,8 @@ class BetonReadOptions:
     """
 
     custom_fields: dict[str, str] = field(default_factory=dict[str, str])
-    """The NumPy dtype of the metadata of each user-defined field, which files do not hold. The column
-    is these bytes of each record."""
+    """The NumPy dtype of the metadata of each user-defined field, because files do not store it. The
+    field's column holds these metadata bytes of each record."""
 
 
 class BetonFormat(Format):
@@ -123,7 +123,7 @@ class BetonFormat(Format):
         """Read the header and the descriptors of the fields.
 
         Raises:
-            UnsupportedError: raw=True, or a user-defined field that custom_fields= lacks.
+            UnsupportedError: raw=True, or a user-defined field is not in custom_fields=.
             TruncatedError, FormatError: the bytes are not a .beton.
             SchemaError: a field of schema= is not in the file.
         """
@@ -144,7 +144,7 @@ class BetonFormat(Format):
 
 
 def _is_descriptor(data: bytes) -> bool:
-    """Whether the data are a known type and a name."""
+    """Whether the data is a known type followed by a name."""
     name, _, rest = data[1:].partition(b"\0")
     return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
         not rest.strip(b"\0")
@@ -161,18 +161,18 @@ class BetonReader(Reader):
         self._layout: Layout = read_layout(source, own.custom_fields)
         self._fields = {field.name: field for field in self._layout.fields}
         self._values = Values(source, self._layout, options.limits)
-        # A field that cannot be read is bytes here, so that the others can be read.
+        # A field that cannot be read has type binary here, so that the other fields can be read.
         types = {f.name: pa.binary() if f.type is None else f.type for f in self._layout.fields}
         stored = pa.schema([pa.field(name, types[name], nullable=False) for name in types])
         if asked is not None:
             check_columns(asked, stored, self._path, options.settled)
-        # A later shard is opened with the schema of the first, which mostly is its own as well.
+        # A later shard is opened with the schema of the first shard. The two are usually equal.
         self.schema: pa.Schema = stored if asked is None else asked
         self._codecs = {f.name: f.type.codec for f in self.schema if isinstance(f.type, ImageType)}
         self._lendable = {f.name for f in self.schema if self._is_lendable(f, types[f.name])}
 
     def _is_lendable(self, field: Any, stored: Any) -> bool:
-        """Whether values need no cast. An image type's codec changes no values."""
+        """Whether values need no cast. Image types that differ only in the codec need none."""
         is_image = isinstance(stored, ImageType)
         return field.type == stored or (
             is_image and field.type == ImageType(self._codecs.get(field.name, ""))
@@ -185,7 +185,7 @@ class BetonReader(Reader):
     # -- chunks ------------------------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
-        """Runs of records with about 8 MiB of values each, by the lengths in the rows."""
+        """Yield runs of records with about BETON_CHUNK_BYTES of values each, by the lengths in the rows."""
         step = max(1, BETON_CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
             rows = self._rows(first, min(step, self.num_records - first))
@@ -210,8 +210,8 @@ class BetonReader(Reader):
             start = end
 
     def _sizes(self, rows: np.ndarray) -> np.ndarray:
-        """Approximate bytes of each record's values: the length in its row, and for JPEGs, whose rows
-        hold none, the distance to the next record's value."""
+        """Return the approximate size of each record's values in bytes: the length in its row. Rows hold no
+        length for JPEGs; for these it is the distance to the next record's value."""
         most = self._layout.page_bytes
         sizes = np.zeros(len(rows), np.int64)
         for each in self._layout.stored:
@@ -244,7 +244,7 @@ class BetonReader(Reader):
         return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
-        """All records in one pair: their rows are read where they are."""
+        """Yield all records in one pair, since each row is read directly at its place."""
         check_records(records, self.num_records, self._path)
         if len(records):
             end = self._layout.table_start
@@ -255,12 +255,12 @@ class BetonReader(Reader):
     def decode(
         self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection
     ) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
-            FormatError: a row, or the allocation table, points to where no value can be.
-            UnsupportedError: a tensor of a dtype that Arrow does not have.
-            SchemaError: no such column, or a value does not fit schema=.
+            FormatError: a row or the allocation table points to a place that cannot hold a value.
+            UnsupportedError: Arrow has no type for the dtype of a tensor.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         return self._decoded(chunk, records, columns, lends=False)
 
@@ -364,7 +364,7 @@ class BetonReader(Reader):
 
 
 def _row_column(each: Field, row: np.ndarray) -> Any:
-    """A column that the rows hold themselves."""
+    """Return a column whose values are in the rows."""
     if each.kind == FLOAT:
         return pa.array(row.astype(np.float64))
     if each.kind == INT:
@@ -374,7 +374,7 @@ def _row_column(each: Field, row: np.ndarray) -> Any:
 
 
 def _ppm_heads(row: np.ndarray) -> pa.Array:
-    """The header of a PPM file before the pixels of each image; nothing before a JPEG."""
+    """Return the PPM header to put before the pixels of each image; it is empty before a JPEG."""
     pixels, width, height = row["mode"] == RAW_MODE, row["width"], row["height"]
     sizes = np.where(pixels, width.astype(np.uint32) << 16 | height, 0).tolist()
     heads = {size: b"P6\n%d %d\n255\n" % (size >> 16, size & 0xFFFF) for size in set(sizes)}
@@ -383,7 +383,7 @@ def _ppm_heads(row: np.ndarray) -> pa.Array:
 
 
 def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
-    """JSON texts, each up to its first NUL, as strings."""
+    """Return JSON texts, each up to its first NUL, as strings."""
     data, ends = bytes_of(array), edges_of(array)
     last = ends[1:] - ends[0] - 1
     is_plain = bool((np.diff(ends) > 0).all() and not data[last].any())

@@ -14,7 +14,7 @@ MODES = ("jpg", "raw", "smart", "proportion")
 
 @dataclass(frozen=True, slots=True)
 class BetonOptions:
-    """How a .beton is written.
+    """Options for writing a .beton.
 
     Example:
         >>> BetonOptions(image_mode="raw").page_bytes
@@ -25,25 +25,25 @@ class BetonOptions:
     """How images are stored: "jpg" copies JPEGs as they are and makes JPEGs of others; "raw" stores
     pixels; "smart" chooses by size; "proportion" makes JPEGs of some, chosen at random."""
     smart_threshold: int | None = None
-    """With "smart": JPEG where the pixels take more bytes than this. None stores pixels only where
-    they take less than the JPEG."""
+    """With "smart": store a JPEG if the pixels take more bytes than this. None stores pixels only if
+    they take fewer bytes than the JPEG."""
     max_side: int | None = None
-    """Shrink images until neither side is longer."""
+    """Shrink images so that neither side has more pixels than this."""
     jpeg_quality: int = 90
-    """Of JPEGs that are made here, 1 to 100."""
+    """The quality of JPEGs that penstock encodes, 1 to 100."""
     compress_probability: float = 0.5
-    """With "proportion": how many become JPEGs."""
+    """With "proportion": the probability that an image is stored as a JPEG."""
     seed: int = 0
-    """With "proportion": which ones do."""
+    """With "proportion": the seed of the random choice."""
     exact: bool = False
     """Whether to raise an error for images that would be re-encoded or lose their transparency,
     and for class labels, whose names are not kept."""
     page_bytes: int = 8 << 20
-    """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
+    """A power of two from 2 MiB to 2 GiB. All values of a record are in one page."""
 
 
 def check_options(options: BetonOptions) -> None:
-    """Raise ValueError for options that no file can be written with."""
+    """Raise ValueError for invalid options."""
     if options.image_mode not in MODES:
         raise ValueError(f"image_mode is one of {', '.join(MODES)}, not {options.image_mode!r}")
     size = options.page_bytes

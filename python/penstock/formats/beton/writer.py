@@ -1,4 +1,4 @@
-"""Writing a .beton: what can be chosen, and batches into rows and pages."""
+"""Writes a .beton: splits batches into rows and pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.formats.beton.options import MOST_FIELDS, BetonOptions, check_opti
 from penstock.storage.base import Sink
 
 _PIECE_BYTES = 16 << 20
-"""Bytes of values that are put in order together."""
+"""Bytes of values that are interleaved and written together."""
 
 
 class BetonWriter(Writer):
@@ -78,8 +78,8 @@ class BetonWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """What the records so far take themselves: rows, values and the table's entries for these; of the
-        file once it is closed. Pages are whole, so with them any few records would take 16 MiB."""
+        """Bytes of the records so far: rows, values and the table's entries; after close, bytes of the file.
+        Pages are not counted before, since with whole pages a few records would already take 16 MiB."""
         return self._pages.num_bytes if self._is_closed else self._pages.record_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -148,12 +148,12 @@ class BetonWriter(Writer):
             self._pages.close()
 
     def abort(self) -> None:
-        """Give the file up."""
+        """Delete the temporary data of an unfinished file."""
         self._pages.drop()
 
 
 def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
-    """Where to cut a batch so that the values of a piece have about 16 MiB."""
+    """Return where to split a batch so that the values of each piece have about 16 MiB."""
     if not batch.num_rows:
         return []
     if not is_decoding and batch.nbytes <= _PIECE_BYTES:
@@ -168,7 +168,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
 
 
 def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
-    """Put what is known of values into rows."""
+    """Fill rows with everything about their values except the places."""
     field = column.field
     if not field.is_stored:
         rows[field.name] = stored.row
@@ -180,8 +180,8 @@ def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
 
 
 def _interleaved(values: list[Any]) -> tuple[np.ndarray | list[memoryview], np.ndarray]:
-    """The values of all fields, record by record, and their sizes. One of no bytes becomes a zero:
-    ffcv would take the value behind it for empty as well."""
+    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero
+    byte, because ffcv would otherwise treat the next value as empty as well."""
     count = len(values[0])
     if len(values) == 1 and values[0].type == pa.binary_view():
         views = memoryviews(values[0])

@@ -1,5 +1,5 @@
-"""Cursors over row groups. Parquet has no way in but from the front of a row group, so a part of one is decoded after
-the parts before it, by the same cursor, whichever threads ask for them."""
+"""Cursors over row groups. A Parquet row group can only be decoded from its front, so a part of a row group is decoded
+after the parts before it. All threads that request parts of a row group share its cursor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDLE_CURSORS = 4
 
 
 class Cursor:
-    """Reads the records of one row group, from the front, in steps of any size."""
+    """Reads the records of one row group from its front, in steps of any size."""
 
     def __init__(self, batches: Iterator[Any], num_records: int, schema: Any, path: str) -> None:
         self.at = 0
@@ -31,7 +31,7 @@ class Cursor:
         self._left: Any = None
 
     def read(self, count: int) -> Any:
-        """The next `count` records as one batch."""
+        """Return the next `count` records as one batch."""
         parts: list[Any] = []
         missing = count
         while missing:
@@ -52,7 +52,7 @@ class Cursor:
 
 
 class Cursors:
-    """The cursors of a file that wait for the next part. A key is a row group with the columns that are read."""
+    """The idle cursors of a file. The key of a cursor is its row group and the columns that it reads."""
 
     def __init__(self) -> None:
         self._idle: list[tuple[Any, Cursor]] = []
@@ -65,21 +65,21 @@ class Cursors:
     def borrow(
         self, key: Any, start: int, end: int, make: Callable[[], Cursor]
     ) -> Generator[Cursor, None, None]:
-        """A cursor that is not behind `start`, and will be read up to `end`."""
+        """Borrow a cursor that is at `start` or before it; the caller reads up to `end`."""
         with self._in_turn(key, start, end):
             cursor = self._resume(key, start) or make()
             yield cursor
-            # Not in a finally: a cursor that met an error may be left in a state of its own.
+            # Not in a finally block: after an error the state of a cursor is unknown.
             if cursor.at < cursor.num_records:
                 self._keep(key, cursor)
 
     @contextmanager
     def _in_turn(self, key: Any, start: int, end: int) -> Generator[None, None, None]:
-        """Hold a part back until all that were asked for before it in its row group are done, so that threads hand
-        one cursor on instead of each decoding the row group from its front."""
+        """Wait until all earlier parts of the same row group that are in progress are done. So the threads pass one
+        cursor on, instead of each decoding the row group from its front."""
         with self._lock:
             if self._process != os.getpid():
-                # In a forked child, those that wait for their turn are threads of its parent.
+                # In a forked child, the pending parts belong to threads of its parent.
                 self._pending, self._idle, self._process = {}, [], os.getpid()
             pending = self._pending.setdefault(key, [])
         try:
@@ -96,7 +96,7 @@ class Cursors:
                 self._turn.notify_all()
 
     def _resume(self, key: Any, start: int) -> Cursor | None:
-        """The idle cursor that is nearest before a part."""
+        """Take the idle cursor that is nearest to `start` without being past it; None if there is none."""
         with self._lock:
             before = [c for k, c in self._idle if k == key and c.at <= start]
             if not before:

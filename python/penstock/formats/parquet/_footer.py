@@ -1,8 +1,8 @@
 """The columns in a Parquet footer, and the depth of its schema.
 
-Specification: parquet.thrift. FileMetaData field 2 is the list of SchemaElements in depth-first order, and field 5 of
-those the number of children. FileMetaData field 4 is the list of RowGroups, field 1 of those the list of ColumnChunks,
-field 3 of those the ColumnMetaData, and field 8 is there only if the column is encrypted.
+Specification: parquet.thrift. FileMetaData field 2 is the list of SchemaElements in depth-first order; field 5 of a
+SchemaElement is the number of its children. FileMetaData field 4 is the list of RowGroups; field 1 of a RowGroup is the
+list of ColumnChunks. Field 3 of a ColumnChunk is its ColumnMetaData; it has a field 8 only if the column is encrypted.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class Footer:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        # A file can hold the list twice; for pyarrow too the last one counts.
+        # A file can hold the list twice; like pyarrow, penstock uses the last list.
         self._groups = dict(_row_groups(data))
 
     def columns(self, group: int) -> list[ColumnChunk]:
-        """The columns of a row group, in the order of the schema."""
+        """Return the columns of a row group, in the order of the schema."""
         return _columns(self._data, self._groups[group])
 
 
 def codecs(footer: bytes) -> set[str]:
-    """The codecs of the columns of the first row group. An encrypted column may have none."""
+    """Return the codecs of the columns of the first row group. For an encrypted column the codec may be missing."""
     first = next(_row_groups(footer), None)
     codes = {column.codec for column in _columns(footer, first[1])} if first else set()
     return {CODECS[code] for code in codes if 0 < code < len(CODECS)}
 
 
 def _row_groups(footer: bytes) -> Iterator[tuple[int, int]]:
-    """The number of each row group, and where it starts in the footer."""
+    """Yield the number of each row group and where it starts in the footer."""
     thrift = Thrift(footer)
     for field in thrift.fields():
         if field == _GROUPS:
@@ -85,8 +85,8 @@ def _column(chunk: dict[Field, Any]) -> ColumnChunk:
 def check_nesting(footer: bytes, limit: int) -> None:
     """Raise LimitError if the schema nests deeper than `limit`.
 
-    pyarrow builds a schema by recursion, and before release 26 a nested one of some hundred kilobytes ended the
-    process.
+    pyarrow builds a schema by recursion. Before release 26, a deeply nested schema of a few hundred kilobytes ended
+    the process.
     """
     thrift = Thrift(footer)
     try:
@@ -100,7 +100,7 @@ def check_nesting(footer: bytes, limit: int) -> None:
 
 
 def _check_schema(thrift: Thrift, limit: int) -> None:
-    left: list[int] = []  # the numbers of children that are still to come, level by level
+    left: list[int] = []  # for each level, the number of children that still follow
     for _ in thrift.elements():
         while left and left[-1] == 0:
             left.pop()
@@ -109,7 +109,7 @@ def _check_schema(thrift: Thrift, limit: int) -> None:
         children = thrift.numbers().get(_CHILDREN, 0)
         if children > 0:
             left.append(children)
-        # The first element is the root, which is not a level of its own.
+        # The first element is the root, which does not count as a level.
         if len(left) - 1 > limit:
             raise too_deep(limit)
 

@@ -1,10 +1,10 @@
 """Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
-pyarrow reads the footer, but ends the process when it is asked about a column whose metadata is encrypted or makes no
-sense (an unknown codec, histograms of another length), and it gives no page headers. So both are read here.
+pyarrow reads the footer, but it ends the process if it is asked about a column whose metadata is encrypted or invalid
+(an unknown codec, histograms of another length). It also gives no access to page headers. So this module reads both.
 
-Invariant: what Thrift's C++ library accepts is read here too, as the same numbers. A file cannot hide the size of a
-page by a field that only one of the two understands: of another type, of a number that is too long, given twice.
+Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
+hide the size of a page in a field that only one reader understands (another type, an overlong number, a duplicate).
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
@@ -22,18 +22,18 @@ _WIDTHS = {BYTE: 1, DOUBLE: 8, UUID: 16}
 _MOST_DEPTH = 64
 
 Field = tuple[int, int]
-"""The number of a field in its struct, and the type that it is written with."""
+"""The number of a field in its struct, and its type as written."""
 
 
 class Thrift:
-    """A position in bytes. Reading beyond their end raises IndexError."""
+    """A reader at a position in bytes. Reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
 
     def fields(self) -> Iterator[Field]:
-        """The fields of a struct. The caller reads or skips the value of each."""
+        """Yield the fields of a struct. The caller reads or skips the value of each field."""
         number = 0
         while (head := self._byte()) & 0x0F:
             number = number + (head >> 4) if head >> 4 else self._integer(32)
@@ -41,14 +41,14 @@ class Thrift:
             yield number, head & 0x0F
 
     def elements(self) -> Iterator[int]:
-        """The type of each element of a list. The caller reads or skips the element."""
+        """Yield the type of each element of a list. The caller reads or skips each element."""
         head = self._byte()
         count, kind = head >> 4, head & 0x0F
         for _ in range(self._length() if count == 15 else count):
             yield BYTE if kind in BOOLS else kind
 
     def numbers(self, depth: int = 0) -> dict[Field, Any]:
-        """The integers of a struct, and those of the structs in it."""
+        """Return the integers of a struct, including those of nested structs."""
         found: dict[Field, Any] = {}
         for field in self.fields():
             if field[1] in _BITS:

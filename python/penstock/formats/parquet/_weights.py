@@ -1,12 +1,12 @@
-"""How many rows of a Parquet row group may be decoded at once, whatever its footer says.
+"""Computes how many rows of a Parquet row group may be decoded together, without trust in the footer.
 
-Decoded, a column can take far more than its pages: a text of a dictionary takes a few bits of the file for each value
-that is this text, and all of its bytes in memory; a list of a billion equal values takes a few bytes. So where that may
-be much, the headers of the pages are read first, and then the dictionaries. A page is decompressed whole, and pyarrow
-copies its values, so none may be larger than one record may be.
+A decoded column can take far more memory than its pages. Each value from a dictionary takes a few bits of the file, but
+the full length of the text in memory. A list of a billion equal values takes a few bytes of the file. So if the decoded
+size may be large, the headers of the pages are read first, and then the dictionaries. A page is decompressed as a whole
+and pyarrow copies its values, so no page may be larger than the limit for one record.
 
 Specification: parquet.thrift. PageHeader field 1 is the kind of the page, 2 its size after decompressing, 3 its size in
-the file; 5, 7 and 8 belong to one kind each, and have the number of values as their field 1.
+the file. Fields 5, 7 and 8 each belong to one kind of page; their field 1 is the number of values.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from penstock.formats.parquet._thrift import I32, STRUCT, Thrift
 from penstock.limits import Limits, raise_limit
 
 BATCH_BYTES = 64 << 20
-"""The most that a batch may take whose rows have long texts or wide values that the file holds only once."""
+"""The largest size of a batch whose rows have long texts or wide values that the file stores only once."""
 _KIND, _PLAIN_SIZE, _SIZE, _NUM_VALUES = (1, I32), (2, I32), (3, I32), (1, I32)
 _DICTIONARY_PAGE = 2
 _OF_KIND = {0: (5, STRUCT), _DICTIONARY_PAGE: (7, STRUCT), 3: (8, STRUCT)}
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
-"""How much is read for a header: nearly all are short; statistics may be long."""
+"""How many bytes are read for a header, in turn. Nearly all headers are short, but statistics may be long."""
 _BYTES_TYPE, _FIXED_TYPE = 6, 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value of each physical type that has one width."""
+"""Bytes of a value, for each physical type of fixed width."""
 _LEVEL_BYTES = 5
-"""What pyarrow takes for the levels and the place of a value in a list or struct."""
+"""Bytes that pyarrow takes for the levels and the place of a value in a list or struct."""
 
 Read = Callable[[int, int], bytes]
 ReadDictionaries = Callable[[Sequence[str], int], Iterator[Any]]
-"""Batches of a number of rows, in which the columns of these paths are dictionaries."""
+"""A function that yields batches of the given number of rows, with the columns of these paths as dictionaries."""
 
 
 class Leaf(NamedTuple):
-    """A column of values; a nested column of the table has several."""
+    """A leaf column, which holds values. A nested column of the table has several leaves."""
 
     path: str
     is_nested: bool
 
 
 class Page(NamedTuple):
-    """What the header of a page says."""
+    """The facts in the header of a page."""
 
     start: int
     kind: int
@@ -58,29 +58,29 @@ class Page(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """What one column takes when it is decoded."""
+    """The memory that one column takes when it is decoded."""
 
     path: str
     num_values: int
     plain_bytes: int
-    """Of pages of values."""
+    """Bytes of the decompressed pages of values."""
     level_bytes: int
-    """What pyarrow takes for nested values beside their pages."""
+    """Bytes that pyarrow takes for nested values in addition to their pages."""
     longest: int
-    """No value of its dictionary is longer."""
+    """An upper bound for the length of the values in the column's dictionary."""
     is_bytes: bool
 
 
 class Rows(NamedTuple):
-    """What the rows of a row group take."""
+    """The size of the rows of a row group."""
 
     step: int
-    """How many may be decoded at once."""
+    """How many rows may be decoded together."""
     row_bytes: int
-    """What one row may take, where that is known to be much."""
+    """The bytes that one row may take, if known to be many; else 0."""
 
     def check(self, limits: Limits) -> None:
-        """Raise LimitError if a row is more than a batch may be."""
+        """Raise LimitError if a row is larger than the limit for a batch."""
         if self.row_bytes > limits.batch_bytes:
             message = f"a row takes {self.row_bytes} bytes, beyond the limit batch_bytes={limits.batch_bytes}"
             hint = f"{raise_limit('batch_bytes', self.row_bytes)}, or other columns"
@@ -88,7 +88,7 @@ class Rows(NamedTuple):
 
 
 def varies(type_: Any) -> bool:
-    """Whether values of a type take any number of bytes."""
+    """Whether values of a type vary in size."""
     kind = storage_of(type_)
     if pa.types.is_fixed_size_list(kind):
         return varies(kind.value_type)
@@ -101,10 +101,10 @@ def varies(type_: Any) -> bool:
 
 
 def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> Weight:
-    """What a column of a row group takes, by the headers of its pages.
+    """Return the memory that a column of a row group takes, by the headers of its pages.
 
     Raises:
-        LimitError: a page is larger than one record may be.
+        LimitError: a page is larger than the limit for one record.
     """
     is_text = column.type == _BYTES_TYPE
     num_values = plain_bytes = level_bytes = longest = 0
@@ -118,7 +118,7 @@ def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> We
             field = leaf.path.split(".")[0]
             raise LimitError(message, field=field, byte=page.start, hint=hint)
         if page.kind == _DICTIONARY_PAGE:
-            # Each text has its length before it, so that one has at most what is left by the others.
+            # Each text has a length of 4 bytes before it; one text may take all of the remaining bytes.
             texts = page.plain_bytes - 4 * max(page.num_values, 1)
             fixed = page.plain_bytes // max(page.num_values, 1)
             longest = max(texts if is_text else fixed * (column.type == _FIXED_TYPE), 0)
@@ -131,7 +131,7 @@ def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> We
 
 
 def _pages(read: Read, column: ColumnChunk) -> Iterator[Page]:
-    """The pages of a column, as far as their headers can be read; pyarrow raises for the rest."""
+    """Yield the pages of a column as long as their headers can be read; pyarrow raises an error for the rest."""
     at = column.start
     while at < column.end:
         found = _header(read, at)
@@ -145,7 +145,7 @@ def _pages(read: Read, column: ColumnChunk) -> Iterator[Page]:
 
 
 def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
-    """The header of a page, its length, and the size of the page in the file."""
+    """Return the header of a page, the header's length, and the size of the page in the file."""
     for most in _HEADER_BYTES:
         thrift = Thrift(read(at, most))
         try:
@@ -167,7 +167,7 @@ def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
 # -- rows -------------------------------------------------------------------------------------------
 
 
-# Complexity: each step decides whether the next, dearer one is needed.
+# Complexity: each step decides whether the next, more expensive one is needed.
 def rows_of(
     found: Sequence[Weight],
     rows: int,
@@ -177,16 +177,16 @@ def rows_of(
     footer_bytes: int,
     has_few_bytes: bool,
 ) -> Rows:
-    """What some rows take that have columns of these weights.
+    """Return the size of rows whose columns have these weights.
 
     Args:
         found: a weight for each column.
         rows: the number of rows.
-        limits: no row may take more than a batch may.
-        dictionaries: reads dictionaries, or values by them.
-        footer_bytes: what the footer says that the row group takes.
-        has_few_bytes: the file has few bytes for its values. Only then dictionaries are read, which takes as long as
-            reading many values.
+        limits: the limits; no row may take more than the limit for a batch.
+        dictionaries: reads columns as dictionaries.
+        footer_bytes: the size of the row group that the footer states.
+        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, because that
+            takes as long as reading many values.
     """
     pages_bytes = sum(one.plain_bytes for one in found)
     values_bytes = pages_bytes + sum(one.level_bytes for one in found)
@@ -195,7 +195,7 @@ def rows_of(
     texts_bytes = 0
     if has_few_bytes and any(one.longest * one.num_values > BATCH_BYTES for one in found):
         texts_bytes = _texts_bytes(found, dictionaries)
-    # Pages may take a few times what a batch does: row groups are cut by the size in the footer.
+    # Pages may take a few times as much as a batch: row groups are split by the size in the footer.
     is_known = pages_bytes <= 2 * footer_bytes
     num_bytes = max(texts_bytes + (values_bytes // 4 if is_known else 2 * values_bytes), 1)
     step = rows if num_bytes <= BATCH_BYTES else max(1, rows * BATCH_BYTES // num_bytes)
@@ -207,7 +207,8 @@ def rows_of(
 
 
 def _texts_bytes(found: Sequence[Weight], dictionaries: ReadDictionaries) -> int:
-    """What all values take if each is the longest of its column: by its dictionary if it can be read, else by its page."""
+    """Return the bytes of all values if each is as long as the longest of its column. That length comes from the
+    dictionary if it can be read, else from the dictionary's page."""
     try:
         batch = next(dictionaries([one.path for one in found if one.is_bytes], 1), None)
         leaves = [] if batch is None else [leaf for c in batch.columns for leaf in _leaves(c)]
@@ -242,7 +243,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _text_bytes(dictionary: Any) -> np.ndarray:
-    """The length of each text. Offsets of 32 bits: no text is looked at, so they need not be sound."""
+    """Return the length of each text. It comes from the 32-bit offsets alone, so the texts may be invalid."""
     if not len(dictionary):
         return np.zeros(0, np.int64)
     ends = np.frombuffer(dictionary.buffers()[1], np.int32)[: len(dictionary) + 1]
@@ -250,7 +251,7 @@ def _text_bytes(dictionary: Any) -> np.ndarray:
 
 
 def _heaviest(batches: Iterator[Any]) -> int:
-    """Bytes of the texts of the row that has most of them."""
+    """Return the largest number of bytes that the texts of one row have."""
     most = 0
     try:
         for batch in batches:
@@ -262,7 +263,7 @@ def _heaviest(batches: Iterator[Any]) -> int:
 
 
 def _sizes(array: Any) -> np.ndarray:
-    """Bytes of the texts of each value."""
+    """Return the number of bytes of text in each value."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _sizes(array.storage)

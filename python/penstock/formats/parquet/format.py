@@ -3,16 +3,16 @@
 Specification: https://parquet.apache.org/docs/file-format/
 
     bytes            what
-    4                "PAR1" ("PARE" where the footer is encrypted)
+    4                "PAR1" ("PARE" if the footer is encrypted)
     ...              column chunks, row group by row group: pages, each with a header and a CRC-32
     footer_length    FileMetaData in Thrift's compact protocol: schema, row groups, places
     4                footer_length, little-endian
     4                "PAR1" again ("PARE")
 
-A chunk of penstock is a row group, or a part of one that would take more than 24 MiB.
+A chunk of penstock is a row group, or a part of a row group that would take more than 24 MiB.
 
-pyarrow is never asked about a column in the metadata: it ends the process over an encrypted column, an unknown codec and
-more. So a chunk's byte range is that of all data, from head to footer.
+pyarrow is never asked about the metadata of a column, because it ends the process for an encrypted column, an unknown
+codec and other faults. So the byte range of each chunk is that of all data, from head to footer.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from penstock.storage.base import Sink, Source
 from penstock.storage.pyarrow_files import Bytes, translated
 
 CHUNK_BYTES = 16 << 20
-"""A row group is cut into parts of about this size where it is larger than SPLIT_BYTES. Decoding
-takes several times a part's size, and several parts are decoded at once."""
+"""A row group larger than SPLIT_BYTES is split into parts of about this size. Decoding a part takes
+several times its size in memory, and several parts are decoded in parallel."""
 SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
-"""In a row group of this many rows it costs little to read page headers and dictionaries first."""
+"""For a row group with this many rows, reading page headers and dictionaries first costs little."""
 _BYTES_PER_ROW = 4
-"""In a row group of fewer rows they are read first if the file has fewer bytes than this for each row."""
+"""For a row group with fewer rows, they are read first if the file has fewer bytes per row than this."""
 _BYTES_PER_COLUMN = 64 << 10
-"""In a small file with this many bytes for each column it costs little to read the headers of its pages, even if the
-footer says that they are small."""
+"""In a small file with this many bytes per column, reading the headers of its pages costs little, even if the
+footer says that the pages are small."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
-"""Size of a file up to which columns are read whole."""
+"""In files up to this size, each column is read in one piece."""
 _SUMMARIES = ("_metadata", "_common_metadata")
-"""What Spark and others call files that hold the footers of the others in their folder."""
+"""The names that Spark and other programs give to files with the footers of the other files in their folder."""
 
 
 class ParquetFormat(Format):
@@ -101,7 +101,7 @@ class ParquetFormat(Format):
         """Read the footer.
 
         Raises:
-            UnsupportedError: the file is encrypted, or a summary of others (`_metadata`); or raw=True.
+            UnsupportedError: the file is encrypted or is a summary of other files (`_metadata`), or raw=True.
             TruncatedError, FormatError: the bytes are not Parquet.
             SchemaError: a field of schema= is not in the file.
         """
@@ -136,7 +136,7 @@ class ParquetReader(Reader):
         self._asked = options.schema
         self._limits = options.limits
         self._large_groups: set[int] = set()
-        """Row groups of which a page may be larger than one record may be."""
+        """Row groups with pages that may be larger than the limit for one record."""
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
@@ -168,8 +168,8 @@ class ParquetReader(Reader):
             return pq.ParquetFile(
                 self._bytes.file(),
                 metadata=self._metadata,
-                # Column by column; in small reads, since a row group may be larger than memory. In a small file
-                # whole columns, so that no page can claim more than its column has.
+                # Columns are read one by one, in small reads, since a row group may be larger than memory. In a
+                # small file columns are read whole, so that no page can claim more bytes than its column has.
                 pre_buffer=False,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,
@@ -181,9 +181,9 @@ class ParquetReader(Reader):
             raise
 
     def _plan(self) -> list[GroupPart]:
-        """Cut the row groups into chunks, by what the footer says of them."""
+        """Split the row groups into chunks, by their sizes in the footer."""
         parts: list[GroupPart] = []
-        # A row takes this much even where all of its values are missing, or one and the same.
+        # A row takes this many bytes even if all its values are missing or equal.
         widths = [row_bytes(field.type) for field in self._stored]
         most = max(1, min(CHUNK_RECORDS, BATCH_BYTES // max(sum(widths), 1)))
         total = 0
@@ -197,7 +197,7 @@ class ParquetReader(Reader):
             step = most
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
-            # A footer can claim any number of records: never more parts than it has bytes.
+            # A footer can claim any number of records, so there are never more parts than it has bytes.
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
             total += count
             parts.extend(
@@ -226,7 +226,7 @@ class ParquetReader(Reader):
         return self._bytes.read(self._data_end, self._bytes.source.size - 8 - self._data_end)
 
     def options_alike(self) -> Any:
-        """The codec of all columns, if they have one."""
+        """Return options with the codec of this file, if all columns have the same."""
         from penstock.formats.parquet.writer import ParquetOptions
 
         codec = self.compression or "none"
@@ -234,23 +234,23 @@ class ParquetReader(Reader):
         return ParquetOptions(compression=codec) if codec in (*known, "none") else ParquetOptions()
 
     def chunks(self) -> Iterator[Chunk[Any]]:
-        """The row groups in order, large ones in parts."""
+        """Yield the row groups in order; large ones are split into parts."""
         for number, part in enumerate(self._parts):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
-        """All records in one pair, so that no row group is decoded twice."""
+        """Yield all records in one pair, so that no row group is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
             yield Chunk(0, self.num_records, 4, self._data_end, WHOLE), records
 
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
-            FormatError: the row group's bytes are not sound; ChecksumError for a page's CRC.
-            UnsupportedError: a column is encrypted, or of a kind that pyarrow cannot read.
-            SchemaError: no such column, or a value does not fit schema=.
+            FormatError: the row group's bytes are invalid; ChecksumError if a page's CRC is wrong.
+            UnsupportedError: a column is encrypted, or pyarrow cannot read columns of its kind.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         schema = projected(self.schema, columns, self._path)
         with translated(self._path):
@@ -262,7 +262,7 @@ class ParquetReader(Reader):
             return self._read(chunk.data, schema, chunk.first_record, records)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
-        """The chunks that hold these records, each decoded once, in the file's order."""
+        """Yield the chunks that hold these records, each decoded once, in the file's order."""
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         for place in np.unique(places):
             numbers = records[places == place]
@@ -278,7 +278,7 @@ class ParquetReader(Reader):
             yield from self._divided(chunk.data, chunk.first_record, schema)
 
     def _divided(self, part: GroupPart, first: int, schema: Any) -> Iterator[Chunk[Any]]:
-        """A part in pieces whose values are few enough for one batch, whatever dictionaries hold."""
+        """Split a part into pieces that fit into one batch even if dictionaries hold long values."""
         step = min(part.num_records, self._rows_at_once(part.group, schema))
         end = part.start + part.num_records
         for start in range(part.start, end, max(step, 1)):
@@ -287,10 +287,10 @@ class ParquetReader(Reader):
             yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
 
     def _rows_at_once(self, group: int, schema: Any) -> int:
-        """How many rows of a row group may be decoded at once.
+        """Return how many rows of a row group may be decoded together.
 
         Raises:
-            LimitError: a page is larger than a record may be, or a row than a batch may be.
+            LimitError: a page is larger than the limit for a record, or a row than the limit for a batch.
         """
         key = (group, tuple(schema.names))
         rows = self._rows.get(key)
@@ -321,7 +321,7 @@ class ParquetReader(Reader):
         )
 
     def _may_take_much(self, rows: int, stored: Sequence[Any]) -> bool:
-        """Whether rows may take far more than the footer says, or it costs little to look."""
+        """Whether rows may take far more than the footer says, or a check costs little."""
         size = self._bytes.source.size
         is_small = size <= _WHOLE_BYTES
         if rows >= _MANY_ROWS:
@@ -340,7 +340,7 @@ class ParquetReader(Reader):
         for number, column in zip(range(self._metadata.num_columns), columns, strict=False):
             described = self._metadata.schema.column(number)
             path = described.path
-            # pyarrow reads these too for a column "a": "a.b" may be a field of it, or a column of this name.
+            # For a column "a", pyarrow also reads "a.b", which may be a field of "a" or a separate column.
             if path in names or path.startswith(prefixes):
                 is_nested = described.max_repetition_level > 0 or described.max_definition_level > 1
                 found.append(
@@ -351,13 +351,13 @@ class ParquetReader(Reader):
     def _with_dictionaries(
         self, group: int, names: Sequence[str], paths: Sequence[str], count: int
     ) -> Iterator[Any]:
-        """Batches of some columns of a row group, those of `paths` as dictionaries."""
+        """Yield batches of some columns of a row group, with the columns in `paths` as dictionaries."""
         return self._open(read_dictionary=paths).iter_batches(
             count, row_groups=[group], columns=names, use_threads=False
         )
 
     def _read(self, part: GroupPart, schema: Any, first_record: int, records: Selection) -> Any:
-        """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
+        """Decode one part of a row group, or some rows of it, to one verified batch of `schema`."""
         stored = projected(self._stored, schema.names, self._path) if self._asked else schema
         place = part, tuple(stored.names)
         batch = self._proof.kept(place)
@@ -366,8 +366,8 @@ class ParquetReader(Reader):
         return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
 
     def _decoded(self, part: GroupPart, stored: Any) -> Any:
-        """One part of a row group as it is stored, not yet checked."""
-        self._rows_at_once(part.group, stored)  # raises if one of them is too much
+        """Decode one part of a row group with the stored schema, without checks of the values."""
+        self._rows_at_once(part.group, stored)  # raises LimitError if a page or a row is too large
         key = (part.group, tuple(stored.names))
         end = part.start + part.num_records
         make = partial(self._cursor, part, stored)
@@ -392,7 +392,7 @@ class ParquetReader(Reader):
 
 
 def _check_ends(source: Source, options: Options) -> int:
-    """Look at both ends of the file; return where its data ends and its footer begins."""
+    """Check both ends of the file; return where its data ends and its footer begins."""
     path, size = source.path, source.size
     head = source.read(0, 4).to_bytes()
     if head not in (b"PAR1", b"PARE"):
@@ -434,7 +434,7 @@ def _check_ends(source: Source, options: Options) -> int:
 
 @cache
 def _has_depth_limit() -> bool:
-    """Whether pyarrow has a limit of its own for the nesting of a schema, as from release 26 on."""
+    """Whether pyarrow can limit the nesting of a schema, which it can from release 26 on."""
     import inspect
 
     import pyarrow.parquet as pq
@@ -443,7 +443,7 @@ def _has_depth_limit() -> bool:
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:
-    """The columns asked for: pyarrow takes "a.b" for a column of this name and for a field of the column "a"."""
+    """Return only the requested columns: for "a.b", pyarrow returns that column and also the field "b" of column "a"."""
     if batch.schema.names != schema.names:
         batch = conform(batch, schema, path) if schema.names else batch.select([])
     return batch

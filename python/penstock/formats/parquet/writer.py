@@ -1,4 +1,4 @@
-"""Writing Parquet: what can be chosen, and batches into row groups whose cut is their own."""
+"""Writes Parquet: the options, and a writer that regroups batches into row groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """How Parquet is written.
+    """Options for writing Parquet.
 
     Example:
         >>> ParquetOptions(compression="snappy").row_group_records
@@ -30,18 +30,18 @@ class ParquetOptions:
     compression: str | None = "zstd"
     """One of zstd, snappy, gzip, brotli, lz4, none."""
     level: int | None = None
-    """The codec's own level; None is the codec's default."""
+    """The compression level; None means the codec's default."""
     row_group_records: int = 1 << 17
     row_group_bytes: int = 16 << 20
-    """Bytes of values before encoding; a row group ends where either is reached. Small ones make
+    """Bytes of values before encoding. A row group ends when either limit is reached. Small row groups make
     random access cheaper, and are decoded in parallel."""
     dictionary: bool = True
-    """Store repeated values once, where that is smaller."""
+    """Store repeated values once if that is smaller."""
     page_checksums: bool = True
 
 
 def _refuse_empty(name: str, type_: Any, path: str) -> None:
-    """pyarrow writes lists of no values each, and cannot read them back; the others it does not write."""
+    """Raise SchemaError for types without bytes: pyarrow cannot read such lists back, and cannot write the others."""
     type_ = storage_of(type_)
     kind = pa.types
     what = ""
@@ -97,11 +97,11 @@ class ParquetWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far, with about those of the records that wait for their row group."""
+        """Bytes of output so far, with an estimate for the records that wait for their row group."""
         return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
 
     def _size_of(self, group: Any) -> int:
-        """Bytes of the file that a row group makes, without writing it."""
+        """Return the bytes that a row group would take in the file, without writing it."""
         import pyarrow.parquet as pq
 
         file = pa.MockOutputStream()
@@ -122,7 +122,7 @@ class ParquetWriter(Writer):
             self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
 
     def close(self) -> None:
-        """Write what is left and the footer. The sink stays open."""
+        """Write the remaining records and the footer. The sink stays open."""
         if self._writer is None:
             return
         for group in self._regroup.rest():
@@ -133,6 +133,6 @@ class ParquetWriter(Writer):
         self._file.drain()
 
     def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is dropped; a sink given up must not see it.
+        # pyarrow's writer writes a footer when it is deleted; an aborted sink must not receive it.
         if getattr(self, "_writer", None) is not None:
             self._file.abandon()

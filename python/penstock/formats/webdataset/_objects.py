@@ -44,9 +44,7 @@ def type_of_objects(last: str, samples: Any) -> Any:
             return _message_type(samples, limits)
         return _cbor_type(samples)
     except (PenstockError, _core.KernelError, pa.ArrowException, ValueError):
-        return (
-            pa.binary()
-        )  # the values cannot be read in the format that the field's name indicates
+        return pa.binary()  # the values are not in the format that the field's name indicates
 
 
 def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
