@@ -130,7 +130,7 @@ class Batches:
                 try:
                     entry = next(self._finding, None)
                 except FormatError as error:
-                    self._failure = error  # the generator has ended; later calls raise this error again
+                    self._failure = error  # the generator has ended; raise this error again later
                     raise
                 except BaseException:
                     # The generator has ended here too, although there may be more batches.

@@ -380,7 +380,7 @@ class ArrowReader(Reader):
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
         """Return the pool of file readers for one projection; only one thread may use a pyarrow reader at a time."""
-        file = self._bytes.file  # a reference to `self` would be a cycle, since `self` holds the pool
+        file = self._bytes.file  # not `self`: it holds the pool, so this would be a cycle
 
         def make() -> Any:
             return pa.ipc.open_file(file(), options=read_options(places))

@@ -1,10 +1,10 @@
-"""Which Arrow types MessagePack values are read into, and which are written as what.
+"""The Arrow types that MessagePack values are read into, and the MessagePack values that Arrow types are written as.
 
-| MessagePack | Arrow, as it is read | Arrow types that are written so |
+| MessagePack | Arrow type when read | Arrow types written as this |
 |---|---|---|
 | nil | null | nulls of any type |
 | bool | bool | bool |
-| integer | int64; uint64 where one is beyond int64 | integers, times, durations |
+| integer | int64; uint64 if a value is beyond int64 | integers, times, durations |
 | float 32; float 64 | float32; float64 | float16, float32; float64 |
 | str | string | strings, JSON, the names of dictionaries |
 | bin | binary | binary of any kind, images |
@@ -13,11 +13,11 @@
 | map of a NumPy array | tensor | tensors of fixed or of variable shape |
 | ext -1 | timestamp[ns, UTC] | timestamps, dates |
 | other ext | struct of type and data, marked | the same |
-| anything, where no one type fits | binary, marked: the bytes of the value | the same |
+| values that no single type fits | binary, marked: the bytes of the value | the same |
 
 The mark is in the field's metadata, `penstock.msgpack`: "ext", "raw", or "tensor" for a number that
-is a NumPy scalar. The kernels know few types; what a schema asks for besides is a cast from or to
-one of these, which must be exact.
+is a NumPy scalar. The kernels support few types. For the other types that a schema requests, values
+are cast from or to one of these, and the cast must be exact.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _CASTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 @dataclass(frozen=True, slots=True)
 class FieldPlan:
-    """A field, and what the kernels make of it or take for it."""
+    """A field, and the matching field that the kernels return or take."""
 
     field: pa.Field
     kernel: pa.Field
     cast: Callable[[Any], Any]
-    """From the kernel's array to the field's, or the reverse."""
+    """Casts the kernel's array to the field's type, or the reverse."""
 
     def convert(self, array: Any) -> Any:
-        """The array cast. Raises SchemaError, with the row as its record."""
+        """Cast an array. Raise SchemaError, with the row as its record, if a value does not fit."""
         try:
             found = self.cast(array)
         except _CASTS as error:
@@ -68,7 +68,7 @@ class FieldPlan:
 
 
 def inferred_field(kernel: pa.Field) -> pa.Field:
-    """The field that users see for one that the kernels inferred."""
+    """Return the field that users see for a field that the kernels inferred."""
     mark, _, numbers = (kernel.metadata or {}).get(MARK, b"").decode().partition(" ")
     if mark == "tensor" and numbers:
         shape = [int(axis) for axis in numbers.split(",")]
@@ -80,8 +80,8 @@ def inferred_field(kernel: pa.Field) -> pa.Field:
 
 
 def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
-    """How a field of a schema is read. `exact`: a float64 for a float32 column has to be one, as
-    where the schema was inferred. Raises SchemaError where its type cannot be read."""
+    """Return how a field of a schema is read. With `exact`, which is for inferred schemas, a float64 must
+    fit a float32 column exactly. Raise SchemaError if its type cannot be read."""
     kernel = _kernel_field(field, "exact" if exact else "cast")
     given: Any = field.type
 
@@ -98,7 +98,7 @@ def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
 
 
 def plan_writing(field: pa.Field) -> FieldPlan:
-    """How a field of a schema is written. Raises SchemaError where its type cannot be."""
+    """Return how a field of a schema is written. Raise SchemaError if its type cannot be written."""
     kernel = _kernel_field(field, "write")
     wanted = kernel.type
 
@@ -117,7 +117,7 @@ def plan_writing(field: pa.Field) -> FieldPlan:
 
 
 def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
-    """The plan, tried on no values."""
+    """Return the plan after a trial on an empty array. Raise SchemaError if the cast does not exist."""
     try:
         plan.cast(
             pa.array([], start)
@@ -152,7 +152,7 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        # Not from the type itself: by way of the C interface pyarrow gives one of its own.
+        # Not read from the type itself: after the C interface it is pyarrow's type, not penstock's.
         marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):
@@ -169,7 +169,7 @@ Use = Literal["exact", "cast", "write"]
 
 # Complexity: one line for each kind of type.
 def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
-    """The kernels' type for a type; None where there is none."""
+    """Return the kernels' type for an Arrow type; None if there is none."""
     types = pa.types
     if isinstance(given, pa.BaseExtensionType):
         return _kernel_type(given.storage_type, use)
@@ -235,7 +235,7 @@ def _logical_shape(given: Any) -> list[int]:
 
 
 def _row_major(column: Any) -> Any:
-    """A permuted tensor column's values in the order of its logical shape."""
+    """Return a permuted tensor column's values in the order of its logical shape."""
     given = column.type
     order = given.permutation
     if order is None or list(order) == sorted(order):
@@ -249,7 +249,7 @@ def _row_major(column: Any) -> Any:
 
 
 def _viewed(column: Any, given: Any) -> Any:
-    """Lists as list views, which pyarrow has no cast to."""
+    """Convert lists to list views, because pyarrow has no cast for this."""
     is_small = pa.types.is_list_view(given)
     items = given.value_field
     lists = column.cast(pa.list_(items) if is_small else pa.large_list(items))
@@ -261,7 +261,7 @@ def _viewed(column: Any, given: Any) -> Any:
 
 
 def _packed(column: Any) -> Any:
-    """A column of list views as lists, in the order of its rows."""
+    """Convert a column of list views to lists, in the order of its rows."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None

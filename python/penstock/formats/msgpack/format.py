@@ -1,10 +1,10 @@
-"""MessagePack: values one behind another, each a record; or one array, whose elements are.
+"""MessagePack: consecutive values, each of which is a record; or one array, whose elements are the records.
 
 ```
 first byte                       value
 00..7f, e0..ff                   integer of 7 bits; negative one of 5 bits
-80..8f, de, df                   map: count (4 bits, u16, u32), then so many keys and values
-90..9f, dc, dd                   array: count, then so many values
+80..8f, de, df                   map: count (4 bits, u16, u32), then this many keys and values
+90..9f, dc, dd                   array: count, then this many values
 a0..bf, d9, da, db               str: length (5 bits, u8, u16, u32), then UTF-8
 c0, c2, c3                       nil, false, true
 c4, c5, c6                       bin: length (u8, u16, u32), then bytes
@@ -15,8 +15,8 @@ d4..d8                           ext of 1, 2, 4, 8, 16 bytes: type i8, then byte
 c1                               never used
 ```
 
-All numbers are big endian. There is no header, no count, no mark between records: a record is found
-by walking over all values before it, or by an index. Source: the MessagePack specification;
+All numbers are big-endian. There is no header, no count and no mark between records. A record is found
+by reading through all values before it, or by an index. Source: the MessagePack specification;
 msgpack-numpy for arrays.
 """
 
@@ -57,9 +57,9 @@ from penstock.storage.base import Sink, Source
 class MessagePackOptions:
     """How to read MessagePack.
 
-    layout: "values" takes each top-level value for a record, "array" the elements of the one array
-        that the file is; "auto" takes an array that begins with a map for the latter.
-    infer_records: how many records of a shard to look at for a schema, or "all".
+    layout: with "values", each top-level value is a record; with "array", the file is one array and its
+        elements are the records; "auto" means "array" if the file is an array that begins with a map.
+    infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 
     layout: Literal["auto", "values", "array"] = "auto"
@@ -95,8 +95,8 @@ class MessagePackFormat(FramedFormat):
         return MessagePackWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Nothing marks such a file. Several maps of the same fields are taken for one; all others
-        are told by their names."""
+        """Whether the file starts with several maps of the same fields. The format has no magic number, so
+        all other files are recognized only by their names."""
         begin, count = _array_head(head)
         if (begin and not count) or not _begins_map(head, begin):
             return False
@@ -109,7 +109,7 @@ class MessagePackFormat(FramedFormat):
         mine = self.own_options(options)
         skips = options.damage == "skip"
         if skips:
-            # Nearly every byte begins a value, so only an index can tell where the next record does.
+            # Nearly every byte can begin a value, so only an index shows where the next record begins.
             options = replace(options, damage="stop")
         begin, _ = _layout(source, mine)
         return OpenShard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
@@ -157,7 +157,7 @@ class MessagePackFormat(FramedFormat):
 
 
 class ArrayReader(FramedReader):
-    """A file that is one array: its count is compared with the elements that are there."""
+    """Reads a file that is one array. The array's count is compared with the number of elements found."""
 
     def __init__(self, shard: OpenShard, decoder: Any, known: Index | None, count: int) -> None:
         super().__init__(shard, decoder, known)
@@ -194,7 +194,7 @@ class ArrayReader(FramedReader):
 
 
 def _layout(source: Source, mine: MessagePackOptions) -> tuple[int, int]:
-    """Where the first record starts, and how many the array has, if the file is one."""
+    """Return where the first record starts, and the array's count of records if the file is an array."""
     if mine.layout == "values":
         return 0, 0
     head = source.read(0, 6).to_bytes()
@@ -212,7 +212,7 @@ def _layout(source: Source, mine: MessagePackOptions) -> tuple[int, int]:
 
 
 def _array_head(head: bytes) -> tuple[int, int]:
-    """Bytes of an array's head, 0 where there is none, and its count."""
+    """Return the size of an array's head in bytes (0 if there is none) and the array's count."""
     first = head[0] if head else 0
     if 0x90 <= first <= 0x9F:
         return 1, first & 15
@@ -230,11 +230,11 @@ def _begins_map(head: bytes, at: int) -> bool:
 
 
 _BLANK_SHARE = 8
-"""Nulls cost a file nothing, so of a batch they may take only this part of `limits.batch_bytes`."""
+"""The divisor of `limits.batch_bytes` that limits the nulls of a batch, since nulls take no bytes in a file."""
 
 
 class MapDecoder(Decoder):
-    """Records that are maps, as columns."""
+    """Decodes records that are maps to columns."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class MapDecoder(Decoder):
 
 
 def decoder_for(shard: OpenShard, mine: MessagePackOptions) -> Any:
-    """The decoder that the caller's schema asks for, or that the records suggest."""
+    """Return the decoder for the caller's schema, or for a schema inferred from the records."""
     options = shard.options
     schema = options.schema
     if schema is None:
@@ -292,7 +292,7 @@ def _maps(
     fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: OpenShard
 ) -> MapDecoder:
     try:
-        # A schema that was inferred from another shard of the same dataset is no wish for a cast.
+        # A schema that was inferred from another shard of the same dataset does not request casts.
         exact = INFERRED_KEY in (metadata or {})
         plans = [plan_reading(field, exact=exact) for field in fields]
         return MapDecoder(plans, limits, metadata, complete=shard.options.complete)
@@ -315,13 +315,13 @@ def _inferred(shard: OpenShard, mine: MessagePackOptions) -> Any:
     try:
         return _maps(fields, shard.options.limits, metadata, shard)
     except SchemaError:
-        # Types within types beyond what Arrow and the kernels agree on.
+        # The types are nested deeper than Arrow and the kernels both support.
         return RawDecoder(RAW_SCHEMA.with_metadata(metadata))
 
 
 def _sample(shard: OpenShard, infer_records: int | str) -> tuple[_core.MsgpackFacts, bool]:
-    """What the first records hold (or all), and whether these are all. Damage is passed over here:
-    it is reported when the records are read."""
+    """Return facts about the first records (or all), and whether these are all. Damage is skipped here,
+    because it is reported when the records are read."""
     everything = infer_records == "all"
     left = 0 if everything else int(infer_records)
     limits = shard.options.limits

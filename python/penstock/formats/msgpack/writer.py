@@ -1,6 +1,6 @@
-"""Writes MessagePack: each record a map of its fields, or a value as it stands.
+"""Writes MessagePack: each record is a map of its fields, or a value that is written unchanged.
 
-A record's bytes depend on the record alone; threads and order are those of `framed_writer.py`.
+A record's bytes depend only on the record. For threads and order see `framed_writer.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MessagePackWriteOptions:
 
 
 class MessagePackWriter(FramedWriter):
-    """Writes one shard to a sink, and keeps what an index of it needs. See FramedWriter."""
+    """Writes one shard to a sink, and keeps the facts that its index needs. See FramedWriter."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ Encode = Callable[[pa.RecordBatch, int], _core.Framed]
 
 
 def _encoder(schema: pa.Schema, options: MessagePackWriteOptions) -> Encode:
-    """What makes records of a batch. Raises SchemaError where a column cannot be written."""
+    """Return the function that encodes a batch. Raise SchemaError if a column cannot be written."""
     payload = options.payload
     if payload is None and is_raw(schema):
         payload = "raw"

@@ -1,4 +1,4 @@
-"""RecordIO: MXNet's `.rec` files, payloads in parts that begin with a magic number.
+"""RecordIO: MXNet's `.rec` files. They hold payloads, in parts that each begin with a magic number.
 
 ```
 offset  size  field
@@ -8,11 +8,11 @@ offset  size  field
 8+L     0..3  zeros up to a multiple of four
 ```
 
-There is no file header, footer, count or checksum. A payload that has the magic at a multiple of four bytes is cut
-there, and the magic left out. In a pack of images (made by im2rec) each payload is
+There is no file header, footer, count or checksum. A payload that has the magic at a multiple of four bytes is split
+there, and the magic is left out. In a pack of images (made by im2rec) each payload is
 
 ```
-0       4     flag          the number of labels after this header; 0 for the one inside
+0       4     flag          the number of labels after this header; 0 if the label is in the header
 4       4     label         float32
 8       8     id
 16      8     id2
@@ -65,11 +65,11 @@ HEADER_BYTES = 24
 class RecordIOOptions:
     """How to read RecordIO.
 
-    header: whether payloads begin with the header of an image pack. None decides by the first records: they are a
-        pack if each has a whole header with its labels, followed by a JPEG, PNG, WebP or PPM file or by nothing.
+    header: whether payloads begin with the header of an image pack. None decides by the first records: the file is a
+        pack if each record has a whole header with its labels, followed by a JPEG, PNG, WebP or PPM file or by nothing.
     label: "scalar" for one number per record, "list" for lists. None decides by the first records: one number, lists
         of one length, or lists.
-    infer_records: the number of records of a shard that these are, or "all".
+    infer_records: how many records of a shard count as its first records, or "all".
     """
 
     header: bool | None = None
@@ -133,7 +133,7 @@ class RecordIOFormat(FramedFormat):
             return None
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """A writer that takes frames unchanged."""
+        """Return a writer that copies frames unchanged."""
         from penstock.formats.recordio.writer import RecordIOWriteOptions, RecordIOWriter
 
         schema = pa.schema([(RECORD, pa.binary())])
@@ -159,10 +159,10 @@ class RecordIOFormat(FramedFormat):
 
 
 class RecordIODecoder(Decoder):
-    """Whole payloads, or the columns of a pack of images.
+    """Decodes frames to whole payloads, or to the columns of a pack of images.
 
     Args:
-        schema: some of label, id, id2 and image; or one column of whole payloads.
+        schema: some of the columns label, id, id2 and image; or one column of whole payloads.
         num_labels: the length of the lists of labels; 0 if the label is one number, None if lengths vary.
     """
 
@@ -170,7 +170,7 @@ class RecordIODecoder(Decoder):
         self.schema = schema
         self._is_pack = not {DATA, RECORD} & set(schema.names)
         self._num_labels = num_labels
-        # Views cost no copy, but pyarrow can do little with them, so that they must be asked for.
+        # Views need no copy, but pyarrow supports few operations on them, so the caller must request them.
         self._gives_views = any(storage_of(field.type) == pa.binary_view() for field in schema)
 
     def lending(self) -> RecordIODecoder:
@@ -189,7 +189,7 @@ class RecordIODecoder(Decoder):
             payloads = _core.recordio_payloads(frames, self._gives_views, *given(proof))
             arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
         fields = [self.schema.field(name) for name in names]
-        # A column that is not in the file is one that was added beside other shards.
+        # A column that is not in the file was added as a separate file next to other shards.
         made = [
             _converted(arrays[field.name], field)
             if field.name in arrays
@@ -242,7 +242,7 @@ def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
 
 
 def _decoder_for(shard: OpenShard, mine: RecordIOOptions) -> RecordIODecoder:
-    """The decoder for the caller's schema, or else for the schema of the first records."""
+    """Return the decoder for the caller's schema, or else for the schema inferred from the first records."""
     schema = shard.options.schema
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
@@ -284,7 +284,7 @@ def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
 
 
 def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
-    """The num_labels of RecordIODecoder, by the type of the column."""
+    """Return the num_labels of RecordIODecoder, by the type of the label column."""
     if "label" not in schema.names:
         return None if mine.label == "list" else 0
     type_ = storage_of(schema.field("label").type)
@@ -298,11 +298,11 @@ def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
 
 @dataclass(slots=True)
 class _Sample:
-    """What the first records have in common."""
+    """Common properties of the first records."""
 
     num_records: int = 0
     num_headers: int = 0
-    """Records with a whole header and its labels."""
+    """The number of records with a whole header and its labels."""
     flags: set[int] = field(default_factory=set)
     codecs: Counter[str] = field(default_factory=Counter)
     """The codecs of the images, "" if unknown. Empty images are not counted."""
@@ -336,7 +336,7 @@ class _Sample:
 
 
 def _codec(head: bytes) -> str:
-    """The codec of an image file by its first bytes."""
+    """Return the codec of an image file, detected from its first bytes."""
     if head.startswith(b"\xff\xd8\xff"):
         return "jpeg"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -347,7 +347,7 @@ def _codec(head: bytes) -> str:
 
 
 def _sample(shard: OpenShard, most: int | None) -> _Sample:
-    """The first `most` records of a file, or all. Damage is not reported here, but when it is read."""
+    """Sample the first `most` records of a file, or all. Damage is skipped here, and reported when it is read."""
     damage = "skip" if shard.options.damage == "skip" else "stop"
     options = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
     sample = _Sample()

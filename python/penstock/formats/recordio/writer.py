@@ -10,7 +10,7 @@
 | `data` or `record`: binary, the only column | the payload |
 
 A null, an integer label that float32 would round, an empty list (which would be read as the label 0), a negative id
-and a record of 2^29 bytes are SchemaErrors that name record and field.
+and a record of 2^29 bytes or more raise a SchemaError that names record and field.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class RecordIOWriteOptions:
-    """How RecordIO files are written."""
+    """Options for writing RecordIO files."""
 
     idx: bool = True
-    """Whether MXNet's text index, `x.idx`, is written beside `x.rec`."""
+    """Whether MXNet's text index, `x.idx`, is written next to `x.rec`."""
     exact: bool = False
-    """Whether labels that float32 would round are errors, and class labels, as their names are not stored."""
+    """Whether to raise an error for labels that float32 would round, and for class labels, whose names are lost."""
 
 
 class RecordIOWriter(FramedWriter):
@@ -55,12 +55,12 @@ class RecordIOWriter(FramedWriter):
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
-        schema: of all batches.
+        schema: the schema of all batches.
         options: see RecordIOWriteOptions.
-        threads: the number of slices that are encoded at once; None for one per core.
+        threads: the number of slices that are encoded in parallel; None means one per core.
 
     Raises:
-        SchemaError: RecordIO does not have these columns, or not of these types.
+        SchemaError: RecordIO cannot have these columns, or columns of these types.
 
     Example:
         >>> import pyarrow as pa
@@ -103,7 +103,7 @@ class RecordIOWriter(FramedWriter):
         return {"label": self._names} if self._has_names else {}
 
     def _check_names(self, labels: pa.Array) -> None:
-        """Raise SchemaError if a batch numbers its classes in another way than those before."""
+        """Raise SchemaError if a batch numbers its classes in another way than earlier batches."""
         if not pa.types.is_dictionary(labels.type):
             return
         names = labels.dictionary
@@ -118,7 +118,7 @@ class RecordIOWriter(FramedWriter):
 
 
 def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int], _core.Framed]:
-    """A function that makes frames of a slice, the number of whose first record it is given."""
+    """Return a function that encodes a slice to frames; it also gets the number of the slice's first record."""
     names = schema.names
     if names in ([DATA], [RECORD]):
         _check_type(schema.field(0), _is_bytes, "bytes", hint="cast it to binary, or write Arrow")
@@ -228,7 +228,7 @@ def _ids(part: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _labels(column: pa.Array, losses: Losses) -> pa.Array:
-    """Labels as float32, or as lists of these."""
+    """Convert labels to float32, or to lists of float32."""
     if pa.types.is_dictionary(column.type):
         column = column.indices
     if not pa.types.is_nested(column.type):
@@ -250,7 +250,7 @@ def _labels(column: pa.Array, losses: Losses) -> pa.Array:
 
 
 def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
-    """Numbers as float32. The error of one that does not fit names its record."""
+    """Convert numbers to float32. The error for a number that does not fit names its record."""
     if values.null_count:
         place = _first_null(values)
         raise SchemaError(_NULL, record=record_of(place), field="label")
@@ -286,7 +286,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _numpy(values: pa.Array) -> np.ndarray:
-    """Numbers without nulls as NumPy's. pyarrow's own conversion would import pandas."""
+    """Convert numbers without nulls to a NumPy array. pyarrow's conversion is not used, as it would import pandas."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     dtype = np.dtype(values.type.to_pandas_dtype())

@@ -152,7 +152,7 @@ class TFRecordFormat(FramedFormat):
         return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """A writer that copies frames unchanged, into a file with the given compression."""
+        """Return a writer that copies frames unchanged into a file with the given compression."""
         from penstock.formats.tfrecord.writer import TFRecordWriter
 
         given = {"compression": compression or None, "payload": "raw"}
@@ -226,8 +226,8 @@ def compression_in(source: Source) -> str:
 def compression_of(head: bytes) -> str | None:
     """The compression detected from the first bytes: "", "gzip" or "zlib"; None if they do not start a TFRecord.
 
-    Structure is tried first: the length of an uncompressed first frame can spell a magic number (35,615 bytes spell
-    gzip's), but only a real frame also has a correct length checksum.
+    The frame structure is checked first: the length of an uncompressed first frame can equal a magic number (35,615
+    bytes equal gzip's), but only a real frame also has a correct length checksum.
     """
     if not head or _frame_head(head):
         return ""
@@ -310,8 +310,8 @@ class ExampleDecoder(Decoder):
 def decoder_of(
     options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
 ) -> Any:
-    """The decoder for the schema that the caller gave, or for one inferred from the payloads, for any format whose
-    payloads may be Examples. `look` returns what `sample` returns."""
+    """Return the decoder for the caller's schema, or for a schema inferred from the payloads. It serves any format
+    whose payloads may be Examples. `look` returns the same values as `sample`."""
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -351,7 +351,7 @@ def decoder_of(
 def sample(
     shard: OpenShard, infer_records: int | str, known: Index | None = None
 ) -> tuple[dict[str, Any], InferredFrom]:
-    """Facts about the first records of a shard (or all of them), and how many records were read.
+    """Return facts about the first records of a shard (or all of them), and how many records were read.
 
     Damage is skipped here, because it is reported when the records are read. The exception is infer_records="all":
     that reads every record, so damage raises at once unless the caller asked to skip it.
@@ -411,8 +411,8 @@ def _facts(
 
 
 def _told(field: pa.Field) -> list[pa.Field]:
-    """The fields that a written field reads back as. A struct stays one field, unless its name places it in a part
-    of a SequenceExample."""
+    """Return the fields that are read back for a written field. A struct stays one field, unless its name places it
+    in a part of a SequenceExample."""
     leaves = kept_schema.flattened([field])
     is_part = part_and_key(field.name) is not None or WIRE_KEY in (field.metadata or {})
     if pa.types.is_struct(field.type) and leaves and not is_part:
@@ -421,7 +421,7 @@ def _told(field: pa.Field) -> list[pa.Field]:
 
 
 def _told_as_list(field: pa.Field) -> pa.Field:
-    """A field as inference would return it: a list of lists is marked as a feature list of SequenceExamples, and a
+    """Return a field as inference would return it. A list of lists is marked as a feature list of SequenceExamples. A
     feature called `record` is marked so that it is not mistaken for a raw record."""
     if field.name == RECORD:
         return field.with_metadata({**(field.metadata or {}), WIRE_KEY: RECORD.encode()})

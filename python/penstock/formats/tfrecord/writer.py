@@ -1,6 +1,6 @@
 """Writes TFRecord shards: batches become frames, which are stored plain, gzipped or as one zlib stream.
 
-The bytes are the same for any number of threads and for however the same records are split into
+The bytes do not depend on the number of threads, or on how the records are split into
 batches.
 """
 
@@ -29,9 +29,9 @@ class TFRecordWriteOptions:
     level: int = 6
     """1 (fastest) to 9 (smallest)."""
     member_bytes: int = 256 * KIB
-    """A gzip member ends with the record that brings its plain size to `member_bytes`."""
+    """A gzip member ends with the record with which its uncompressed size reaches `member_bytes`."""
     payload: Payload | None = None
-    """What a record is encoded as; None decides from the schema, see `plan_payload`."""
+    """The kind of payload that a record is encoded as; None decides from the schema, see `plan_payload`."""
     exact: bool = False
     """Whether a float64 that float32 cannot represent exactly is an error; if False, the nearest float32 is
     stored, as TensorFlow's FloatList does. A value beyond float32's range is always an error."""
@@ -55,16 +55,16 @@ class TFRecordWriteOptions:
 
 
 class TFRecordWriter(FramedWriter):
-    """Writes one shard to a sink, and collects what its index needs.
+    """Writes one shard to a sink, and collects the facts that its index needs.
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
         schema: the schema of the batches.
         options: see TFRecordWriteOptions.
-        threads: how many slices are encoded and compressed at once; None means one per core.
+        threads: how many slices are encoded and compressed in parallel; None means one per core.
 
     Raises:
-        SchemaError: no payload can hold the type of a column.
+        SchemaError: no payload can hold values of a column's type.
 
     Example:
         >>> import pyarrow as pa
