@@ -1,5 +1,5 @@
-"""The registry of formats: the only file that names them all. Adding a format means adding one line here, or an entry point
-of the group `penstock.formats` in a package of its own."""
+"""The registry of formats: the only file that names all formats. To add a format, add one line here, or an entry point
+of the group `penstock.formats` in a separate package."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _LATER = {
 }
 
 FORMATS: list[Format]
-"""In the order in which they are tried: the format with the most distinctive structure first, formats from outside
-penstock last."""
+"""All formats, in the order in which they are tried: the format with the most distinctive structure first, formats
+from outside penstock last."""
 GROUP = "penstock.formats"
 """The entry points by which installed packages add formats."""
 
@@ -68,8 +68,8 @@ def _formats() -> list[Format]:
 
 
 def _installed() -> Iterator[Format]:
-    """The formats of other packages. One that cannot be loaded is left out with a warning: it must not keep penstock from
-    opening other files."""
+    """Yield the formats of other packages. A format that cannot be loaded is skipped with a warning, so that penstock
+    can still open other files."""
     for entry in entry_points(group=GROUP):
         try:
             fmt = _loaded(entry)
@@ -128,12 +128,12 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats now: a child forked while another thread is importing one would deadlock."""
+    """Import all formats now, because a child forked while another thread imports a format would deadlock."""
     _formats()
 
 
 def by_name(name: str) -> Format:
-    """The format called `name`. Raises ValueError, listing the known names, if there is none."""
+    """Return the format called `name`. If there is none, raise ValueError with the known names."""
     for fmt in _formats():
         if fmt.info.name == name:
             return fmt
@@ -143,8 +143,8 @@ def by_name(name: str) -> Format:
 
 
 def by_path(path: str) -> Format:
-    """The format to write, from a file name: by its suffix, ignoring a final .gz and a shard ending such as
-    -00000-of-00010."""
+    """Return the format in which to write a file: by the suffix of its name, ignoring a final .gz and a shard ending
+    such as -00000-of-00010."""
     name = "/" if path.endswith("/") else path.rsplit("/", 1)[-1].lower()
     suffixes = {ext: fmt for fmt in _formats() for ext in fmt.info.extensions}
     for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
@@ -157,7 +157,7 @@ def by_path(path: str) -> Format:
 
 
 def of(source: Source) -> Format:
-    """The format of a file, detected from its content, or of a folder. Raises FormatError if none matches."""
+    """Return the format of a file, detected from its content, or of a folder. Raise FormatError if none matches."""
     if isinstance(source, Folder):
         return next(fmt for fmt in _formats() if fmt.info.is_folder)
 
@@ -168,9 +168,9 @@ def of(source: Source) -> Format:
 
 
 def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = bytes) -> Format:
-    """The format of a file, detected from its content. Raises FormatError if no format matches, or if the content
-    is clearly something other than the name says; UnsupportedError if the file is compressed and its format is not
-    read compressed.
+    """Return the format of a file, detected from its content. Raise FormatError if no format matches, or if the
+    content clearly contradicts the name. Raise UnsupportedError if the file is compressed and penstock cannot read
+    compressed files of its format.
 
     Args:
         head: its first bytes, up to HEAD_BYTES.
@@ -207,8 +207,8 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
 
 
 def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format | None:
-    """The format that takes the first bytes for its own. The name decides between formats whose content looks
-    alike, such as two that share a framing."""
+    """Return the format that recognizes the first bytes. The name decides between formats with similar content, such
+    as two formats that share a framing."""
     for fmt in _FIRST:
         if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
             return fmt  # name and content agree: skip the other formats
@@ -236,8 +236,8 @@ def _unknown(head: bytes, size: int, path: str) -> Never:
 
 
 def _holds_nothing(data: bytes) -> bool:
-    """Whether a compressed file holds no data, like a shard of a set that received no records. It is then no more
-    evidence of a format than an empty file."""
+    """Whether a compressed file holds no data, like a shard that received no records. Such a file shows its format
+    no more than an empty file does."""
     while data:
         inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
         try:

@@ -46,17 +46,17 @@ class Extents:
         """Whether each chunk has one record."""
         costs = np.maximum(self.ends - self.starts, sizes)
         self.costs = np.concatenate([[0], np.cumsum(costs)])
-        """What the chunks before each take: in the file or in memory, whichever is more."""
+        """For each chunk, the total cost of the chunks before it: bytes in the file or in memory, whichever is more."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
 def read_extents(source: Source, options: Options) -> Extents:
-    """The chunks that the footer of a file lists.
+    """Read the chunks that the footer of a file lists.
 
     Raises:
-        TruncatedError, FormatError: as ArrayRecordFormat.open.
+        TruncatedError, FormatError: as for ArrayRecordFormat.open.
     """
     head = source.read(0, len(SIGNATURE)).to_bytes()
     if head != SIGNATURE:
@@ -71,7 +71,7 @@ def read_extents(source: Source, options: Options) -> Extents:
 
 
 def _footer_offset(source: Source, options: Options) -> int:
-    """Where the footer starts, according to the postscript."""
+    """Return where the footer starts, according to the postscript."""
     start = source.size - BLOCK
     if start < BLOCK or source.size % BLOCK:
         raise _no_postscript(source)
@@ -107,7 +107,7 @@ def _no_postscript(source: Source) -> PenstockError:
 
 
 def _unlisted_chunk(source: Source, start: int, end: int, options: Options) -> _core.Frames | None:
-    """The records of a chunk that no footer lists; None if it does not hold records."""
+    """Return the records of a chunk that the footer does not list; None if it does not hold records."""
     data = source.read(start, end - start)
     try:
         kind, _, count, size = _core.riegeli_head(data, start)
@@ -121,7 +121,7 @@ def _unlisted_chunk(source: Source, start: int, end: int, options: Options) -> _
 
 
 def unpack(data: _core.Buffer, columns: Sequence[np.ndarray], options: Options) -> _core.Frames:
-    """The records of some chunks.
+    """Return the records of some chunks.
 
     Args:
         data: bytes that hold the chunks.
@@ -148,7 +148,7 @@ def unsigned(numbers: np.ndarray) -> pa.Array:
 
 
 def _numbers(records: _core.Frames, byte: int) -> tuple[np.ndarray, ...]:
-    """The fields 1, 2 and 3 of each record."""
+    """Return the fields 1, 2 and 3 of each record."""
     try:
         return tuple(as_numpy(column) for column in _core.message_numbers(records, [1, 2, 3]))
     except _core.KernelError:
@@ -168,7 +168,7 @@ def _extents(records: _core.Frames, footer: int, options: Options) -> Extents:
             expected=f"{num_chunks} chunks, {num_records} records",
             found=f"{len(offsets)} chunks, {int(counts.sum())} records",
         )
-    # A chunk has a byte for each record at least, which bounds the sums.
+    # A chunk has at least one byte for each record, which bounds the sums.
     limit = np.diff(offsets, append=footer)
     outside = (offsets < len(SIGNATURE)) | (offsets >= footer)
     if (outside | (limit <= 0) | (counts < 0) | (counts > limit)).any():
@@ -181,7 +181,7 @@ def _extents(records: _core.Frames, footer: int, options: Options) -> Extents:
 
 
 def _footer_head(record: bytes, byte: int) -> tuple[int, int, int]:
-    """Version, number of chunks and of records: a message in field 1 of the first record."""
+    """Return version, number of chunks and number of records from the message in field 1 of the first record."""
     found = {1: 0, 2: 0, 3: 0}
     try:
         if record[:1] != b"\x0a":
@@ -204,7 +204,7 @@ def _footer_head(record: bytes, byte: int) -> tuple[int, int, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A base-128 varint and where it ends. Raises IndexError if it does not end."""
+    """Return a base-128 varint and where it ends. Raise IndexError if it does not end."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]

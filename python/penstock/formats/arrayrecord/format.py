@@ -1,4 +1,4 @@
-"""ArrayRecord: Riegeli files with a footer that lists their chunks, read only.
+"""ArrayRecord: Riegeli files with a footer that lists their chunks. This format can only be read.
 
 ```
 every 64 KiB    block header   hash, and where the chunk around it starts and ends
@@ -88,9 +88,9 @@ class ArrayRecordFormat(Format):
         """Read the footer.
 
         Raises:
-            TruncatedError: the file was cut, or never finished.
-            FormatError: the bytes are not ArrayRecord; ChecksumError for a hash.
-            UnsupportedError: a Riegeli file without a footer, or with transposed chunks.
+            TruncatedError: the file was truncated, or never finished.
+            FormatError: the bytes are not ArrayRecord; ChecksumError if a hash is wrong.
+            UnsupportedError: the file is a Riegeli file without a footer, or with transposed chunks.
         """
         return ArrayRecordReader(source, options, self.own_options(options))
 
@@ -115,8 +115,8 @@ class ArrayRecordReader(Reader):
         self.schema: pa.Schema = self._decoder.schema
 
     def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
-        """Facts about the first records (or all), and how many. Damage is skipped, as it is reported when the records
-        are read, but raised at once if all records are asked for."""
+        """Return facts about the first records (or all), and how many were read. Damage is skipped, since reading
+        reports it later. If all records are requested, damage raises an error here."""
         everything = infer_records == "all"
         left = self.num_records if everything else int(infer_records)
         parts: list[dict[str, Any]] = []
@@ -143,7 +143,7 @@ class ArrayRecordReader(Reader):
         return int(self._extents.firsts[-1])
 
     def chunks(self) -> Iterator[Chunk[tuple[int, int]]]:
-        """Runs of the file's chunks of about 2 MiB."""
+        """Yield runs of the file's chunks, of about 2 MiB each."""
         costs = self._extents.costs
         first = 0
         while first < len(self._extents):
@@ -160,7 +160,7 @@ class ArrayRecordReader(Reader):
         return Chunk(record, count, start, end, (first, last))
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[tuple[int, int]], np.ndarray]]:
-        """All records at once, so that no chunk is unpacked twice; in several parts if each chunk has one record."""
+        """Yield all records together, so that no chunk is unpacked twice, or in parts if each chunk has one record."""
         records = np.asarray(records, np.int64)
         check_records(records, self.num_records, self._path)
         if not len(records):
@@ -176,10 +176,10 @@ class ArrayRecordReader(Reader):
     def decode(
         self, chunk: Chunk[tuple[int, int]], records: Selection, columns: Projection
     ) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
-            FormatError: a chunk of the file is damaged; ChecksumError for a hash.
+            FormatError: a chunk of the file is damaged; ChecksumError if a hash is wrong.
             SchemaError: a record does not fit the schema.
         """
         if records is None:
@@ -190,7 +190,7 @@ class ArrayRecordReader(Reader):
         costs = np.cumsum(self._extents.costs[wanted + 1] - self._extents.costs[wanted])
         if not len(wanted) or costs[-1] <= PICK_BYTES:
             return self._decode_chunks(wanted, numbers, columns)
-        # Part by part in the order of the file, then all records in the order asked for.
+        # The parts are decoded in the order of the file; then all records are put in the requested order.
         order, back = np.unique(numbers, return_inverse=True)
         batches: list[pa.RecordBatch] = []
         for part in np.split(wanted, np.flatnonzero(np.diff((costs - 1) // PICK_BYTES)) + 1):
@@ -214,8 +214,8 @@ class ArrayRecordReader(Reader):
     def _read(
         self, chunk: Chunk[tuple[int, int]]
     ) -> tuple[_core.Frames, np.ndarray, list[SkippedRegion]]:
-        """The records of a chunk and their numbers. If damage is skipped, chunks of the file that are damaged are left
-        out, and returned as skipped."""
+        """Return the records of a chunk and their numbers. If damage is skipped, damaged chunks of the file are left
+        out, and returned as skipped regions."""
         data = self._source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
         try:
             frames = self._unpack(np.arange(*chunk.data), data)
@@ -232,7 +232,7 @@ class ArrayRecordReader(Reader):
     def _sound_chunks(
         self, chunk: Chunk[tuple[int, int]]
     ) -> tuple[np.ndarray, list[SkippedRegion]]:
-        """The chunks of the file that can be unpacked, and the others."""
+        """Return the chunks of the file that can be unpacked, and the damaged chunks."""
         extents = self._extents
         skipped: list[SkippedRegion] = []
         sound: list[int] = []
@@ -250,7 +250,7 @@ class ArrayRecordReader(Reader):
     def _decode_chunks(
         self, chunks: np.ndarray, numbers: np.ndarray, columns: Projection
     ) -> pa.RecordBatch:
-        """These records, which are all in these chunks of the file, given in rising order."""
+        """Return the given records. All are in the given chunks of the file, and in ascending order."""
         frames = self._unpack(chunks)
         firsts = self._extents.firsts
         counts = firsts[chunks + 1] - firsts[chunks]
@@ -276,7 +276,7 @@ class ArrayRecordReader(Reader):
             raise error.at(file=self._path) from None
 
     def _unpack(self, chunks: np.ndarray, data: _core.Buffer | None = None) -> _core.Frames:
-        """The records of these chunks of the file; `data` holds them from the first's start."""
+        """Return the records of these chunks of the file. `data` holds the bytes from the first chunk's start on."""
         extents = self._extents
         starts = extents.starts[chunks]
         lengths = extents.ends[chunks] - starts
@@ -301,13 +301,13 @@ class ArrayRecordReader(Reader):
 
 
 def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Copies of views, so that these do not keep whole chunks in memory."""
+    """Copy view columns, so that the views do not keep whole chunks in memory."""
     arrays = [a.cast(pa.binary()) if a.type == pa.binary_view() else a for a in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names) if arrays else batch
 
 
 def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns with their own types again."""
+    """Convert the columns back to the types of the schema."""
     wanted = pa.schema([schema.field(name) for name in batch.schema.names], schema.metadata)
     arrays = [a.cast(f.type) for a, f in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

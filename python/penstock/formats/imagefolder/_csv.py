@@ -1,12 +1,12 @@
-"""Tables of labels as CSV, with column types inferred, since CSV does not store them.
+"""Tables of labels as CSV. Column types are inferred, since CSV does not store them.
 
-A column is read as numbers or booleans only if every cell is written exactly as such a value would be, so that
-reading text as a number never loses any of it:
+A column is read as numbers or booleans only if every cell is written exactly as penstock would write such a value.
+So reading text as a number never loses a part of the text:
 
 | values | column |
 |---|---|
 | `7`, `-12` | int64, or uint64 where they need it; larger numbers are text |
-| `0.5`, `1e-05`, `nan`, `inf`: as short as can be, or with 17 digits | float64 |
+| `0.5`, `1e-05`, `nan`, `inf`: as short as possible, or with 17 digits | float64 |
 | `0.50`, `1.25`: all with the same number of digits after the point | float64 |
 | `true` and `false`, or `True` and `False`, or `TRUE` and `FALSE` | bool |
 | `007`, `+1`, `1e5`, `2020-01-01`, and everything else | string |
@@ -41,7 +41,7 @@ _MOST_DECIMALS = 100
 
 
 def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
-    """The rows of a CSV table.
+    """Return the rows of a CSV table.
 
     Args:
         data: a pyarrow buffer of the whole file.
@@ -65,7 +65,7 @@ def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
 
 
 def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
-    """Raise FormatError if the header names the image column only when it is split at another separator."""
+    """Raise FormatError if the header has the image column only if it is split at another separator."""
     lines = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").lstrip().splitlines()
     header = lines[0] if lines else ""
     for separator in ",;\t|":
@@ -80,7 +80,7 @@ def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
 
 
 def _column(data: Any) -> Any:
-    """A column of bytes, converted to the type that its values have."""
+    """Convert a column of bytes to the type of its values."""
     try:
         texts = data.cast(pa.string())
     except pa.ArrowInvalid:
@@ -109,7 +109,7 @@ def _all(flags: Any) -> bool:
 
 
 def _are_floats(texts: Sequence[str]) -> bool:
-    """Whether numbers are all written in one of the ways in which floats are written."""
+    """Whether all numbers are written in the same one of the ways in which floats are written."""
     texts = [text for text in texts if text not in NOT_FINITE]
     if all(map(_is_short, texts)):
         return True
@@ -121,13 +121,13 @@ def _are_floats(texts: Sequence[str]) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    """Whether a number has exactly the digits that its float value needs: none superfluous, and none lost."""
+    """Whether a number has exactly the digits that its float value needs."""
     is_plain = _SHORT.fullmatch(text) is not None
     return is_plain and Decimal(text) == Decimal(repr(float(text)))
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """A table of numbers, booleans and texts as CSV: texts in quotes, missing values empty."""
+    """Encode a table of numbers, booleans and texts as CSV, with texts in quotes and missing values empty."""
     lines = [",".join(map(_cell, table.column_names))]
     for batch in table.to_batches(max_chunksize=4096):
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)

@@ -25,7 +25,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def read_json(text: bytes, limits: Limits) -> pa.Table:
-    """The rows of a JSON table. The column types are inferred from all rows."""
+    """Return the rows of a JSON table. The column types are inferred from all rows."""
     schema = pa.schema([])
     parts: list[pa.Table] = []
     num_rows, num_elements = 0, 0
@@ -34,7 +34,7 @@ def read_json(text: bytes, limits: Limits) -> pa.Table:
         num_elements += sum(_num_elements(row, limits, 1) for row in some)
         try:
             merged = _merged(schema, pa.infer_type(some))
-            # If each object had names of its own, the columns would be almost nothing but nulls.
+            # If each object had different names, the columns would consist almost only of nulls.
             num_cells = (num_rows + len(some) + num_elements) * _num_columns(pa.struct(merged))
             limits.check("batch_bytes", _CELL_BYTES * num_cells)
             parts.append(pa.Table.from_struct_array(pa.array(some, pa.struct(merged))))
@@ -63,7 +63,7 @@ def _raise_at_row(rows: list[dict[str, Any]], first: int, schema: pa.Schema) -> 
 
 
 def _objects(text: str, limits: Limits) -> Iterator[dict[str, Any]]:
-    """The objects of an array, or objects one after another."""
+    """Yield the objects of an array, or consecutive objects."""
     decode = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number).raw_decode
     place = _after_space(text, 0)
     is_array = text.startswith("[", place)
@@ -115,7 +115,7 @@ def _kind(value: object) -> str:
 
 
 def _num_elements(value: Any, limits: Limits, depth: int) -> int:
-    """The elements of all lists in a value, not counting numbers, texts and booleans: these have no columns."""
+    """Count the elements of all lists in a value, except numbers, texts and booleans, which have no columns."""
     limits.check("nesting", depth)
     is_list = isinstance(value, list)
     found = 0
@@ -132,6 +132,6 @@ def _num_columns(type_: Any) -> int:
 
 
 def json_bytes(table: pa.Table) -> bytes:
-    """A table as one JSON object per line."""
+    """Encode a table as one JSON object per line."""
     rows = (row for batch in table.to_batches(max_chunksize=4096) for row in batch.to_pylist())
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)

@@ -1,4 +1,4 @@
-"""The table of labels beside images: CSV, JSON or Parquet, read and written with pyarrow."""
+"""The table of labels next to images: CSV, JSON or Parquet, read and written with pyarrow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def read_table(path: str, limits: Limits) -> pa.Table:
-    """All rows of a table, validated. The file ending determines its kind."""
+    """Read all rows of a table and validate them. The file ending determines the kind of table."""
     kind = _kind(path)
     if kind is None:
         raise FormatError(f"tables of labels are called {', '.join(_KINDS)}", file=path)
@@ -83,7 +83,7 @@ def _text(source: LocalSource, kind: str, limits: Limits) -> pa.Table:
 
 
 def name_column(table: pa.Table, path: str) -> str:
-    """The name of the column that names the images."""
+    """Return the name of the column with the images' file names."""
     for name in NAME_COLUMNS:
         if name not in table.column_names:
             continue
@@ -98,7 +98,7 @@ def name_column(table: pa.Table, path: str) -> str:
 
 
 def table_bytes(table: pa.Table, kind: str) -> bytes:
-    """The table as the content of a file: "parquet", "csv" or "jsonl"."""
+    """Encode the table as the content of a file of kind "parquet", "csv" or "jsonl"."""
     if kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -142,7 +142,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
 
 
 def _reprs(column: Any) -> Iterator[str]:
-    """The values as text; those with the same text have the same type and value, NaN included."""
+    """Yield the values as text. Values with the same text have the same type and value, including NaN."""
     for first in range(0, len(column), _COMPARED_RECORDS):
         yield from map(repr, column.slice(first, _COMPARED_RECORDS).to_pylist())
 

@@ -1,4 +1,4 @@
-"""Folders of images: one folder per class, a table of labels beside the images, or images alone.
+"""Folders of images: one folder per class, a table of labels next to the images, or images alone.
 
 | layout | columns |
 |---|---|
@@ -6,7 +6,7 @@
 | a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns except the file name |
 | `a.jpg`, `b.jpg` | `image`, `file_name` |
 
-Records are in the order of the table's rows, or of the files' names. A table may stand beside
+Records are in the order of the table's rows, or of the files' names. A table may be next to
 class folders; if it has no `label` column, the folders provide the labels. There is no specification; the
 layouts are those that torchvision and Hugging Face's datasets read.
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 CHUNK_RECORDS = 1024
 PICK_RECORDS = 64
-"""How many records of a take one thread reads; each is a file to open."""
+"""How many records of a take one thread reads. Each record is a separate file."""
 
 LABELS = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
@@ -54,7 +54,7 @@ _MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a folder of images is read."""
+    """Options for reading a folder of images."""
 
     table: str | None = None
     """The file name of the table of labels in the folder. None finds a table called `metadata` or `labels`; ""
@@ -62,8 +62,8 @@ class ReadOptions:
     file_names: bool | None = None
     """True adds the column `file_name`, False leaves it out. None adds it if there are neither classes nor a table."""
     other_files: str = "error"
-    """"error" refuses files that are not images (except accompanying text such as a README) and images that the
-    table does not name; "ignore" skips all of them."""
+    """"error" raises an error for files that are not images (except accompanying text such as a README) and for
+    images that the table does not name; "ignore" skips these files."""
 
 
 class ImageFolderFormat(Format):
@@ -91,7 +91,7 @@ class ImageFolderFormat(Format):
         """List the folder and read its table.
 
         Raises:
-            UnsupportedError: not a folder, or raw=True.
+            UnsupportedError: the source is not a folder, or raw=True.
             FormatError: a file is not an image, a link leads out of the folder, the table is damaged, or the table
                 names a file that does not exist.
         """
@@ -144,7 +144,7 @@ class ImageFolderReader(Reader):
         self._ends: np.ndarray = np.cumsum(sizes)
 
     def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
-        """The files that are not images, each with the reason why it is skipped."""
+        """Yield the files that are not images, each with the reason why it is skipped."""
         if not others:
             return
         names = [entry.name for entry in self._folder.entries]
@@ -166,7 +166,7 @@ class ImageFolderReader(Reader):
     # -- the columns beside the images ------------------------------------------------------------
 
     def _table_file(self) -> int | None:
-        """The number of the table's file among the entries, or None if there is no table."""
+        """Return the number of the table's file among the entries, or None if there is no table."""
         names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
         if self._how.table:
             if self._how.table not in names:
@@ -184,7 +184,7 @@ class ImageFolderReader(Reader):
         return names[found[0]]
 
     def _read_table(self, number: int, images: list[int]) -> tuple[np.ndarray, pa.Table]:
-        """The file number of each row, and the rows."""
+        """Return the file number of each row, and the rows."""
         from penstock.formats.imagefolder._table import name_column, read_table
 
         entry = self._folder.entries[number]
@@ -218,7 +218,7 @@ class ImageFolderReader(Reader):
         return files, rest
 
     def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
-        """The number of each named file; null for a name without a file."""
+        """Return the number of each named file; null for a name without a file."""
         import pyarrow.compute as pc
 
         texts = [(self._folder.entries[one].name, one) for one in images]
@@ -250,7 +250,7 @@ class ImageFolderReader(Reader):
         return pa.record_batch(list(columns.values()), list(columns))
 
     def _classes(self, names: list[str]) -> pa.Array:
-        """The class of each file: the name of the folder that it is in."""
+        """Return the class of each file: the name of its folder."""
         classes = sorted(self._folder.folders)
         numbers = {name: number for number, name in enumerate(classes)}
         codes = [numbers[name.split("/", 1)[0]] for name in names]
@@ -258,7 +258,7 @@ class ImageFolderReader(Reader):
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
 
     def _texts(self, names: list[str], message: str) -> pa.Array:
-        """A column of file or folder names."""
+        """Return a column of file or folder names."""
         try:
             return pa.array(names, pa.string())
         except UnicodeEncodeError:

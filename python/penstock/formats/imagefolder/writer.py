@@ -86,7 +86,7 @@ class ImageFolderWriter(Writer):
         return SchemaError(message, file=self._sink.path, record=record, field=field)
 
     def _batch_names(self, batch: pa.RecordBatch, first: int) -> list[str]:
-        """The file name of each record, inside the folder of its class."""
+        """Return the file name of each record, inside the folder of its class."""
         endings = self._endings(batch.column(IMAGE), first)
         if self._is_named:
             names = batch.column(FILE_NAME).to_pylist()
@@ -126,7 +126,7 @@ class ImageFolderWriter(Writer):
         self._classes.add(name)
 
     def _endings(self, column: Any, first: int) -> list[str]:
-        """The file ending for each image, detected from its content."""
+        """Return the file ending for each image, detected from its content."""
         from penstock.payloads.images import image_sizes
 
         try:
@@ -170,7 +170,7 @@ def _is_classes(type_: Any) -> bool:
 
 
 def _wrong_name(name: str) -> str | None:
-    """Why a name cannot be used for a file in the folder, or None if it can."""
+    """Return why a name cannot be used for a file in the folder, or None if it can."""
     if "\\" in name or any(ord(char) < 32 for char in name):
         return "has a backslash or a control character"
     for part in name.split("/"):

@@ -7,8 +7,8 @@ layout is in `npy_header.py`.
     start        the header, filled up to a multiple of 64
     ...          the array's values, nothing between them, in C or Fortran order, to the file's end
 
-A record's place is computed. An array is the field `data`, a structured one has its own
-fields; what follows the first axis is a tensor. Nothing is ever unpickled.
+A record's place is computed. A plain array is the field `data`; a structured array has the fields of its
+dtype. Values with more axes are tensors. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class NpyFormat(Format):
         """Read the header.
 
         Raises:
-            FormatError, TruncatedError: the bytes are not a whole npy file, and damage is not skipped
-                or leaves no record whole.
+            FormatError, TruncatedError: the bytes are not a complete npy file, and damage is not skipped
+                or no record is complete.
             UnsupportedError: the array has no first axis or holds objects, or raw=True.
             SchemaError: a field of schema= is not in the file.
         """
@@ -80,7 +80,7 @@ class NpyFormat(Format):
         return schema
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a file. Raises SchemaError where no array holds records of `schema`."""
+        """Begin a file. Raise SchemaError if no array can hold records of `schema`."""
         from penstock.formats.npy.writer import NpyWriter
 
         return NpyWriter(sink, schema, options)
@@ -90,10 +90,10 @@ class NpyReader(ArraysReader):
     """One open npy file."""
 
     text_length = 0
-    """The most characters, or bytes, that a text of the file may have."""
+    """The largest number of characters or bytes that a text of the file may have."""
 
     def options_alike(self) -> Any:
-        """With room for strings as long as this file's."""
+        """Return options with the text length of this file."""
         from penstock.formats.npy.writer import NpyOptions
 
         return NpyOptions(self.text_length or None)
@@ -108,8 +108,8 @@ def _text_length(dtype: np.dtype[Any]) -> int:
 def _sized(
     header: Header, source: Source, options: Options
 ) -> tuple[Header, int, SkippedRegion | None]:
-    """A header without the records that are cut off, the bytes of its array, and the damage after it
-    if that is skipped."""
+    """Return a header that counts only complete records, the bytes of its array, and the damage after the
+    array if it is skipped."""
     try:
         size = check_size(header, source.size, 0, options.limits)
     except TruncatedError as error:
@@ -136,7 +136,7 @@ def _sized(
 
 
 def _whole_records(header: Header, num_bytes: int) -> int | None:
-    """Whole records of an array that is cut; None if each lacks a part."""
+    """Return the number of complete records of a truncated array; None if each record lacks a part."""
     if not header.shape or (header.fortran_order and len(header.shape) > 1):
         return None
     size = math.prod(header.shape[1:]) * header.dtype.itemsize

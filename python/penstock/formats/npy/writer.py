@@ -1,4 +1,4 @@
-"""Writing npy: records, and at the end the header again, with their number."""
+"""Writes npy: the records, and at the end the header again, with the number of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.storage.base import Sink
 
 @dataclass(frozen=True, slots=True)
 class NpyOptions:
-    """How npy is written.
+    """Options for writing npy.
 
     Example:
         >>> NpyOptions(text_length=12).text_length
@@ -28,12 +28,12 @@ class NpyOptions:
     """
 
     text_length: int | None = None
-    """The most characters of a string and bytes of a binary value, since NumPy's text has one length;
-    None refuses both."""
+    """The maximum characters of a string and bytes of a binary value, since NumPy's text has a fixed length.
+    If None, such columns raise an error."""
 
 
 def descr_of(dtype: np.dtype[Any]) -> Any:
-    """How an npy header describes a dtype without a sub-array of its own."""
+    """Return how an npy header describes a dtype that is not a sub-array."""
     if dtype.names is None:
         return "<V2" if name_of_bits(dtype) == "bfloat16" else dtype.str
     assert dtype.fields is not None
@@ -48,8 +48,8 @@ def descr_of(dtype: np.dtype[Any]) -> Any:
 
 
 class NpyWriter(Writer):
-    """Writes one npy file: a plain array where the one field is called "data", else a structured
-    one."""
+    """Writes one npy file: a plain array if the only field is called "data", else a structured
+    array."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: NpyOptions) -> None:
         check_text_length(options.text_length)
@@ -118,6 +118,6 @@ class NpyWriter(Writer):
 
 
 def check_text_length(text_length: int | None) -> None:
-    """Raise ValueError for a length that text cannot have."""
+    """Raise ValueError for an invalid text length."""
     if text_length is not None and not 1 <= text_length < 1 << 29:
         raise ValueError(f"text_length is at least 1, not {text_length}")
