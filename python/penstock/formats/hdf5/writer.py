@@ -1,4 +1,4 @@
-"""Writing HDF5: a dataset per field, chunked, with a first axis that can grow.
+"""Writes HDF5: one chunked dataset per field, with a first axis that can grow.
 
 h5py writes into a temporary file, since it seeks while it writes; the sink gets the bytes at the
 end. Each dataset gets whole chunks, always in the same order, so the bytes depend only on the records.

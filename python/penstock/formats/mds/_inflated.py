@@ -25,11 +25,11 @@ CODECS = {
     "br": "brotli",
     "snappy": "snappy",
 }
-"""Endings of names, and what pyarrow calls the codecs."""
+"""Endings of file names, and pyarrow's names of the codecs."""
 CACHED_SHARDS = 4
-"""Shards that stay in memory, of all datasets together."""
+"""The number of shards that stay in memory, for all datasets together."""
 CACHED_BYTES = 1 << 30
-"""The most that they take, except for the one that was read last."""
+"""The most bytes that these shards take, not counting the shard that was read last."""
 _STEP = 8 << 20
 
 _cache: dict[int, Inflated] = {}
@@ -42,7 +42,7 @@ class Inflated:
     def __init__(self, source: Source, ending: str, limits: Limits) -> None:
         self.path = source.path
         self.size: int | None = None
-        """Plain bytes in all; None until they were decompressed."""
+        """The total number of plain bytes; None until they are decompressed."""
         self._source = source
         self._codec = CODECS[ending]
         self._limits = limits

@@ -1,4 +1,4 @@
-"""What the index.json beside a shard lists of it: its size, number of records and hashes."""
+"""The facts about a shard in the index.json of its folder: its size, number of records and hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Hashes:
         self._lock = Lock()
 
     def verify(self) -> None:
-        """Raise ChecksumError if the file has another hash than is listed."""
+        """Raise ChecksumError if the file's hash differs from the listed hash."""
         with self._lock:
             hashes = {} if self._listed is None else self._listed.hashes
             for name, expected in hashes.items():

@@ -47,7 +47,7 @@ class Ranges:
 
 
 class BadValue(Exception):
-    """A value breaks a rule. The caller knows by its row which record it is."""
+    """A value breaks a rule. The caller finds the record by the row."""
 
     def __init__(self, row: int, message: str, *, schema: bool = False) -> None:
         super().__init__(message)

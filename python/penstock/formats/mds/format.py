@@ -1,4 +1,4 @@
-"""MDS: shards of mosaicml-streaming, read only.
+"""MDS: shards of mosaicml-streaming. This format can only be read.
 
 ```
 bytes        field
@@ -185,7 +185,7 @@ class MDSReader(Reader):
         first: list[Ranges] | None = None
         record = 0
         if self.num_records and any(needs_first_record(c.encoding) for c in self._columns):
-            # The first that is not too long to be read.
+            # The first record that is within the size limit.
             record = int(np.argmax(np.diff(self._offsets) <= self._limits.record_bytes))
             start, end = self._offsets[record : record + 2].tolist()
             self._limits.check("record_bytes", end - start)
@@ -309,7 +309,7 @@ class MDSReader(Reader):
     def _check_wanted(
         self, lengths: list[np.ndarray], numbers: np.ndarray, names: list[str]
     ) -> None:
-        """Raise LimitError if the wanted values of a record are longer than one may be."""
+        """Raise LimitError if the requested values of a record exceed the limit for a record."""
         wanted = [n for one, n in zip(self._columns, lengths, strict=True) if one.name in names]
         totals = np.sum([*wanted, np.zeros(len(numbers), np.int64)], axis=0)
         for row in np.flatnonzero(totals > self._limits.record_bytes):

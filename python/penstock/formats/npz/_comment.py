@@ -13,6 +13,6 @@ in eight hexadecimal digits follow."""
 
 
 def schema_comment(schema: pa.Schema) -> bytes:
-    """The archive's comment that keeps a schema."""
+    """Return the comment that stores a schema in an archive."""
     data = base64.b64encode(schema.serialize().to_pybytes())
     return SCHEMA_COMMENT + data + b" %08x" % zlib.crc32(data)

@@ -44,7 +44,7 @@ MOST_SCALAR = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class NpzReadOptions:
-    """How npz is read.
+    """Options for reading npz.
 
     Example:
         >>> NpzReadOptions(arrays=["images", "labels"]).arrays

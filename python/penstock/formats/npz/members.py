@@ -27,7 +27,7 @@ from penstock.storage.base import Source
 _EMPTY = _core.Buffer.from_bytes(b"")
 STEP_BYTES = 1 << 20
 MEMORY_BYTES = 64 << 20
-"""Of the inflated members of one file; the others go to temporary files."""
+"""Bytes of inflated members that stay in memory for one file; other members go to temporary files."""
 
 
 class InflatedPlace(Place):

@@ -34,7 +34,7 @@ COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class NpzOptions:
-    """How npz is written.
+    """Options for writing npz.
 
     Example:
         >>> NpzOptions(compression="deflate").level

@@ -41,12 +41,12 @@ from penstock.tuned import CHUNK_BYTES
 
 CHUNK_RECORDS = 1 << 20
 RUN_BYTES = 4096
-"""Of an array in Fortran's order, what a chunk reads of each cell, up to FORTRAN_BYTES of all."""
+"""For an array in Fortran order: bytes that a chunk reads of each cell, up to FORTRAN_BYTES for all cells."""
 FORTRAN_BYTES = 32 << 20
 MOST_RANGES = 1 << 18
 """Ranges of a file in one request."""
 MOST_EMPTY = 1 << 24
-"""Records of no bytes: the file's size does not bound their number."""
+"""The most records of zero bytes, whose number the file's size does not limit."""
 
 
 class Place(ABC):
@@ -131,7 +131,7 @@ class StoredArray:
 
     @property
     def chunk_records(self) -> int:
-        """Records that are read at once."""
+        """The number of records that are read together."""
         size = max(self.record_bytes, 1)
         most = CHUNK_BYTES // size
         if self._fortran:
@@ -407,11 +407,11 @@ class ArraysReader(Reader):
             yield self._chunk(0, self.num_records), records
 
     def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
-            FormatError: a value is not what its type says, or the file is shorter than it was.
-            SchemaError: no such column, or a value does not fit schema=.
+            FormatError: a value does not fit its type, or the file has become shorter.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         schema: Any = projected(self.schema, columns, self._path)
         if records is None:

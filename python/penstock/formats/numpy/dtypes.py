@@ -1,4 +1,4 @@
-"""NumPy's dtypes and Arrow's types: what stands for what, for the formats that hold arrays.
+"""The mapping between NumPy's dtypes and Arrow's types, for the formats that hold arrays.
 
 | dtype | Arrow type |
 |---|---|

@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of NumPy, for writing: the way back of `dtypes.py`."""
+"""Converts Arrow columns to NumPy arrays for writing: the reverse of `dtypes.py`."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
 
 
 def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
-    """The caller's schema. Raises SchemaError if RecordIO does not have its columns."""
+    """Return the caller's schema. Raise SchemaError if RecordIO cannot have its columns."""
     kinds = {True: [PACK], False: [(DATA,), (RECORD,)]}
     allowed = kinds[True] + kinds[False] if mine.header is None else kinds[mine.header]
     # A nullable field may be missing in this file: fields can be added beside other shards.
