@@ -64,7 +64,7 @@ LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
 
 @dataclass(frozen=True, slots=True)
 class Hdf5ReadOptions:
-    """How HDF5 is read.
+    """Options for reading HDF5.
 
     Example:
         >>> Hdf5ReadOptions(datasets=["data/demo_0"]).datasets
@@ -72,7 +72,7 @@ class Hdf5ReadOptions:
     """
 
     datasets: Sequence[str] | None = None
-    """Names of datasets, or of groups, that make the table; None takes all."""
+    """Names of the datasets or groups that form the table; None takes all."""
 
 
 class Hdf5Format(Format):
@@ -279,8 +279,8 @@ class Hdf5Reader(Reader):
         """Some records of one chunk.
 
         Raises:
-            FormatError: libhdf5 cannot read the values, or one is not what its type says.
-            SchemaError: no such column, or a value does not fit schema=.
+            FormatError: libhdf5 cannot read the values, or a value does not fit its type.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         schema: Any = projected(self.schema, columns, self._path)
         back: np.ndarray | None = None

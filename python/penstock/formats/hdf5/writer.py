@@ -32,7 +32,7 @@ from penstock.storage.local_sink import LocalSink, private_beside
 
 CHUNK_BYTES = 1 << 18
 VALUES_PER_CHUNK = 256
-"""Records of a chunk of texts or lists of any length."""
+"""The number of records in a chunk of texts or lists of any length."""
 COPY_BYTES = 1 << 20
 COMPRESSIONS = ("none", "gzip", "lzf")
 

@@ -1,4 +1,4 @@
-"""Writing a zip archive of arrays, with `zipfile`."""
+"""Writes a zip archive of arrays with `zipfile`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.formats.npz.zip_directory import DEFLATED, LOCAL, STORED
 from penstock.storage.base import Sink
 
 ALIGNMENT = 64
-"""Of stored arrays in the file, so that they can be mapped."""
+"""The alignment of stored arrays in the file, in bytes, so that they can be mapped into memory."""
 _ZIP64_BYTES = 20
 _PADDING = struct.Struct("<HH")
 _PADDING_ID = 0xD935

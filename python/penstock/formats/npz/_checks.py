@@ -20,7 +20,7 @@ from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
 _MOST_PARTS = 1 << 12
-"""Parts that are not adjacent are remembered up to this many; above, only `verify` compares."""
+"""The most separate parts that are remembered. With more parts, only `verify` compares the checksum."""
 
 
 class MemberCheck(Check):
@@ -35,9 +35,9 @@ class MemberCheck(Check):
         self._array_bytes = array_bytes
         self._lock = Lock()
         self._starting: dict[int, tuple[int, int]] = {}
-        """Where a part starts in the array: where it ends, and its checksum."""
+        """Maps the start of each part in the array to the part's end and checksum."""
         self._ending: dict[int, int] = {}
-        """Where a part ends: where it starts."""
+        """Maps the end of each part to its start."""
         self._found: int | None = None
         self._is_needed = True
 

@@ -39,7 +39,7 @@ from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 
 MOST_SCALAR = 1 << 12
-"""Bytes of a value without axes that becomes metadata."""
+"""The most bytes of a value without axes that becomes metadata."""
 
 
 @dataclass(frozen=True, slots=True)

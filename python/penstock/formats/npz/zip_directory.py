@@ -31,7 +31,7 @@ the directory, length of the comment; then that."""
 _UTF8_NAME = 0x800
 _ENCRYPTED = 0x41
 _TAIL_BYTES = (1 << 16) + _END.size
-"""What `zipfile` searches for the end of an archive with a comment."""
+"""The bytes that `zipfile` searches for the end of an archive with a comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What an archive holds, in the order of its directory."""
+    """The members of an archive, in the order of its directory."""
 
     members: tuple[Member, ...]
     comment: bytes
@@ -100,7 +100,7 @@ def read_directory(source: Source, limits: Limits) -> Directory:
 
 
 def _check_end(tail: bytes, archive: zipfile.ZipFile, size: int) -> None:
-    """The end of an archive says how many members there are, which `zipfile` does not look at."""
+    """Check the number of members at the end of an archive, which `zipfile` ignores."""
     start = len(tail) - len(archive.comment) - _END.size
     magic, disk, directory_disk, here, count, _, _, length = _END.unpack_from(tail, start)
     if magic != b"PK\5\6" or length != len(archive.comment):

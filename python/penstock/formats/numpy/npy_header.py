@@ -38,11 +38,11 @@ MAGIC = b"\x93NUMPY"
 ALIGNMENT = 64
 MOST_RECORDS = (1 << 63) - 1
 FIRST_BYTES = 4096
-"""Read at once: enough for most headers."""
+"""Bytes that are read first; they are enough for most headers."""
 _MOST_TEXT = 1 << 20
-"""Bytes of a header's text. NumPy itself reads 10,000 by default."""
+"""The most bytes of a header's text. NumPy's default limit is 10,000."""
 _MOST_ITEMS = 1 << 18
-"""Commas and brackets of a header's text. Python's parser takes up to a kilobyte for each."""
+"""The most commas and brackets in a header's text. Python's parser takes up to a kilobyte for each."""
 _MOST_LEVELS = 32
 _MOST_DIMENSIONS = 64
 
@@ -69,7 +69,7 @@ class Header:
 
     @property
     def num_values(self) -> int:
-        """Values in the array."""
+        """The number of values in the array."""
         return math.prod(self.shape)
 
 
