@@ -152,7 +152,7 @@ class ChunkedArray:
         return self._read_records(cut.records, threads)
 
     def _read_run(self, first: int, count: int, threads: int) -> np.ndarray:
-        """Consecutive records."""
+        """Read consecutive records."""
         step, inner = self._chunk[0], self._found.shape[1:]
         low, high = first // step, -(-(first + count) // step)
         numbers = np.arange(low, high)
@@ -177,7 +177,7 @@ class ChunkedArray:
         return out
 
     def _read_records(self, records: np.ndarray, threads: int) -> np.ndarray:
-        """Records in ascending order."""
+        """Read records that are given in ascending order."""
         step, row = self._chunk[0], self._bytes // self._chunk[0]
         bases = records // step
         inside = records - bases * step
@@ -226,7 +226,7 @@ class ChunkedArray:
                     out[(target, *cells)] = self._fill
 
     def _are_stored(self, places: np.ndarray) -> np.ndarray:
-        """Which chunks no filter has changed."""
+        """Return which chunks are stored unchanged by filters."""
         every = (1 << len(self._found.filters)) - 1
         return (places[:, 1] == self._bytes) & (places[:, 2] & every == every)
 

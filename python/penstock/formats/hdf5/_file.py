@@ -40,7 +40,7 @@ from penstock.storage.pyarrow_files import PositionedFile
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _BUILT_IN = ("gzip", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset")
 FILTERS = {**dict(enumerate(_BUILT_IN, 1)), 32000: "lzf"}
-"""Those that libhdf5 and h5py have built in. Any other would be loaded from a library."""
+"""The filters that are built into libhdf5 and h5py. Any other filter would be loaded from a library."""
 MOST_DATASETS = 1 << 16
 MOST_PIECES = 1 << 16
 """Chunks that may hold parts of one record, unless the file has more bytes: chunks that were never
@@ -54,7 +54,7 @@ _HEAP = b"GCOL\1"
 """The first bytes of a heap of texts and lists."""
 _OBJECT_HEAD = 16
 _OBJECTS = {n: struct.Struct(f"<H6x{kind}") for n, kind in ((2, "H"), (4, "I"), (8, "Q"))}
-"""Of an object in a heap: its number and length, by the bytes of a length."""
+"""The head of an object in a heap (its number and length), by the number of bytes of a length."""
 _EXPANSION = 1100
 """The most values that one byte of the file can hold, in bytes: deflate's best, with a margin."""
 
@@ -73,7 +73,7 @@ def h5py_or_error() -> Any:
 
 @contextmanager
 def translated(path: str) -> Generator[None, None, None]:
-    """Turn what h5py raises over the bytes of `path` into penstock's errors."""
+    """Convert the errors that h5py raises for the bytes of `path` to penstock's errors."""
     try:
         yield
     except PenstockError as error:
@@ -167,7 +167,7 @@ def _check_no_writer(path: str) -> None:
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, "another program writes this file", path) from None
         except OSError:
-            pass  # not every file system has locks
+            pass  # the file system may not support locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _named(
         raise LimitError("groups nested too deep", field=prefix)
     place = h5py.h5o.get_info(group)
     if (place.fileno, place.addr) in seen:
-        return  # a group that is its own ancestor, or has two names
+        return  # the group contains itself, or has two names
     seen.add((place.fileno, place.addr))
     names: list[bytes] = []
     group.links.iterate(names.append, order=h5py.h5.ITER_NATIVE)
@@ -350,8 +350,8 @@ def check_chunks(found: Found) -> None:
 
 
 def attributes(handle: Any) -> dict[bytes, bytes]:
-    """The attributes of a dataset or group as text: strings as they are, all else as JSON. Those
-    that are not numbers or text, or large, are skipped."""
+    """Return the attributes of a dataset or group as text: strings unchanged, other values as JSON.
+    Attributes that are large, or neither numbers nor text, are skipped."""
     h5py = h5py_or_error()
     found: dict[bytes, bytes] = {}
     names: list[bytes] = []
