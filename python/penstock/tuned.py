@@ -1,4 +1,4 @@
-"""The sizes that were chosen by measuring, each with the rows of `benchmarks/` it was chosen on.
+"""Sizes that were tuned, each with the rows of `benchmarks/` that it matters to.
 
 Limits that protect (`limits.py`), sizes that a specification sets and round numbers that no row
 depends on stay where they are used. Change a number here only with its rows measured side by
@@ -32,7 +32,7 @@ WRITE_BYTES = 4 << 20
 large folios."""
 
 BUDGET_BYTES = 64 << 20
-"""Decoded bytes that may wait for the consumer. memory-large; more chunks ahead make no row faster."""
+"""Decoded bytes that may wait for the consumer. memory-large."""
 TASK_SECONDS = 0.004
 """Small jobs are grouped into tasks of this length. images-crop: 2,800 to 1,200 switches a thousand images."""
 
@@ -45,9 +45,9 @@ GZIP_GROUP_BYTES = 1 << 20
 
 ARROW_WHOLE_BYTES = 32 << 20
 """A compressed batch up to this size is read at once: 300 MB of lz4 take 66 instead of 142 ms, zstd 176 instead of
-279 (NOTES: compressed batches of Arrow)."""
+279 (no row of the suite)."""
 ARROW_GROUP_BYTES = 4 << 20
-"""Small batches that one task reads (NOTES: Arrow, batches of 1,000 rows)."""
+"""Small batches that one task reads (no row of the suite; NOTES has Arrow beside pyarrow)."""
 HDF5_GROUP_BYTES = 8 << 20
 """Chunks that one call unpacks. hdf5-gzip of 100 KB: 22.9 to 69.3 k/s from one call a chunk."""
 BETON_CHUNK_BYTES = 8 << 20

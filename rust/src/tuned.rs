@@ -1,4 +1,4 @@
-//! The sizes that were chosen by measuring, each with the rows of `benchmarks/` it was chosen on.
+//! Sizes that were tuned, each with the rows of `benchmarks/` that it matters to.
 //! `python/penstock/tuned.py` has those of Python; the tables of the codecs have theirs.
 //!
 //! Limits, sizes that a specification sets and round numbers that no row depends on stay where they

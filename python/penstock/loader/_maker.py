@@ -48,9 +48,8 @@ class BatchMaker:
     def one(self, epoch: int, position: int, step: int) -> Made:
         """The batch of one step, counted from a position of an epoch; made immediately."""
         part = self._plan.part(position, step, self._rank)
-        reading = Reading(
-            self._source
-        )  # even if the order has windows, because one batch does not fill a window
+        # Even if the order has windows, because one batch does not fill a window.
+        reading = Reading(self._source)
         numbers, clock = self._sequence.numbers(self._plan, part, epoch), Clock()
         taken = reading.take(self._plan, part, numbers, clock)
         return self._make(part, epoch, numbers, taken, Shared(self.pool), clock)

@@ -247,9 +247,8 @@ class LocalSink:
         if self._may_reserve and self._written + _SYNCED_BYTES > self._reserved:
             start, length = max(self._reserved, self._written), min(self._written, _RESERVED_BYTES)
             self._may_reserve = self._calls.reserve(self._fd, start, length)
-            self._reserved = (
-                start + length
-            )  # set even if the system refuses, which may happen part of the way
+            # Set even if the system refuses, which may happen part of the way.
+            self._reserved = start + length
 
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"

@@ -43,9 +43,8 @@ class Unbroken:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if start > MOST_BYTES:
-            return _core.Buffer.from_bytes(
-                b""
-            )  # a header may claim more bytes than a file can hold
+            # A header may claim more bytes than a file can hold.
+            return _core.Buffer.from_bytes(b"")
         try:
             return self._stream.read(start, length)
         except _core.KernelError:

@@ -121,9 +121,8 @@ class CheckedSource(SourceView):
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                self._source.check_read(
-                    may_grow=False
-                )  # raises if the file was rewritten, which explains the mismatch
+                # Raises if the file was rewritten, which explains the mismatch.
+                self._source.check_read(may_grow=False)
                 self._raise(number, found)
         return data
 

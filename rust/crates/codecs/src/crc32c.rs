@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, Digest, checksum};
 use super::prefetch::prefetch;
 
 const MASK_DELTA: u32 = 0xa282_ead8;
-/// From here on the folding of `crc-fast` beats the plain instruction (benchmarks/NOTES.md).
+/// From here on the folding of `crc-fast` beats the plain instruction.
 const FOLD_BYTES: usize = 512;
 /// From this length on memory is prefetched, one piece at a time.
 const FAR_BYTES: usize = 16 << 10;

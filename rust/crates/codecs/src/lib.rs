@@ -14,11 +14,11 @@
 //! Of all codecs, checked by the tests here and by the fuzz targets:
 //!
 //! 1. No input panics, reads outside its slice or loops without taking input or making output.
-//!    Slices are indexed by `get` alone (clippy denies the rest), and each `unsafe` block states
-//!    which instruction set was found at run time.
+//!    Slices are read by `get` (clippy denies indexing), and each `unsafe` block states why it is
+//!    sound.
 //! 2. The result does not depend on where input and output are cut, nor on the instruction sets
 //!    of the machine.
-//! 3. Memory is bounded by constants: 32 KiB of window and four tables for `inflate`, 16 KiB of
+//! 3. Memory is bounded by constants: 32 KiB of window and three tables for `inflate`, 16 KiB of
 //!    prepared input and four pairs of tables for `jpeg_scan`, nothing for `crc32c`.
 //!
 //! Of each codec:
