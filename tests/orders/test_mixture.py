@@ -125,7 +125,7 @@ def test_what_makes_no_mixture_is_refused() -> None:
         with pytest.raises(ValueError, match="weights must be 0 or more"):
             ps.Mixture(weights, 0)
     order = ps.Mixture({"a": 1, "b": 1}, 0)
-    with pytest.raises(ValueError, match="mixes 2 sets, not 3"):
+    with pytest.raises(ValueError, match="mixes 2 datasets, not 3"):
         order.length([1, 2, 3])
     with pytest.raises(ValueError, match="dataset 'b' has a weight above 0, but no records"):
         order.length([1, 0])
