@@ -326,7 +326,7 @@ CASES: Cases = {
     '"num_workers=0, because the loader has threads; or torchdata\'s StatefulDataLoader"': (
         place_of_workers
     ),
-    "'a batch_size that the devices share evenly; drop_last=True or uneven=\"pad\" where only the last batch is too short'": (
+    "'a batch_size that the devices can share evenly; drop_last=True or uneven=\"pad\" if only the last batch is too short'": (
         short_last_batch,
         uneven_batches,
     ),

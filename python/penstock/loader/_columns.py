@@ -2,7 +2,7 @@
 
 | column | in a batch of n records |
 |---|---|
-| numbers, truth values | `[n]` |
+| numbers, booleans | `[n]` |
 | complex numbers | `[n, …]` of complex64 or complex128 |
 | bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` convert them to bfloat16 |
 | fixed-size lists, tensors | `[n, …]`, with text and bytes as `object[n, …]` |
