@@ -1,4 +1,4 @@
-"""The class `Dataset`, with facts about its shards and access to their records, and the function `open`."""
+"""The class `Dataset`, and the function `open`, which makes it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Shard:
 
 
 class Dataset(Opened):
-    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it. A pickle of it
-    contains only the call that opened it.
+    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it, and its pickle
+    has only the arguments of `open`.
 
     Example:
         >>> import penstock as ps
@@ -68,8 +68,7 @@ class Dataset(Opened):
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
-        """The class names of label columns that a loader has found so far; None for a column with too many
-        classes. See loader/_class_names.py."""
+        """The class names that loaders have found so far, by path (None: too many); see loader/_class_names.py."""
         self._has_tensors: bool | None = None
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
@@ -77,7 +76,7 @@ class Dataset(Opened):
     def __reduce__(self) -> tuple[Any, ...]:
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
-            # Relative names may mean other files in the process that unpickles the dataset.
+            # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
         return _dataset_of, (call, self._files.listed, self._skipped)
 
@@ -85,14 +84,13 @@ class Dataset(Opened):
 
     @property
     def skipped_files(self) -> tuple[SkippedFile, ...]:
-        """Files that were found but are not read, as pairs of a path and the reason: hidden and unfinished files,
-        markers and indexes of other programs, text such as a README, and empty files of a format that never has
-        empty files. Reading this property opens all files."""
+        """Files that were found but are not read, with the reason: hidden and unfinished files, markers and indexes of
+        other programs, text such as a README, and empty files if the format has no empty files. This opens all files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
     def shards(self) -> list[Shard]:
-        """The files with their format, record count and size in bytes. Counting may build an index."""
+        """The files with their format, record count and size. Counting may build an index."""
         files = self._files
         return [
             Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
@@ -101,11 +99,11 @@ class Dataset(Opened):
 
     @property
     def fingerprint(self) -> str:
-        """Return an identifier for exactly these records in this order. It is made from the names, sizes and record
-        counts of the shards, the checksums of their records if an index has them, and their overlays.
+        """An identifier for these records in this order. It depends on the names, sizes and record counts of the
+        shards, the checksums of their records if an index has them, and their overlays.
 
-        This reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without
-        an index, a change that keeps size and record count is not detected.
+        It reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without an
+        index, it does not detect a change that keeps size and record count.
         """
         import hashlib
 
@@ -135,10 +133,10 @@ class Dataset(Opened):
         """Yield all records as Arrow batches, in file order.
 
         Args:
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
-            batch_records: the records in each batch except the last. None makes one batch of each chunk
-                (about 2 MiB of the file; 8 MiB if records are large).
-            threads: the number of chunks that are decoded in parallel; None for all cores.
+            columns: names of columns; None for all. Other columns are not decoded.
+            batch_records: the records in each batch except the last. None makes one batch of each chunk (about 2 MiB
+                of the file; 8 MiB if records are large).
+            threads: how many chunks are decoded in parallel; None for one on each core.
 
         Raises:
             PenstockError: data is damaged (see `damage=` of `open`), or records do not fit the schema. The records
@@ -153,11 +151,8 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Return records by number, in the requested order. Repeats are allowed. Negative numbers count from the end.
-
-        Args:
-            records: the numbers of the records.
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
+        """Return records by number, in the requested order. Numbers may repeat, and negative numbers count from the end.
+        Only the named columns are decoded; None for all.
 
         Raises:
             RecordIndexError: a number is out of range.
@@ -175,7 +170,7 @@ class Dataset(Opened):
         return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
-        """Return several records in one call, for torch's DataLoader."""
+        """Several records in one call, for torch's DataLoader."""
         return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -183,8 +178,7 @@ class Dataset(Opened):
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """Return the records of a batch as dicts of Python values, with tensors as NumPy arrays. Raise SchemaError for
-        values that Python cannot express."""
+        """The records of a batch as dicts of Python values, with tensors as NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = (
@@ -205,7 +199,7 @@ class Dataset(Opened):
                 f"a record holds a value that Python cannot express: {error}",
                 file=file,
                 field=_unconvertible(batch),
-                hint="take or scan, which give it as Arrow",
+                hint="take or scan, which return it as Arrow",
             ) from error
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -231,8 +225,8 @@ class Dataset(Opened):
     # -- for the verbs --------------------------------------------------------------------------
 
     def complete(self) -> Dataset:
-        """Return this dataset for callers that must not lose fields missing from the schema (see Files.complete). Both
-        datasets share one list of skipped regions."""
+        """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
+        the list of skipped regions."""
         if self._columns is not None:
             return self
         other = Dataset(self._call, self._files.complete(), self._skipped)
@@ -240,7 +234,7 @@ class Dataset(Opened):
         return other
 
     def reopened(self, **other: Any) -> Dataset:
-        """Return a dataset of the same files, opened in the same way except for some keywords."""
+        """A dataset of the same files, opened in the same way except for these keywords."""
         if "source" in other:
             return _dataset_of({**self._call, **other})
         return _dataset_of({**self._call, **other}, self._files.listed, self._skipped)
@@ -249,7 +243,7 @@ class Dataset(Opened):
 def _dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
-    """Return the dataset for a call to `open` whose source has been expanded to a list of files."""
+    """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "storage")
     files = Files(
         call["source"],
@@ -272,9 +266,11 @@ def _check_choices(choices: dict[str, str]) -> None:
 
 def _check_can_use_index(index: Any, mmap: bool) -> None:
     if mmap:
-        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
+        raise ValueError(
+            'checksums="index" verifies each read, but mmap=True reads nothing; leave out one of them'
+        )
     if index == "never":
-        raise ValueError('checksums="index" needs an index, but index="never" reads none')
+        raise ValueError('checksums="index" needs an index, but index="never" does not read one')
 
 
 def _check_are_names(columns: Any) -> None:
@@ -285,7 +281,6 @@ def _check_are_names(columns: Any) -> None:
 
 
 def _unconvertible(batch: pa.RecordBatch) -> str | None:
-    """Return the first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.to_pylist()
@@ -318,41 +313,38 @@ def open(
         source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
             it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
             shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
-            the files that are left out; a warning names the files among them that look like data.
-        format: a format's name; None detects the format from the file's content.
+            the files that are left out, and a warning names those that look like data.
+        format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
-        columns: the wanted columns, in this order. No other columns are decoded.
+        columns: the columns to read, in this order. Other columns are not decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
-        checksums: "all" verifies all checksums that the format stores; "headers" verifies those of headers only;
-            "none" verifies none, and so reads files that were written without checksums. "index" verifies all, and
-            for formats without checksums also compares each MiB that is read with the checksums that
-            `index(checksums=True)` has stored.
+        checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
+            "none" verifies none, and so can read files that were written without checksums. "index" verifies all, and
+            for formats without checksums also compares each MiB that is read with the checksums stored by
+            `index(checksums=True)`.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
             them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
-        index: where sidecars (penstock's files of facts about a file) are read and stored. "auto" reads sidecars
-            next to the data or in the user's cache. It stores new sidecars in the cache, or next to the data if
-            one is already there. "beside" stores them next to the data, and a path stores them in that folder.
-            "never" reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto".
-            For files of another storage, sidecars are stored only in a folder.
-        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records,
-            but the process dies if a file is truncated meanwhile.
-        overlays: include the fields of overlays as if they were in the files; False returns only the
-            fields in the files. raw=True never includes overlays.
-        limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.
+        index: where sidecars (penstock's files with an index of a data file) are read and stored. "auto" reads them
+            next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
+            is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
+            reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
+            of another storage, sidecars are stored only in a folder.
+        mmap: map local files into memory instead of reading them. This is faster for large records, but the process
+            is killed if a file is truncated meanwhile.
+        overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
-        storage: the storage of the files; None for this machine.
-        cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
-            copies are not supported yet.
+        storage: the storage of the files; None for local files.
+        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
+            files of another storage.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
-    Returns:
-        A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
+    Opening reads a few kilobytes and a sample of the records of the first file.
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
-        FormatError: the format of the content is unknown, or the content breaks its rules; or the files of a folder
-            have several formats.
+        FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
         StaleIndexError: a file has changed since its overlay was made.
 
@@ -369,11 +361,9 @@ def open(
     if checksums == "index":
         _check_can_use_index(index, mmap)
     if raw and schema is not None:
-        raise ValueError("raw=True returns bytes, which have no schema; leave out one of the two")
+        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
     if cache is not None and storage is not None:
-        raise UnsupportedError(
-            "files of another storage cannot be kept in a cache= yet; leave it out"
-        )
+        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
