@@ -402,7 +402,7 @@ CASES: Cases = {
     "'unpack it first, or compress it with gzip'": (an_archive_is_unpacked, an_archive_is_gzipped),
     "'where no program does, h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
-    "'write it again'": two_arrays_of_one_name,
+    "'write the file again'": two_arrays_of_one_name,
     "'write it again; what was written so far cannot be told apart'": an_unfinished_beton,
     'f\'open(..., custom_fields={{"{name}": "<u8,<u8"}}), with the dtype of its metadata\'': (
         a_field_of_the_users_own
