@@ -400,7 +400,7 @@ CASES: Cases = {
     "f'open(..., format=...) with one of: {known}'": a_format_that_no_bytes_tell,
     "'pyarrow.feather.write_feather(pyarrow.feather.read_table(old), new)'": feather_1,
     "'unpack it first, or compress it with gzip'": (an_archive_is_unpacked, an_archive_is_gzipped),
-    "'where no program does, h5clear -s FILE'": a_writer_that_died,
+    "'if no program writes it, h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
     "'write the file again'": two_arrays_of_one_name,
     "'write it again; what was written so far cannot be told apart'": an_unfinished_beton,

@@ -291,7 +291,7 @@ def texts() -> Case:
         ps.write(table, "c.npy", text_length=3)
         assert rows("c.npy") == table.to_pylist()
 
-    advice = "text_length=, the most characters or bytes of a value"
+    advice = "set text_length=, the maximum characters or bytes of a value"
     return unheld_by_arrays(pa.array(["one", "two"]), advice, follow)
 
 

@@ -326,5 +326,5 @@ CASES: Cases = {
         labels_of_recordio,
         labels_of_recordio_as_numbers,
     ),
-    "f'it has {listed}'": columns_that_recordio_lacks,
+    "f'use {listed}'": columns_that_recordio_lacks,
 }
