@@ -266,14 +266,16 @@ def new_label() -> Case:
 
 CASES: Cases = {
     "'rename it'": name_with_a_dot,
-    "'name what to read with datasets=; or put the data into this file'": external_link,
-    "'name what to read with datasets=; or copy the values into this file'": (
+    "'choose what to read with datasets=, or put the data into this file'": external_link,
+    "'choose what to read with datasets=, or copy the values into this file'": (
         virtual_dataset,
         external_storage,
     ),
-    "'h5repack it with gzip; or name what to read with datasets='": plug_in_filter,
-    "'name what to read with datasets=; or h5repack it with larger chunks'": tiny_chunks,
-    "'name what to read with datasets=; or store each in a separate dataset'": (text_in_structures),
+    "'choose what to read with datasets=, or h5repack it with gzip'": plug_in_filter,
+    "'choose what to read with datasets=, or h5repack it with larger chunks'": tiny_chunks,
+    "'choose what to read with datasets=, or store each in a separate dataset'": (
+        text_in_structures
+    ),
     "'cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz'": (
         lists_of_times,
         lists_of_structs,

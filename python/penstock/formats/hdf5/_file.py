@@ -236,7 +236,7 @@ def _named(
             raise UnsupportedError(
                 "this is an external link to another file, which penstock does not open",
                 field=name,
-                hint="name what to read with datasets=; or put the data into this file",
+                hint="choose what to read with datasets=, or put the data into this file",
             )
         handle = h5py.h5o.open(group, raw)
         if isinstance(handle, h5py.h5g.GroupID):
@@ -262,7 +262,7 @@ def _checked(name: str, handle: Any, limits: Limits, size: int, user_block: bool
         what = "a virtual dataset" if layout == h5py.h5d.VIRTUAL else "a dataset in external files"
         raise UnsupportedError(
             f"this is {what}: its values are in other files, which penstock does not open",
-            hint="name what to read with datasets=; or copy the values into this file",
+            hint="choose what to read with datasets=, or copy the values into this file",
         )
     filters = _filters(plan)
     if handle.shape is None:
@@ -282,7 +282,7 @@ def _filters(plan: Any) -> tuple[str, ...]:
     if unknown:
         raise UnsupportedError(
             f"the dataset needs the filter {unknown[0]}, a plug-in, which penstock does not load",
-            hint="h5repack it with gzip; or name what to read with datasets=",
+            hint="choose what to read with datasets=, or h5repack it with gzip",
         )
     return tuple(FILTERS[code] for code in codes)
 
@@ -297,7 +297,7 @@ def _dtype(handle: Any) -> np.dtype[Any]:
         # type again after another handle of the file was closed crashes the process.
         raise UnsupportedError(
             "a structure holds text or lists of any length, which libhdf5 does not read safely",
-            hint="name what to read with datasets=; or store each in a separate dataset",
+            hint="choose what to read with datasets=, or store each in a separate dataset",
         )
     return dtype
 
@@ -322,7 +322,7 @@ def _check_claims(found: Found, limits: Limits, size: int) -> None:
         if pieces > max(size, MOST_PIECES):
             raise LimitError(
                 f"a record is in {pieces} chunks, in a file of {size} bytes",
-                hint="name what to read with datasets=; or h5repack it with larger chunks",
+                hint="choose what to read with datasets=, or h5repack it with larger chunks",
             )
 
 
