@@ -234,7 +234,7 @@ def test_a_field_of_the_users_own_needs_to_be_told() -> None:
     assert table.column("box").to_pylist()[1] == struct.pack("<q", 1)
     assert read(data, columns=["n"], custom_fields={"box": "<u8"}).schema.names == ["n"]
     with pytest.raises(ps.UnsupportedError, match="lacks"):
-match="lacks"):={"box": "<u8", "other": "<u8"})
+        read(data, custom_fields={"box": "<u8", "other": "<u8"})
 
 
 def test_the_table_may_be_in_any_order() -> None:
