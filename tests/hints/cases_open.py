@@ -284,7 +284,7 @@ CASES: Cases = {
     '"copy its records to an ArrayRecord or TFRecord file with riegeli\'s own reader"': plain_riegeli,
     "'decrypt it with the program that wrote it'": (encrypted_file, encrypted_column),
     "raise_limit('member_bytes', ...)": packed_mds,
-    "'open(..., columns=[...]) without it'": pickles,
+    "'leave it out: open(..., columns=[...])'": pickles,
     "'open(..., damage=\"skip\"), or schema='": damaged_types,
     "'open it without raw=True'": raw_of_columns,
     "'open(...) the files it reads'": pipe,

@@ -303,7 +303,7 @@ def a_value_larger_than_pages() -> Case:
     def elsewhere() -> None:
         equal_in(pa.table(LARGE), "a.parquet")
 
-    return Case(refused, elsewhere, "another format: no page can be as large")
+    return Case(refused, elsewhere, "write another format: no page can be as large")
 
 
 CASES: Cases = {
