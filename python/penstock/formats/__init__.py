@@ -189,7 +189,9 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
     if named is None and size == len(head) and _holds_nothing(head):
         return _FIRST[0]
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    if packed is not None and (named is None or _is_never_packed(named)):
+    if packed is not None and (
+        named is None or (named in _own() and named.info.name not in _EVER_PACKED)
+    ):
         what = "such files" if named is None else f"compressed {named.info.name} files"
         raise UnsupportedError(
             f"the file is compressed with {packed}, and penstock does not read {what}",
@@ -243,7 +245,3 @@ def _holds_nothing(data: bytes) -> bool:
             return False
         data = inflating.unused_data
     return True
-
-
-def _is_never_packed(fmt: Format) -> bool:
-    return fmt in _own() and fmt.info.name not in _EVER_PACKED

@@ -149,7 +149,7 @@ class Values:
         place = self._places[field.name]
         first, last = int(records[0]), int(records[-1])
         start = self._layout.table_start
-        if last - first == len(records) - 1 and (len(records) == 1 or _is_rising(records)):
+        if last - first == len(records) - 1 and (np.diff(records) == 1).all():
             length = len(records) * step * ENTRY.itemsize
             data = self._source.read(start + first * step * ENTRY.itemsize, length)
             self._check_length(data, length)
@@ -239,10 +239,6 @@ class Values:
             pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
         )
         return _binary(offsets, pa.py_buffer(held))
-
-
-def _is_rising(records: np.ndarray) -> bool:
-    return bool((np.diff(records) == 1).all())
 
 
 def _binary(offsets: np.ndarray, data: Any) -> Any:

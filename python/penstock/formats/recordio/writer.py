@@ -174,15 +174,8 @@ _LABEL_HINT = "cast it to numbers, dictionary_encode() it, or write Arrow"
 _ID_HINT = "cast it to integers, or leave it out (columns=)"
 _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
     "image": (_is_bytes, "the bytes of an image file", _IMAGE_HINT),
-    "label": (
-        _is_label,
-        "numbers, or lists of numbers",
-        _LABEL_HINT,
-    ),
-    **dict.fromkeys(
-        ("id", "id2"),
-        (pa.types.is_integer, "integers", _ID_HINT),
-    ),
+    "label": (_is_label, "numbers, or lists of numbers", _LABEL_HINT),
+    **dict.fromkeys(("id", "id2"), (pa.types.is_integer, "integers", _ID_HINT)),
 }
 """A test, a description and a hint for the type of each column of a pack."""
 

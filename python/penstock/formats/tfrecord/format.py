@@ -173,8 +173,7 @@ class TFRecordFormat(FramedFormat):
         leaves = [leaf.name for leaf in kept_schema.flattened(fields)]
         if len(set(leaves)) < len(leaves):
             return None  # a struct's field and a column have the same name
-        is_exact = options.exact
-        return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
+        return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord.writer import TFRecordWriter
@@ -212,7 +211,7 @@ def _inflates_to_frames(head: bytes, container: str) -> bool:
             data = data.slice(consumed, len(data))
     except _core.KernelError:
         return False
-    return not plain if inflater.finished and not plain else _frame_head(plain)
+    return (inflater.finished and not plain) or _frame_head(plain)
 
 
 def compression_in(source: Source) -> str:
