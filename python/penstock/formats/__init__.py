@@ -124,7 +124,7 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats. Call this before forking: a child would deadlock if it is forked during such an import."""
+    """Import all formats. Call this before forking, as a child that is forked during such an import would deadlock."""
     _formats()
 
 

@@ -159,7 +159,7 @@ class Batches:
         with placed(self._path, last):
             check_sizes(self._data.read, messages, self._options.limits)
             for _ in stream_of(self._data, self._start, messages, ()):
-                raise FormatError("a batch appeared")  # the file changed
+                raise FormatError("a new batch appeared")  # the file changed
 
 
 @contextmanager

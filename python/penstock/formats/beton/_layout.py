@@ -274,7 +274,7 @@ def _field(data: bytes, byte: int, custom: Mapping[str, str]) -> Field:
     if kind == CUSTOM:
         return _custom_field(name, byte, custom)
     if kind not in _ROWS:
-        raise FormatError("no type has this number", field=name, byte=byte, found=kind)
+        raise FormatError("no type of field has this number", field=name, byte=byte, found=kind)
     row, align = _ROWS[kind]
     if kind not in (NDARRAY, TENSOR):
         return Field(name, kind, row, align)
@@ -311,7 +311,10 @@ def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], An
             raise ValueError
     except (ValueError, TypeError, RecursionError):
         raise FormatError(
-            "a dtype is not described here", field=name, byte=byte + _SHAPE.size, found=text[:40]
+            "there is no description of a dtype here",
+            field=name,
+            byte=byte + _SHAPE.size,
+            found=text[:40],
         ) from None
     if _DTYPE.fullmatch(described) is None:
         return tuple(sizes), None, described

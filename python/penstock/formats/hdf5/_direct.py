@@ -1,12 +1,12 @@
 """Reads values of HDF5 without libhdf5, on several threads.
 
 libhdf5 runs on one thread at a time, even while it inflates. Here it only reports where a dataset's bytes are: in one
-range, or one range per chunk. penstock reads and unpacks them if their bytes are the same as in memory in NumPy, and
-they are plain or packed by gzip, LZF and shuffle. libhdf5 reads everything else (`format.py`).
+range, or in one range per chunk. penstock reads the values itself if the file has the bytes that NumPy has in memory,
+plain or packed with gzip, LZF and shuffle. libhdf5 reads everything else (`format.py`).
 
 A chunk's values are in C order and complete, even if the dataset ends inside the chunk. They went through the filters
-of the dataset, except those whose bits are set in the chunk's mask: a chunk that LZF would not make smaller is stored
-without it.
+of the dataset, except those whose bits are set in the chunk's mask: LZF is skipped for a chunk that it would not make
+smaller.
 """
 
 from __future__ import annotations

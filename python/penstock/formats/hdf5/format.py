@@ -103,9 +103,8 @@ class Hdf5Format(Format):
 
         Raises:
             FormatError, TruncatedError, LimitError: the file is not HDF5, or a size exceeds a limit.
-            UnsupportedError: a dataset is in other files or needs a plug-in, Arrow lacks a type, h5py is not installed,
-                or
-                raw=True.
+            UnsupportedError: a dataset is in other files or needs a plug-in, Arrow lacks a type, h5py is not
+                installed, or raw=True.
             SchemaError: the datasets differ in length, or a field of schema= is not in the file.
         """
         chosen = self.own_options(options).datasets

@@ -5,7 +5,7 @@ numbers loses nothing:
 
 | values | column |
 |---|---|
-| `7`, `-12` | int64, or uint64 where they need it; larger numbers are text |
+| `7`, `-12` | int64, or uint64 if needed; larger numbers are text |
 | `0.5`, `1e-05`, `nan`, `inf`: as short as possible, or with 17 digits | float64 |
 | `0.50`, `1.25`: all with the same number of digits after the point | float64 |
 | `true` and `false`, or `True` and `False`, or `TRUE` and `FALSE` | bool |

@@ -91,8 +91,7 @@ class ImageFolderFormat(Format):
         Raises:
             UnsupportedError: the source is not a folder, or raw=True.
             FormatError: a file is not an image, a link leads out of the folder, the table is damaged, or the table
-                names a
-                file that does not exist.
+                names a file that does not exist.
         """
         return ImageFolderReader(source, options, self.own_options(options))
 

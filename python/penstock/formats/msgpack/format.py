@@ -57,8 +57,7 @@ class MessagePackOptions:
     """How to read MessagePack.
 
     layout: with "values", each top-level value is a record. With "array", the file is one array, and its elements are
-    the
-        records. "auto" means "array" if the file is an array whose first element is a map, else "values".
+        the records. "auto" means "array" if the file is an array whose first element is a map, else "values".
     infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 

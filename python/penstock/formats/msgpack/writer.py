@@ -24,8 +24,7 @@ class MessagePackWriteOptions:
     """How MessagePack files are written.
 
     payload: "map" writes each record as a map of its columns. "raw" copies the values of the only column, each of which
-    is
-        one encoded MessagePack value. None means "raw" if the only column is binary and called "record", else "map".
+        is one encoded MessagePack value. None means "raw" if the only column is binary and called "record", else "map".
     """
 
     payload: Literal["map", "raw"] | None = None

@@ -1,4 +1,4 @@
-"""The comment of an npz archive, which may keep Arrow's schema."""
+"""The comment of an npz archive, which may store Arrow's schema."""
 
 from __future__ import annotations
 

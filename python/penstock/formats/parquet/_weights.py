@@ -182,9 +182,8 @@ def rows_of(
         limits: the limits, which bound the size of a row.
         dictionaries: reads columns as dictionaries.
         footer_bytes: the size of the row group that the footer states.
-        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, as that takes as
-            long
-            as reading many values.
+        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, as that takes
+            as long as reading many values.
     """
     pages_bytes = sum(one.plain_bytes for one in found)
     values_bytes = pages_bytes + sum(one.level_bytes for one in found)

@@ -66,10 +66,9 @@ class RecordIOOptions:
     """How to read RecordIO.
 
     header: whether payloads begin with the header of an image pack. None decides by the first records: the file is a
-    pack
-        if each record has a whole header with its labels, followed by a JPEG, PNG, WebP or PPM file or by nothing.
-    label: "scalar" for one number per record, "list" for lists. None decides by the first records: one number, lists of
-        one length, or lists.
+        pack if each record has a whole header with its labels, followed by a JPEG, PNG, WebP or PPM file or by nothing.
+    label: "scalar" for one number per record, "list" for lists. None decides by the first records: one number, lists
+        of one length, or lists.
     infer_records: how many records of a shard count as its first records, or "all".
     """
 
@@ -82,7 +81,7 @@ class RecordIOOptions:
         if self.label not in (None, "scalar", "list"):
             raise ValueError(f"unknown label {self.label!r}; known: None, 'scalar', 'list'")
         if self.header not in (None, True, False):
-            raise ValueError(f"header is True, False or None, not {self.header!r}")
+            raise ValueError(f"header must be True, False or None, not {self.header!r}")
 
 
 class RecordIOFormat(FramedFormat):

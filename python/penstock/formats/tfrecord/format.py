@@ -76,8 +76,8 @@ _HEAD_BYTES = 4096
 class TFRecordOptions:
     """How to read TFRecord.
 
-    compression: "gzip", "zlib" or "" (none); None detects it from the content. infer_records: how many records of a
-    shard are read to infer a schema, or "all".
+    compression: "gzip", "zlib" or "" (none); None detects it from the content.
+    infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 
     compression: str | None = None
@@ -349,8 +349,8 @@ def sample(
 ) -> tuple[dict[str, Any], InferredFrom]:
     """Return facts about the first records of a shard (or all records), and how many records were read.
 
-    Sampling skips damage, which is reported when the records are read. With infer_records="all", every record is read
-    now, so damage raises an error unless damage="skip".
+    Sampling skips damage, which is reported when the records are read. With infer_records="all" and damage="error",
+    damage raises an error here, as every record is read.
     """
     options = shard.options
     if options.damage == "error" and infer_records == "all":

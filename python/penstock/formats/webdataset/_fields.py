@@ -348,8 +348,7 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
         while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                # Small pieces of input: zlib copies all input after the end of a gzip member, and
-                # there may be many members.
+                # In small pieces, as zlib copies all input after the end of each gzip member.
                 given = view[at : at + _GIVEN_BYTES]
                 part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
                 at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)

@@ -231,7 +231,7 @@ def _check_tree(value: Any, most: int) -> None:
     for _ in range(_MOST_LEVELS):
         count += len(level)
         if count > most:
-            raise ValueError("values that hold each other")
+            raise ValueError("its values contain each other")
         below: list[Any] = []
         for one in level:
             if isinstance(one, Mapping):
@@ -239,7 +239,7 @@ def _check_tree(value: Any, most: int) -> None:
             elif isinstance(one, (list, tuple, set, frozenset)):
                 below += one
             if count + len(below) > most:
-                raise ValueError("values that hold each other")
+                raise ValueError("its values contain each other")
         if not below:
             return
         level = below

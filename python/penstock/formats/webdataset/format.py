@@ -77,9 +77,9 @@ _OTHER_CODECS = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst
 class WebDatasetOptions:
     """How to read WebDataset.
 
-    decode: whether contents are decoded according to the last part of their names; False gives bytes. compression:
-    "gzip" or "" (none); None detects it from the content. infer_records: how many records of a shard are read to infer
-    its fields, or "all".
+    decode: whether contents are decoded according to the last part of their names; False gives bytes.
+    compression: "gzip" or "" (none); None detects it from the content.
+    infer_records: how many records of a shard are read to infer its fields, or "all".
     """
 
     decode: bool = True

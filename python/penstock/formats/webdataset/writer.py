@@ -100,8 +100,8 @@ class WebDatasetWriter(FramedWriter):
     """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raise
     SchemaError if no member can hold values of a column's type.
 
-    schema: the schema of the batches; None if only whole frames will be written. threads: how many slices are encoded
-    in parallel; None means one per core.
+    schema: the schema of the batches; None if only whole frames will be written.
+    threads: how many slices are encoded in parallel; None means one per core.
     """
 
     def __init__(
