@@ -301,7 +301,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no table": (lambda d: put(d, 16, "Q", 0), "never finished"),
     "a table beyond the end": (lambda d: put(d, 16, "Q", 1 << 63), "before its allocation"),
     "a table in the header": (lambda d: put(d, 16, "Q", 30), "do not fit"),
-    "an unknown type": (lambda d: put(d, 24, "B", 77), "no type"),
+    "an unknown type": (lambda d: put(d, 24, "B", 77), "no type of field"),
     "no name": (lambda d: put(d, 25, "B", 0), "no name"),
     "a name in Latin-1": (lambda d: put(d, 25, "B", 0xE9), "not ASCII"),
     "the same name twice": (lambda d: put(d, 25, "5s", b"n\0\0\0\0"), "two fields"),
