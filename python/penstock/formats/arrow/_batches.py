@@ -97,7 +97,7 @@ class Batches:
             self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
 
     def _file_message(self, start: int, end: int) -> Message | None:
-        """Return the header of the batch that the footer places at `start`. None if it was skipped."""
+        """Return the header of the batch that the footer places at `start`, or None if it was skipped."""
         assert self._footer is not None
         try:
             message = read_message(self._data.read, start, self._footer.start, self._options.limits)

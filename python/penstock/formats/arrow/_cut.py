@@ -349,8 +349,8 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
 
 
 def _can_cut(type_: Any, *, has_views: bool) -> bool:
-    """Whether rows of such an array can be read without all of it. Not if values may be anywhere: in dictionaries,
-    unions and runs, and in views if reading backward is expensive."""
+    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere: in
+    dictionaries, unions and runs, and in views if reading backward is expensive."""
     if isinstance(type_, pa.BaseExtensionType):
         return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):

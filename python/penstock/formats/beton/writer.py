@@ -77,8 +77,8 @@ class BetonWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the rows, values and table entries so far. After `close`, bytes of the file: before, whole pages
-        would count 16 MiB for a few records."""
+        """Bytes of the rows, values and table entries so far. After `close`, bytes of the file: until then its whole
+        pages would count 16 MiB for a few records."""
         return self._pages.num_bytes if self._is_closed else self._pages.record_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -8,8 +8,8 @@ Specification: The HDF Group, "HDF5 File Format Specification Version 3.0".
 
 A field is a dataset, called by its path ("data/demo_0/actions"). Its first axis counts records. All datasets must be of
 one length, or `datasets=` selects some. Values without axes and attributes become metadata of the schema and of the
-fields. No other file is opened (`_file.py`). A chunk of penstock is a run of whole chunks of HDF5, and a take reads each
-chunk that it needs once, so no chunk is inflated twice. libhdf5 runs on one thread at a time.
+fields. No other file is opened (`_file.py`). A chunk of penstock is a run of whole chunks of HDF5, and a take reads
+each chunk that it needs once, so no chunk is inflated twice. libhdf5 runs on one thread at a time.
 """
 
 from __future__ import annotations

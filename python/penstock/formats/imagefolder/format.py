@@ -241,7 +241,10 @@ class ImageFolderReader(Reader):
         if has_names is None:
             has_names = table is None and not in_folders
         if has_names:
-            message = f"the file name is not UTF-8, so the column {FILE_NAME} cannot hold it; leave it out with file_names=False"
+            message = (
+                f"the file name is not UTF-8, so the column {FILE_NAME} cannot hold it; "
+                "leave it out with file_names=False"
+            )
             columns[FILE_NAME] = self._texts(names, message)
         if not columns:
             return empty_columns(len(names))

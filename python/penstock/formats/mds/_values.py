@@ -28,7 +28,8 @@ class Ranges:
     sizes: np.ndarray
 
     def windows(self, width: int, skip: int = 0) -> np.ndarray:
-        """Return `width` bytes of each range, `skip` bytes after its start: uint8 [records, width]. They must exist."""
+        """Return `width` bytes of each range, `skip` bytes after its start: uint8 [records, width]. The bytes must
+        exist."""
         if not len(self.starts) or not width:
             return np.zeros((len(self.starts), width), np.uint8)
         view = np.lib.stride_tricks.sliding_window_view(self.data, width)

@@ -9,8 +9,8 @@ bytes        field
 ```
 
 A shard describes itself. If the folder has an `index.json`, that lists the shards in order, with their sizes and hashes
-(`penstock.storage.mds_index`). A whole shard may be compressed; then its name ends with the name of the codec. The types
-of columns are in `_columns.py`. Source: the published layout of mosaicml-streaming 0.13.
+(`penstock.storage.mds_index`). A whole shard may be compressed; then its name ends with the name of the codec. The
+types of columns are in `_columns.py`. Source: the published layout of mosaicml-streaming 0.13.
 """
 
 from __future__ import annotations

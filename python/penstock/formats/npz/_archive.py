@@ -56,7 +56,7 @@ def write_archive(
     sink: Sink, members: Iterable[tuple[str, Iterable[bytes]]], comment: bytes, level: int | None
 ) -> int:
     """Write an archive and return its size. Each member comes in parts. `level` is the deflate level; None stores
-    members. The same members always give the same bytes."""
+    members uncompressed. The same members always give the same bytes."""
     file = _File(sink)
     out: Any = file
     method = STORED if level is None else DEFLATED

@@ -36,7 +36,8 @@ class NpzOptions:
     """Options for writing npz."""
 
     compression: str | None = None
-    """None or "none" stores arrays, which can then be mapped and read at random. Or "deflate"."""
+    """None or "none" stores arrays uncompressed, so that they can be mapped and read at random. "deflate" compresses
+    them."""
     level: int = 6
     """The deflate level: 1 is fast, 9 is small."""
     text_length: int | None = None

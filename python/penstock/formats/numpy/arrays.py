@@ -1,8 +1,8 @@
 """Arrays in a file as the columns of a table, for npy and npz.
 
 The first axis counts records. In C order, consecutive records are one range of bytes. In Fortran order the first axis
-is innermost, so they are one range for each cell of a record. A chunk or a take reads an array once, even if several
-columns are parts of it.
+is innermost, so consecutive records are one range for each cell of a record. A chunk or a take reads an array once,
+even if several columns are parts of it.
 """
 
 from __future__ import annotations

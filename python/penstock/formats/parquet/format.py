@@ -71,7 +71,8 @@ _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
 """For a row group of this many rows, reading page headers and dictionaries first costs little."""
 _BYTES_PER_ROW = 4
-"""For a smaller row group, they are read first if the file has fewer bytes per row than this."""
+"""For a smaller row group, page headers and dictionaries are read first if the file has fewer bytes per row than
+this."""
 _BYTES_PER_COLUMN = 64 << 10
 """In a small file with this many bytes per column, reading page headers costs little, even if the footer states small
 pages."""
