@@ -369,7 +369,7 @@ def test_flipped_bits_end_in_records_or_an_error() -> None:
         ({"column_names": ["text"]}, "of the same length"),
         ({"column_names": None}, "of the same length"),
         ({"column_names": ["x", "x"]}, "twice"),
-        ({"column_names": ["text", 5]}, "no text"),
+        ({"column_names": ["text", 5]}, "not text"),
         ({"column_encodings": ["str", "complex64"]}, "unknown encoding"),
         ({"column_encodings": ["str", "list[list[jpeg]]"]}, "unknown encoding"),
         ({"column_encodings": ["str", "ndarray:object"]}, "unknown encoding"),

@@ -217,7 +217,7 @@ def test_the_listing_is_json_as_the_peer_writes_it(golden: Path) -> None:
 
 def test_a_column_whose_name_is_no_text_is_refused() -> None:
     data = shard({"\ud800": ("str", None)}, [{"\ud800": b"a"}])
-    with pytest.raises(ps.FormatError, match="no text"):
+    with pytest.raises(ps.FormatError, match="not text"):
         ids("a.mds", storage=MemoryStorage({"a.mds": data}))
 
 
