@@ -303,7 +303,7 @@ def a_value_larger_than_pages() -> Case:
     def elsewhere() -> None:
         equal_in(pa.table(LARGE), "a.parquet")
 
-    return Case(refused, elsewhere, "another format: no page can be as large")
+    return Case(refused, elsewhere, "write another format: no page can be as large")
 
 
 CASES: Cases = {
@@ -336,8 +336,8 @@ CASES: Cases = {
         long_metadata_is_replaced,
         long_metadata_elsewhere,
     ),
-    "f'give it a shorter one: convert(..., rename={{{name!r}: ...}})'": a_long_name,
-    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'another format: no page can be as large'": (
+    "f'rename the field: convert(..., rename={{{name!r}: ...}})'": a_long_name,
+    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'write another format: no page can be as large'": (
         a_large_value,
         a_value_larger_than_pages,
     ),
