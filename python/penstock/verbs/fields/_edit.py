@@ -1,4 +1,4 @@
-"""The changes to the fields of every record, and how they are applied to decoded records."""
+"""A change to the fields of every record, and its application to decoded records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.verbs.fields._values import NewFields
 
-REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
+REPLACE_HINT = "replace=True replaces the old values with the new values"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change to the fields of every record: fields to drop, rename, add or replace."""
+    """One change to the fields of every record."""
 
     new: NewFields | None = None
     drop: tuple[str, ...] = ()
@@ -33,15 +33,14 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class EditPart:
-    """A shard to be written: its position among the shards to be written, and its number among all
-    shards."""
+    """A shard to write: its position among the shards to write, and its number among all shards."""
 
     place: int
     shard: int
 
 
 def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a shard with the edit applied, as at least one batch."""
+    """Yield the changed records of a shard, as at least one batch."""
     reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)
     found = False

@@ -1,4 +1,4 @@
-"""Matching of the records of two datasets by a key. Only keys and record numbers are held in memory."""
+"""Matches the records of two datasets by a key. Only keys and record numbers are held in memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The unmatched records of one dataset, and their first few keys as text. A record without a key
-    counts as a record that only this dataset has."""
+    """The unmatched records of one dataset, and their first few keys as text. A record without a key counts as
+    existing in this dataset only."""
 
     num_records: int
     num_only: int
@@ -71,14 +71,16 @@ def _keys(dataset: Dataset, key: str, threads: int | None) -> pa.ChunkedArray:
         raise UnsupportedError(
             "records of a dataset that skips damage cannot be matched by a key",
             file=dataset.paths[0],
-            hint="penstock repair SOURCE --into NEW, then compare what it wrote",
+            hint="penstock repair SOURCE --into NEW, then compare NEW",
         )
     if key not in dataset.schema.names:
         known = ", ".join(dataset.schema.names)
         raise SchemaError(f"no such field; there are: {known}", field=key, file=dataset.paths[0])
     kind = _kind(alike.stripped(pa.nulls(0, dataset.schema.field(key).type)).type)
     if kind is None:
-        message = f"{dataset.schema.field(key).type} is no key: integers, strings and bytes are"
+        message = (
+            f"{dataset.schema.field(key).type} cannot be a key; integers, strings and bytes can"
+        )
         raise SchemaError(message, field=key, file=dataset.paths[0])
     scanned = dataset.scan([key], None, threads)
     return pa.chunked_array([alike.stripped(x.column(0)).cast(kind) for x in scanned], kind)
@@ -94,7 +96,7 @@ def _firsts(codes: np.ndarray, num_names: int) -> np.ndarray:
     """Return the first record with each key, or -1 if no record has the key."""
     found = np.full(num_names, -1, np.int64)
     present = np.flatnonzero(codes >= 0)[::-1]
-    found[codes[present]] = present  # the last assignment wins: the first record
+    found[codes[present]] = present  # the last assignment, of the first record, wins
     return found
 
 
