@@ -97,7 +97,7 @@ def pictures_of(
         _check_named(dataset.schema, columns, named)
     if not named:
         if made.is_rewritten:
-            raise ValueError("no column holds images; name the image columns with images=")
+            raise ValueError("no column holds images; images= can name the columns")
         return None
     return replace(made, columns=tuple(named))
 

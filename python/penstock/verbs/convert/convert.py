@@ -161,7 +161,7 @@ def _place(to: str, format: str | None) -> tuple[str, bool]:
         return to.rstrip("/"), False  # in this format a shard is a folder
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if is_folder and format is None:
-        raise ValueError(f"{to} is a folder; name the format to write with format=")
+        raise ValueError(f"{to} is a folder; format= must name the format to write")
     return to, is_folder
 
 

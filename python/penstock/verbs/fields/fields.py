@@ -389,7 +389,7 @@ def _rewrite(
         raise UnsupportedError(
             "these files have overlays, which would be lost",
             file=dataset.paths[0],
-            hint="run penstock fields bake --in-place SOURCE first, or pass open(..., overlays=False) to drop them",
+            hint="run penstock fields bake --in-place SOURCE first; open(..., overlays=False) drops them",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
     index, threads = index_option(how.index), checked_threads(how.threads)
