@@ -38,7 +38,6 @@ class CountingStorage(LocalStorage):
         self._lock = threading.Lock()
 
     def source(self, path: str, *, mmap: bool = False) -> Any:
-        """Return a source that counts each read."""
         found = super().source(path)
         if isinstance(found, Folder):
             return _CountedFolder(path, self)

@@ -34,14 +34,8 @@ def plan_of(
     records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
 ) -> ReadingPlan:
     """Choose how to read these records. They are read by records if more than `most_waiting`, or more than three
-    quarters of all records, would wait, or if some are repeated.
-
-    Args:
-        records: record numbers in the order of reading, int64.
-        chunk_lengths: the number of records in each chunk, in file order.
-        batch_size: the number of records in a batch.
-        most_waiting: how many records may wait in memory.
-    """
+    quarters of all records, would wait, or if some are repeated. `records` has int64 record numbers in the order of
+    reading. `chunk_lengths` are in file order."""
     edges = np.concatenate([[0], np.cumsum(chunk_lengths)])
     chunks = np.searchsorted(edges, records, "right") - 1
     first = np.full(len(chunk_lengths), -1, np.int64)
@@ -85,8 +79,6 @@ def deliver(ds: ps.Dataset, plan: ReadingPlan, most_seconds: float, most_records
 
 
 class _Waiting:
-    """The waiting records of a chunk."""
-
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._rows = np.arange(len(batch))

@@ -185,7 +185,6 @@ def _default(fmt: Any) -> Any:
 
 
 def _measure(one: _Candidate, job: dict[str, Any], place: str, most_seconds: float) -> None:
-    """Run one round of one candidate, and remove its files."""
     if one.problem is not None:
         return
     inside = os.path.join(place, "candidate")
@@ -282,7 +281,6 @@ _RANDOM = ("parquet", "arrow", "npy", "hdf5", "beton", "imagefolder")
 
 
 def _cannot(row: FormatRow) -> str:
-    """Return the drawbacks of a format, whatever its speed."""
     if row.format not in _infos():
         return ""
     lacks = [] if _infos()[row.format].can_append else ["appended to"]
@@ -304,7 +302,6 @@ _ABILITIES: dict[str, Callable[[Any], bool]] = {
 
 
 def _beyond_speed(rows: list[FormatRow]) -> str:
-    """Return a sentence on what the formats can do, whatever their speed."""
     infos = _infos()
     found = [infos[name] for name in dict.fromkeys(row.format for row in rows) if name in infos]
     said: list[str] = []

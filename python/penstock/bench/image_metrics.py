@@ -64,7 +64,6 @@ def _brightness(pixels: np.ndarray) -> np.ndarray:
 
 
 def _means(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return the mean of every window of this size, computed from an integral image."""
     sums = np.zeros((values.shape[0] + 1, values.shape[1] + 1))
     np.cumsum(np.cumsum(values, axis=0), axis=1, out=sums[1:, 1:])
     windows = (

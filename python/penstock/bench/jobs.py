@@ -27,9 +27,8 @@ class FailedJobError(Exception):
 def run_job(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
     """Run a job in a subprocess, and return its result.
 
-    Args:
-        job: `kind` and the values that this kind needs; see `penstock.bench.__main__`.
-        most_seconds: the job is killed after this time.
+    `job` has `kind` and the values that this kind needs, see `penstock.bench.__main__`. The job is killed after
+    `most_seconds`.
 
     Raises:
         FailedJobError: the job failed, ended without a result, or took too long.

@@ -44,8 +44,6 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
 
 
 def _likely(ds: ps.Dataset) -> list[str]:
-    """Return columns that may hold labels, by their names or types, the most likely first."""
-
     def rank(name: str) -> int:
         type_ = ds.schema.field(name).type
         if name.lower() in _LABELLED or pa.types.is_dictionary(type_):

@@ -173,7 +173,6 @@ class Noise:
     cores: int
 
     def sentence(self, spreads: Sequence[float]) -> str:
-        """Return a sentence on how much the repeats differed, and how busy the machine was."""
         slower = self.probe.most / self.probe.least - 1
         said = (
             f"A fixed piece of work took {slower:.0%} longer at its slowest than at its quickest; "

@@ -62,21 +62,9 @@ def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, 
 
 
 def draw(ds: ps.Dataset, folder: str, records: int, most_bytes: int) -> tuple[Sample, str, str]:
-    """Write a sample of `ds` as `sample.arrow` and a few records as `small.arrow` into `folder`.
-
-    Args:
-        ds: the data.
-        folder: the folder for both files.
-        records: the most records.
-        most_bytes: the most bytes, estimated from the first records.
-
-    Returns:
-        The Sample, and the paths of the two files.
-
-    Raises:
-        ValueError: there are no records.
-        OSError: the disk has no room for the sample.
-    """
+    """Write a sample of `ds` as `sample.arrow`, and a few records as `small.arrow`, into `folder`. Return the Sample
+    and the two paths. The sample has at most `records` records, and about `most_bytes` bytes, estimated from the first
+    records. Raise ValueError if there are no records, and OSError if the disk has no room."""
     if not len(ds):
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
     first = ds.take(range(min(_FIRST_RECORDS, len(ds))))

@@ -56,7 +56,6 @@ class Disk:
     mb_per_s: float
 
     def seconds(self, seeks: float, num_bytes: float) -> float:
-        """Return the time for these seeks and bytes, one after another."""
         return seeks * self.seek_ms / 1e3 + num_bytes / (self.mb_per_s * 1e6)
 
 
@@ -338,7 +337,6 @@ def epoch_seconds(row: OrderRow, disk: int) -> float:
 
 
 def _lacks(row: OrderRow) -> str:
-    """Return the figure in which an order is worst, compared with an exact shuffle."""
     mixing = row.mixing
     factors = {
         "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,

@@ -59,7 +59,6 @@ def command(folder: str, num_records: int, no_tensorflow: bool, as_json: bool) -
 
 
 def _claim(folder: str) -> None:
-    """Create the folder. Raise UsageError if it has files that no earlier demo made."""
     os.makedirs(folder, exist_ok=True)
     mark = os.path.join(folder, _MARK)
     if os.listdir(folder) and not os.path.exists(mark):

@@ -94,7 +94,6 @@ def _show(found: ps.Diff) -> None:
 
 
 def _rest(records: ps.RecordsDiff, side: str) -> list[Text]:
-    """Return lines about the records of one side that could not be compared."""
     lines: list[Text] = []
     for word, said in (("only", f"only in {side}"), ("repeated", f"of {side} repeat a key")):
         ending = f"{'in_' if word == 'only' else ''}{side.lower()}"

@@ -171,7 +171,6 @@ def bake(source: str, as_json: bool, **options: Any) -> None:
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
-    """Return the new values, the other options, and the fields named on the command line."""
     table, function = options.pop("table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()

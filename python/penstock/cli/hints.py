@@ -56,7 +56,6 @@ def _format_option(
 
 # Complexity: one branch for each kind of option (choice of format, of a format, flag, value).
 def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
-    """Return a keyword and its value as an option."""
     name = found["keyword"] or found["bare"]
     text = found["value"] or found["given"] or ""
     # If a command has two formats, `open` means the format that is read.
@@ -87,7 +86,6 @@ def _typed(value: str) -> list[str]:
 
 
 def _in_json(value: str) -> str:
-    """Return a Python value as JSON, but text without quotes."""
     try:
         held = ast.literal_eval(value)
         return held if isinstance(held, str) else json.dumps(held)
@@ -96,7 +94,6 @@ def _in_json(value: str) -> str:
 
 
 def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.Option]:
-    """Return the options of the command in `given`, by their keywords."""
     command: click.Command | None = program
     for word in given:
         if not isinstance(command, click.Group):

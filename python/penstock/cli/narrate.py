@@ -37,7 +37,6 @@ class Figure:
     num_bytes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure with its rates, for JSON."""
         counts = {"records_per_s": self.num_records, "bytes_per_s": self.num_bytes}
         rates = {name: None if n is None else n / self.seconds for name, n in counts.items()}
         return {**asdict(self), **rates}
@@ -130,5 +129,4 @@ class Narrator:
         self.result(f"{what}: {'yes' if holds else 'NO - this is a bug, please report it'}")
 
     def result(self, text: str) -> None:
-        """Print a line with an arrow."""
         self._console.print(Text("\n  → ", style="green").append(text, style="bold"))

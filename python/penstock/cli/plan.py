@@ -173,7 +173,6 @@ def _check_options(
     shares: tuple[float, ...],
     epoch_records: int | None,
 ) -> None:
-    """Refuse options that do not apply to the order, and require the options that it needs."""
     wants_column = order in ("weighted", "balanced")
     if wants_column != (by is not None):
         raise click.UsageError(

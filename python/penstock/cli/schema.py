@@ -169,7 +169,6 @@ def _show(found: ps.Schemas, *, is_raw: bool) -> None:
 
 
 def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
-    """Return one line for each way in which files differ in a field."""
     name, total = presence.field.name, describe.count(len(found.files))
     kinds = [
         (f"{name}: missing in", list(presence.lacking)),

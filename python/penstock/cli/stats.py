@@ -127,7 +127,6 @@ def _present(field: ps.FieldStats) -> Text:
 
 
 def _lines(field: ps.FieldStats) -> list[Text]:
-    """Return the facts about a field, one per line."""
     lines: list[str] = []
     if field.lengths is not None:
         lines.append("length " + output.spread(field.lengths, _figure))

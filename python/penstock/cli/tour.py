@@ -120,7 +120,6 @@ def _random_access(tour: Narrator, table: pa.Table) -> None:
 
 
 def _take(tour: Narrator, source: str, table: pa.Table, what: str) -> None:
-    """Time taking random records, and compare some with the written records."""
     ds = ps.open(source)
     draws = np.random.default_rng(22).integers(0, len(ds), (20, _TAKEN))
 

@@ -88,7 +88,6 @@ def command(
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    """Whether repair can help: the file is damaged, not merely unsupported."""
     others = ("unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 

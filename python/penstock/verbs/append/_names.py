@@ -66,12 +66,8 @@ def _extension_of(name: str) -> str:
 
 
 def next_name(paths: list[str], target: str) -> str:
-    """Return the name of the shard that follows these files.
-
-    Raises:
-        ValueError: the names have no running number or contain the total number of shards, or the new
-            shard would not be read as the last shard.
-    """
+    """Return the name of the shard that follows these files. Raise ValueError if the names have no running number or
+    contain the number of shards, or if the new shard would not be read last."""
     last = paths[-1]
     folder, name = os.path.split(last)
     if any(_OF.search(os.path.basename(path)) for path in paths):

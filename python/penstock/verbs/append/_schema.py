@@ -90,7 +90,6 @@ def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path
 
 
 def _place(field: pa.Field) -> tuple[bool, str]:
-    """Return whether the field is a feature list, and its key."""
     metadata = field.metadata or {}
     return IN_LISTS_KEY in metadata, wire_key(field)
 

@@ -357,7 +357,6 @@ class _Work:
         return "beside" if isinstance(self.index, bool) else self.index
 
     def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
-        """Write the index of a new file to disk before the file gets its name."""
         if self.index is False:
             return nullcontext()
         folder = None if self.index is True else self.index

@@ -69,7 +69,6 @@ def index(
         force: also rebuild valid indexes, and indexes with checksums whose file was rewritten.
         threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
-        storage: the storage of the files; None for this machine.
 
     Returns:
         The paths of the sidecars, one per shard, in the order of the shards. Parquet and Arrow files store the
@@ -129,7 +128,6 @@ class _Work:
     checksums: bool
 
     def build(self, path: str) -> Iterator[_Made]:
-        """Build the index of one file, if the index is missing or invalid."""
         with closing(self.storage.source(path)) as source:
             kind = formats.of(source)
             with_checksums = blocks.kept(path, self.folder or "auto", self.storage)
@@ -167,7 +165,6 @@ class _Work:
         return _Made(kept_at, found.num_records, source.size)
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
-        """Check the given text index, and write one if requested."""
         if self.from_text:
             given = text.path_for(path) if self.from_text is True else os.fspath(self.from_text)
             textindex.check(text, given, found, path, self.storage)
@@ -216,7 +213,6 @@ def _made_anew(
 
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
-    """Return the text index of a format, or raise UnsupportedError if it is not the requested one."""
     own = kind.text_index if isinstance(kind, FramedFormat) else None
     if own is None or (isinstance(asked, str) and asked != own.name):
         has = "none" if own is None else f"the one of {own.name}"

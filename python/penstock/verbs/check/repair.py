@@ -139,8 +139,6 @@ def _targets(paths: list[str], into: str) -> list[str]:
 
 @dataclass
 class _Work:
-    """The state and results of one call of `repair`."""
-
     storage: Storage
     options: Options
     format: str | None
@@ -242,7 +240,6 @@ class _Work:
         return None if isinstance(self.index, bool) else self.index
 
     def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
-        """Return the index of the new file, or None if the file needs no index."""
         made = saving.index()
         if made is not None:
             return replace(made, schema=types)
@@ -297,18 +294,15 @@ def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
 
 
 class _Saving:
-    """Saves the records of one file. This is the base class."""
+    """Saves the records of one file. `look` counts the good records and finds damage; `save` also writes them."""
 
     def look(self) -> tuple[int, list[Finding]]:
-        """Count the good records, and find the damage."""
         raise NotImplementedError
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        """Do the same, and write the good records."""
         raise NotImplementedError
 
     def index(self) -> Index | None:
-        """Return the index of the new file, or None if its format has no index."""
         raise NotImplementedError
 
 
@@ -355,7 +349,6 @@ class _Framed(_Saving):
 
 
 def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
-    """Append the good records to the new file."""
     for part in found.parts:
         if isinstance(part, FoundFrames):
             lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))

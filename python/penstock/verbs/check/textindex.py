@@ -23,11 +23,8 @@ _LINES = 1 << 16
 
 
 def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> None:
-    """Write the text index of an uncompressed file, replacing an existing text index.
-
-    Raises:
-        UnsupportedError: the file is compressed, so a text index cannot point into it.
-    """
+    """Write the text index of a file, replacing an existing one. A compressed file raises UnsupportedError, because a
+    text index cannot point into it."""
     path = kind.path_for(data_path)
     if index.compression:
         raise UnsupportedError(
@@ -64,11 +61,8 @@ def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
 
 
 def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
-    """Update the text index of a changed file, if there is one. Remove it if no text index can be valid.
-
-    `index` is the index of the file after the change. `old` is the number of records before the change; their lines
-    stay.
-    """
+    """Update the text index of a changed file, if there is one. Remove it if no text index can be valid. `index` is the
+    index after the change. `old` is the number of records before the change, whose lines stay."""
     text = kept(kind, data_path, storage)
     if text is None:
         return
@@ -90,11 +84,8 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
 
 
 def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the offsets in a text index as uint64, and the sizes as uint64 if it has them.
-
-    Raises:
-        StaleIndexError: the file is not a text index.
-    """
+    """Return the offsets in a text index, and the sizes if it has them, as uint64. Raise StaleIndexError for any other
+    file."""
     with closing(storage.source(path)) as source:
         data = source.read(0, source.size).to_bytes()
     try:
@@ -104,11 +95,8 @@ def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.n
 
 
 def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Storage) -> None:
-    """Compare a text index with the positions of the records in the file.
-
-    Raises:
-        StaleIndexError: they differ. The error names the first such record and byte.
-    """
+    """Compare a text index with the positions of the records in the file. If they differ, raise StaleIndexError with
+    the first such record and byte."""
     starts, sizes = read(kind, path, storage)
     true_starts, true_ends = index.starts[: index.num_records], index.ends
     common = min(len(starts), index.num_records)

@@ -20,17 +20,12 @@ class Choice:
 
     @property
     def is_all(self) -> bool:
-        """Whether all records are chosen, in the order of the files."""
         return self.where is None and self.sample is None and self.shuffle is None
 
 
 def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
-    """Return the numbers of the chosen records, int64, in the order of writing. Return None for all records in the
-    order of the files.
-
-    Raises:
-        ValueError: `sample` is neither a fraction up to 1 nor a count up to the number of records.
-    """
+    """Return the numbers of the chosen records, int64, in the order of writing, or None for all records in the order
+    of the files. Raise ValueError for an invalid `sample`."""
     if choice.is_all:
         return None
     numbers = _fulfilling(dataset, choice, threads)

@@ -28,7 +28,6 @@ class Pictures:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the images are encoded again, so that their bytes change."""
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
     def field(self, field: pa.Field) -> pa.Field:
@@ -128,7 +127,6 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
 
 
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    """Return the columns of plain bytes whose first values are all images."""
     from penstock.payloads.images import image_sizes
 
     types = {name: dataset.schema.field(name).type for name in columns}

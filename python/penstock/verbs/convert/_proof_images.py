@@ -73,7 +73,6 @@ def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
 
 
 def _squares(pixels: np.ndarray) -> np.ndarray:
-    """Return the mean values of the squares of a picture."""
     sums = pixels.astype(np.float32)
     for axis in (0, 1):
         edges = np.arange(0, sums.shape[axis], _SIDE)

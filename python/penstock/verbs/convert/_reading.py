@@ -57,8 +57,6 @@ def _kept_by(dataset: Dataset, kind: Format) -> bytes:
 
 
 class Reading:
-    """The records of the source as they are to be written."""
-
     def __init__(
         self,
         dataset: Dataset,
@@ -186,7 +184,6 @@ def _written_schema(
 
 
 def _kept_metadata(schema: pa.Schema) -> dict[bytes, bytes] | None:
-    """Return the metadata without penstock's notes on how the schema was inferred."""
     metadata: Mapping[bytes, bytes] = schema.metadata or {}
     return {k: v for k, v in metadata.items() if not k.startswith(b"penstock.")} or None
 

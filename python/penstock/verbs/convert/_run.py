@@ -216,7 +216,6 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
 
 
 def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:
-    """Compare a finished part with the source records that were written to it."""
     # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 

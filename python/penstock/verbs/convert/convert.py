@@ -85,7 +85,6 @@ def convert(
         shuffle: a seed for a random order of the records over all shards. The order takes 8 bytes of memory per
             record. Records are then read at random: this is fast for TFRecord and Arrow, but takes many passes over
             large Parquet files.
-        seed: the seed for `sample`.
         images: the columns that hold encoded images. "auto" finds them by their type or, if the target format stores
             images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or "raw"), `jpeg_quality` or
             `max_side` (pixels) the images are encoded again, in every format. Some formats have further image
@@ -100,7 +99,6 @@ def convert(
         shard_bytes: a shard ends with the record that brings it to this many bytes, see `write`. A
             job that was killed before all shards were complete then starts again.
         index: write an index with each file, if its format has one; a path is the folder for them.
-        overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
             "webp" and `max_side`, because they change pictures.
         threads: the number of threads; None for all cores.

@@ -29,11 +29,7 @@ PREFIX = ".penstock-"
 
 @contextmanager
 def alone_at(target: str, folder: str) -> Generator[None]:
-    """Lock a target, whose files are in `folder`, against other conversions.
-
-    Raises:
-        BlockingIOError: another conversion is writing the target.
-    """
+    """Lock a target, whose files are in `folder`, against other conversions, or raise BlockingIOError."""
     name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
     message = "another conversion is writing it; wait until that ends"
     with journal.alone_with(os.path.join(folder, name), message, target):
@@ -115,12 +111,10 @@ class Journal(journal.Journal):
         journal.clear(self._folder, is_left)
 
     def _beside(self, path: str) -> list[str]:
-        """Return the paths of the indexes of a file."""
         own = sidecar.path_for(path, self._index_folder)
         return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
 
     def _text_indexes(self, finals: list[str]) -> list[str]:
-        """Return the paths of the text indexes that these files will have."""
         kind = self._text_index
         if kind is None:
             return []
@@ -130,12 +124,10 @@ class Journal(journal.Journal):
         ]
 
     def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """Note that a part is complete."""
         state = journal.state_of(self.part_path(number))
         self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """Note that a part is complete, and save the journal."""
         self.add(number, num_bytes, notes)
         self._save()
 
@@ -179,7 +171,6 @@ class Journal(journal.Journal):
                 sync_path(Calls(), folder)
 
     def forget(self) -> None:
-        """Remove the journal and all parts, finished or not."""
         for number in self.done:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):

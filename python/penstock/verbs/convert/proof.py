@@ -102,11 +102,8 @@ def _is_number(type_: pa.DataType) -> bool:
 def prove_equal(
     wanted: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch], path: str, first_record: int
 ) -> None:
-    """Compare two streams of records value by value. `first_record` is the number of their first record.
-
-    Raises:
-        FormatError: two values differ. The error names the first such record and field, with both values.
-    """
+    """Compare two streams of records value by value. `first_record` is the number of their first record. If two values
+    differ, the FormatError names the record and field, with both values."""
     filled = [(b for b in side if b.num_rows) for side in (wanted, found)]
     done = first_record
     for a, b in zip_longest(*(rebatch(side, _BATCH_RECORDS) for side in filled)):

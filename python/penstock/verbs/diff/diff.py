@@ -126,9 +126,6 @@ def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> N
             raise SchemaError(f"no such column; there are: {', '.join(known)}", field=name)
 
 
-# -- pairs ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Pair:
     """Records of a and b to compare, with their numbers; or records that only one side has."""
@@ -205,8 +202,6 @@ def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType 
 
 @dataclass(slots=True)
 class _PairSeen:
-    """The differences found in one pair."""
-
     num_a: int
     num_b: int
     num_compared: int = 0
@@ -324,7 +319,6 @@ def _shown(column: NewColumn, row: int) -> pa.Scalar:
 
 
 def _place(a: Any, b: Any) -> int | None:
-    """Return the first position at which two byte strings or two lists differ."""
     if not (a.is_valid and b.is_valid):
         return None
     if hasattr(a, "as_buffer") and hasattr(b, "as_buffer"):
@@ -341,12 +335,7 @@ def _place(a: Any, b: Any) -> int | None:
     return int(wrong[0]) if len(wrong) else size
 
 
-# -- the outcome ----------------------------------------------------------------------------------
-
-
 class _Seen:
-    """The differences found in all pairs, merged in order."""
-
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
         self._total = _PairSeen(0, 0)
@@ -358,7 +347,6 @@ class _Seen:
 
     @property
     def num_done(self) -> int:
-        """The number of records done, on the longer side."""
         return max(self._total.num_a, self._total.num_b)
 
     def add(self, pair: _PairSeen) -> None:

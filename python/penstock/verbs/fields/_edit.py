@@ -17,8 +17,6 @@ REPLACE_HINT = "replace=True replaces the old values with the new values"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change to the fields of every record."""
-
     new: NewFields | None = None
     drop: tuple[str, ...] = ()
     rename: tuple[tuple[str, str], ...] = ()
@@ -26,7 +24,6 @@ class Edit:
     """Whether new fields replace old fields of the same name."""
 
     def facts(self) -> Any:
-        """Return facts that identify this edit."""
         new = None if self.new is None else self.new.facts()
         return [new, self.drop, self.rename, self.replace]
 

@@ -21,8 +21,6 @@ from penstock.verbs.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The arguments of one call."""
-
     dataset: Dataset
     targets: tuple[str, ...]
     edit: Edit
@@ -41,7 +39,6 @@ _SPARE_BYTES = 16 << 20
 
 
 def check(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Raise an error if the job cannot be done. Nothing is written before."""
     if old.options.damage != "error":
         raise UnsupportedError(
             f"fields cannot be changed with damage={old.options.damage!r}: records would be lost",

@@ -184,8 +184,6 @@ class _Keyed(NewFields):
 
 
 class _Rows:
-    """Finds the rows of a table by their keys. Every key may occur only once."""
-
     def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
         self._name = name
         self._is_number = pa.types.is_integer(keys.type)
@@ -244,8 +242,6 @@ def _key(value: Any) -> Any:
 
 
 class _Joined(NewFields):
-    """The columns of several sources, in the requested order of names."""
-
     def __init__(self, names: list[str], parts: list[NewFields]) -> None:
         self._parts = parts
         known = [field for part in parts for field in part.schema]

@@ -44,7 +44,6 @@ from penstock.verbs.fields.rewrite_journal import Journal, alone_in, bytes_of, c
 
 
 def rewrite(job: Job) -> Summary:
-    """Write the shards of a job that are not written yet."""
     targets = [os.path.realpath(target) for target in job.targets]
     if len(set(targets)) < len(targets):
         raise ValueError("two of the shards would be written to the same file")
@@ -123,8 +122,6 @@ _AHEAD_BYTES = 16 << 20
 
 
 class _Work:
-    """Writes the shards of a job, and counts what is done."""
-
     def __init__(self, job: Job, journal: Journal, index_folder: str | None) -> None:
         self._job = job
         self._journal = journal
@@ -232,7 +229,6 @@ class _Work:
     # -- other formats --------------------------------------------------------------------------
 
     def decode_and_write(self, old: Dataset, part: EditPart) -> None:
-        """Write a shard of a format that cannot be spliced."""
         from penstock.verbs.write.write import write
 
         job = self._job
@@ -325,7 +321,6 @@ def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:
-    """Move the text index that a writer has made to the new place of its file."""
     kind = formats.by_name(format)
     text = textindex.kept(kind, path, LocalStorage())
     if text is not None:
@@ -338,11 +333,7 @@ def _format_name(old: Dataset, part: EditPart) -> str:
 
 
 def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
-    """Verify that the old fields are unchanged in a new file.
-
-    Raises:
-        FormatError: a value differs. The error names the first such record and field.
-    """
+    """Verify that the old fields are unchanged in a new file. If not, the FormatError names the record and field."""
     from penstock.verbs.convert.proof import as_stored, prove_equal
 
     info = old.files.info(part.place)

@@ -169,7 +169,6 @@ class Output:
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:
-        """Sync the file to disk, and return its index."""
         self._writer.close()
         self._sink.finish()
         return self._writer.index()

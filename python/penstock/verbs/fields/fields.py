@@ -91,7 +91,6 @@ def add_fields(
         replace: a new field may replace an old field of the same name. The old bytes are removed, also from a record
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
             overlay, a field in any record for a rewrite.
-        overwrite: replace files that exist.
         verify: before a new file gets its name, read it and compare all old fields.
         checksums: "all" verifies each old payload; the error for a damaged payload names its record.
             "headers" copies payloads and their checksums unverified, so that damage can be detected later.

@@ -39,12 +39,8 @@ class Matched:
 
 
 def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
-    """Match records by the values of a field. If several records have the same key, the first is used.
-
-    Raises:
-        SchemaError: a dataset has no such field, or the field does not hold integers, strings or bytes.
-        UnsupportedError: a dataset skips damage, so its records have no fixed numbers.
-    """
+    """Match records by a field of integers, strings or bytes. If several records have the same key, the first is used.
+    Datasets that skip damage raise UnsupportedError, because their records have no fixed numbers."""
     columns = [_keys(dataset, key, threads) for dataset in (a, b)]
     kinds = [str(column.type) for column in columns]
     if kinds[0] != kinds[1]:

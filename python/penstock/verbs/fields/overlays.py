@@ -162,10 +162,10 @@ def write_overlay(
 
     All files are written and synced before the first gets its name. If the process dies while the files are renamed,
     only some shards have the overlay. `overlays` lists these shards, and the same call adds the missing files: an
-    existing file with the same bytes stays unchanged.
+    existing file with the same bytes stays unchanged. The shards are identified, which builds missing indexes.
 
     Args:
-        dataset: the records. Its shards are identified, which builds missing indexes.
+        dataset: the records.
         name: the overlay's name.
         schema: the schema of the new fields.
         columns_of_shard: returns the values for one shard's records, in order, as batches of any length.

@@ -56,7 +56,6 @@ class NewColumn:
         return alike.differing(*self._like(other))
 
     def is_like(self, other: NewColumn) -> bool:
-        """Whether the types of the two columns can have equal values."""
         return alike.alike(*(array.type for array in self._like(other)))
 
     def _like(self, other: NewColumn) -> tuple[pa.Array, pa.Array]:
@@ -108,7 +107,6 @@ class Side:
 
     @property
     def names(self) -> list[str]:
-        """The fields that are known before any record is read."""
         return [] if self.is_inferred else self._chosen
 
     def types(self, as_features: bool) -> dict[str, pa.DataType]:
@@ -132,7 +130,6 @@ class Side:
         yield from shuffled_between(self._read, order, columns, threads, size)
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
-        """Return payloads as input for the kernels."""
         framed = _core.frame_records(batch.column(0))
         frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
         return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
@@ -200,7 +197,6 @@ class Side:
     def _named(
         self, entries: Sequence[dict[str, Any]], known: Collection[str]
     ) -> dict[str, dict[str, Any]]:
-        """Return the keys to compare, as {field name: entry}."""
         keys: dict[bool, set[str]] = {False: set(), True: set()}
         for entry in entries:
             keys[entry["in_lists"]].add(entry["key"])
@@ -331,6 +327,5 @@ def _field(name: str, entry: dict[str, Any]) -> pa.Field:
 
 
 def _shown_type(entry: dict[str, Any]) -> pa.DataType:
-    """Return the type in a schema inferred from these records."""
     kinds = [kind for (kind, _), count in zip(_KINDS, entry["kinds"], strict=True) if count]
     return inferred_type(entry, kinds[0] if kinds else pa.null())

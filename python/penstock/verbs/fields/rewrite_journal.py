@@ -54,7 +54,6 @@ class Journal(journal.Journal):
         self.before = [journal.state_of(source) for source in sources]
 
     def part(self, shard: int) -> str:
-        """Return the temporary name of a shard's new file."""
         folder, name = os.path.split(self._targets[shard])
         return os.path.join(folder, f".{name}.{journal.token_of(self._path)}{TEMPORARY_SUFFIX}")
 
@@ -99,7 +98,6 @@ class Journal(journal.Journal):
         return stored if stored is not None and stored.files == self._files else None
 
     def is_of_this_job(self) -> bool:
-        """Whether the unfinished job is this job."""
         stored = self._own()
         return stored is not None and stored.job == self._job
 
@@ -164,7 +162,6 @@ class Journal(journal.Journal):
             raise ChangedError(message, file=self._sources[shard])
 
     def begin(self, shard: int, temporary: str, facts: dict[str, Any]) -> None:
-        """Note a shard's new file before the file gets its name."""
         self._begun = shard, Made(journal.state_of(temporary), **facts)
         self._save()
 

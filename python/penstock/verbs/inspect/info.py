@@ -117,7 +117,6 @@ def _shard(
 
 
 def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
-    """Return the path of a file's sidecar if there is one."""
     index = ds.options.index
     if index == "never":
         return None

@@ -54,7 +54,6 @@ class Seen:
             mine[1].merge(height)
 
     def is_text(self, type_: pa.DataType) -> bool:
-        """Whether all values seen are text."""
         if not self.sizes.count:
             return False
         inner = innermost(type_)
@@ -215,7 +214,6 @@ def _observe_bytes(array: pa.Array, seen: Seen, is_countless: bool) -> None:
 
 
 def _byte_sizes(array: pa.Array) -> np.ndarray:
-    """Return the number of bytes, int64, of each value that is not null."""
     import pyarrow.compute as pc
 
     if not is_bytes_view(array.type):

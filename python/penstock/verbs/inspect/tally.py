@@ -92,7 +92,6 @@ class Range:
             return math.nan  # the sum is beyond float64
 
     def spread(self, type_: pa.DataType | None = None) -> Spread | None:
-        """Return the range and mean as Python values of the Arrow type."""
         if not self.count:
             return None
         if type_ is not None and pa.types.is_temporal(type_):

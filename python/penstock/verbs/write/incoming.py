@@ -55,15 +55,13 @@ class Incoming(NamedTuple):
 
 
 def batches_of(data: Any) -> Incoming:
-    """Return records as Arrow batches.
+    """Return the data passed to `write` as Arrow batches.
 
-    Args:
-        data: a pyarrow Table, RecordBatch or RecordBatchReader; an object with the Arrow C stream or array interface;
-            a pandas DataFrame (an index of row numbers is ignored); a dict of equally long arrays (a NumPy array of
-            several dimensions is a column of tensors); an iterable of record batches, of dicts or of bytes.
+    The index of a pandas DataFrame is ignored if it has only row numbers. A NumPy array of several dimensions becomes
+    a column of tensors.
 
     Raises:
-        TypeError: the data is none of these.
+        TypeError: the data is not of an accepted kind.
         SchemaError: a value, column or batch does not fit the others.
 
     Example:
@@ -154,7 +152,6 @@ def _tells(index: Any) -> bool:
 
 
 def _refused_column(frame: Any) -> str | None:
-    """Return the first column of a frame that Arrow cannot convert."""
     for place, name in enumerate(frame.columns):
         try:
             pa.Array.from_pandas(frame.iloc[:, place])
@@ -183,9 +180,6 @@ def _from_stream(data: Any) -> Incoming:
 
 def _objects(name: str) -> SchemaError:
     return SchemaError("a column of Python objects has no type that can be written", field=name)
-
-
-# A dict of columns.
 
 
 def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
@@ -277,9 +271,6 @@ def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
     if values.ndim == 1:
         return Field(name, list(values)).array() if values.dtype == object else pa.array(values)
     return tensors(values)
-
-
-# Iterables.
 
 
 def _from_iterable(data: Iterable[Any]) -> Incoming:

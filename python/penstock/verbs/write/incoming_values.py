@@ -73,7 +73,6 @@ def no_text(name: str, values: Iterable[Any], first_record: int = 0) -> SchemaEr
 
 
 def _is_text(value: Any) -> bool:
-    """Whether every string in a value can be encoded as UTF-8."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -146,7 +145,6 @@ class Field:
         return self.convert(self.values, 0)
 
     def convert(self, values: list[Any], first_record: int) -> pa.Array:
-        """Return more values as an array of the same type."""
         values = _unboxed(values)
         for at, value in enumerate(values):
             if value is None or type(value) in self._known:

@@ -49,7 +49,6 @@ class Names:
         self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
 
     def final(self, number: int, total: int) -> str:
-        """Return the name of a shard, given the number of shards."""
         if self._is_pattern:
             folder, name = os.path.split(self._target)
             name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
@@ -211,7 +210,6 @@ class Shards:
         return _summary([shard for shard, _ in pairs], paths)
 
     def abort(self) -> None:
-        """Discard all shards that do not have their names yet."""
         for shard in self._shards:
             try:
                 _give_up(shard.writer, shard.sink)
@@ -274,7 +272,6 @@ def _commit(shard: NewShard, path: str) -> None:
 def _text_sink(
     writer: Writer, path: str, storage: Storage, *, overwrite: bool
 ) -> tuple[TextIndex, Sink] | None:
-    """Return the text index of a file and a sink for it, if the writer makes a text index."""
     kind = writer.text_index if isinstance(writer, FramedWriter) else None
     if kind is None:
         return None
@@ -350,15 +347,13 @@ def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Inde
 
 
 class Cut:
-    """Decides how many records may go to the open shard."""
+    """Decides how many records may go to the open shard. `end` creates shards still missing after all records."""
 
     def room(self, shards: Shards) -> int:
-        """Return the number of records until the next call, at least 1. Start another shard first if the open one is
-        full."""
+        """Return the number of records until the next call, at least 1. If the open shard is full, start another."""
         raise NotImplementedError
 
     def end(self, shards: Shards) -> None:
-        """Create the shards that are still missing after all records are written."""
         raise NotImplementedError
 
 

@@ -87,7 +87,6 @@ def write(
             whose pages are padded.
         index: write a sidecar with each file. It has the index, if the format has one, and the types of the fields,
             if the format cannot hold them. A path is the folder for the sidecars.
-        overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly. Otherwise the nearest value is written, such as a
             float32 for a float64 in a TFRecord, and `Summary.notes` reports it.
         threads: the number of threads; None for all cores.
@@ -171,7 +170,6 @@ def drop_old_indexes(
 
 
 def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
-    """Return the function that creates the sinks of a format: files or folders."""
     if not kind.info.is_folder:
         return storage.sink
     if isinstance(storage, LocalStorage):
