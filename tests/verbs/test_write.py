@@ -282,7 +282,7 @@ def test_a_file_may_be_written_over_while_it_is_read(tmp_path: Path) -> None:
 def test_compression_follows_the_name(tmp_path: Path) -> None:
     write(TABLE, tmp_path / "x.tfrecord.gz")
     assert ids_of(tmp_path / "x.tfrecord.gz") == list(range(10))
-    with pytest.raises(ValueError, match="ends in .gz"):
+    with pytest.raises(ValueError, match=r"ends in \.gz"):
         write(TABLE, tmp_path / "y.tfrecord.gz", compression="zlib")
 
 

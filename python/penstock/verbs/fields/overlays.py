@@ -197,7 +197,11 @@ def write_overlay(
             num_records += writer.num_records
             num_bytes += writer.num_bytes
             if old is not None and not overwrite:
-                _check_same(old, writer)
+                if old.digest != writer.digest:
+                    message = (
+                        f"{old.path} exists with other values; pass overwrite=True to replace it"
+                    )
+                    raise FileExistsError(message)
                 waiting.pop()[1].abort()
         for _, sink in waiting:
             sink.commit()
@@ -215,12 +219,6 @@ def _refuse_repeated(names: list[str], paths: tuple[str, ...]) -> None:
         raise SchemaError("an overlay needs fields, each with a different name")
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise ValueError("the dataset contains a file twice, so it cannot have an overlay")
-
-
-def _check_same(old: Overlay, new: OverlayWriter) -> None:
-    if old.digest != new.digest:
-        message = f"{old.path} exists with other values; pass overwrite=True to replace it"
-        raise FileExistsError(message)
 
 
 def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
