@@ -17,8 +17,9 @@ from penstock.verbs.write.incoming import Incoming
 
 
 def in_types_of(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """Return the records cast to the types of the files, if the format stores types. For other formats, the encoded
-    records are checked later; here, only feature lists and columns of empty lists get the types of the files."""
+    """Return the records cast to the types of the files, if the format stores types. For other formats the encoded
+    records are checked later. Here, fields only move to their part of a SequenceExample, and columns of empty lists
+    get the type of the files."""
     if not kind.info.lossless:
         if has_no_records(schema):
             return incoming

@@ -187,7 +187,7 @@ class _Work:
             source.close()
 
     def _types_of(self, path: str, kind: Format) -> bytes:
-        """Return the types stored in the sidecar, if it matches the undamaged parts of this file."""
+        """Return the types stored in the sidecar, if the sidecar matches this file except for the damage."""
         places = ("auto", self._index_folder or "auto") if self.index is not False else ()
         given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
         found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
