@@ -140,7 +140,7 @@ def test_a_function_of_the_wrong_length_or_type_is_told(three: Path) -> None:
         calls.append(1)
         return {"x": [1] * (batch.num_rows if len(calls) == 1 else 1)}
 
-    with pytest.raises(ps.SchemaError, match="a value for each record"):
+    with pytest.raises(ps.SchemaError, match="one value for each record"):
         ps.add_fields(sources(three), short, reads=["id"], into=three / "out", threads=1)
     calls.clear()
 
@@ -227,7 +227,7 @@ def test_a_pack_of_images_gets_other_ids(tmp_path: Path) -> None:
 def test_fields_of_what_is_only_read_are_refused_by_its_name(tmp_path: Path) -> None:
     pixels = np.zeros((2, 4, 4, 3), np.uint8)
     ps.write({"image": ps.encode_images(pixels, "png")}, f"{tmp_path}/pets/")
-    message = "pets: the fields of imagefolder files are not changed"
+    message = "pets: the fields of imagefolder files cannot be changed"
     with pytest.raises(ps.UnsupportedError, match=message):
         ps.add_fields(tmp_path / "pets", {"k": [1, 2]}, into=tmp_path / "b")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]

@@ -133,7 +133,7 @@ def test_a_shard_that_was_put_back_is_no_longer_the_jobs(three: list[str], tmp_p
     killed_after(1, lambda: job(three), Journal, "finish")
     for path, data in zip(three, old, strict=True):
         Path(path).write_bytes(data)
-    with pytest.raises(ps.ChangedError, match=r"move the file .* or delete .*json"):
+    with pytest.raises(ps.ChangedError, match=r"move the original file .* or delete .*json"):
         job(three)
     assert [Path(path).read_bytes() for path in three] == old
     next(tmp_path.glob(".penstock-fields-*.json")).unlink()

@@ -190,7 +190,9 @@ def check_cuts(
             message = f"{name} must be a positive whole number, not {value!r}"
             raise ValueError(message) from None
     if num_shards is not None and not (shard_records is None and shard_bytes is None):
-        raise ValueError("num_shards excludes shard_records and shard_bytes; leave them out")
+        raise ValueError(
+            "num_shards cannot be combined with shard_records or shard_bytes; leave out one"
+        )
     return found[0], found[1], found[2]
 
 
