@@ -103,7 +103,7 @@ def killed_and_changed(again: Callable[[Path, Path], None]) -> Case:
             raise
 
     def advised() -> None:
-        journal = Path(found["hint"].split("delete ")[1].split(" to begin")[0])
+        journal = Path(found["hint"].split("delete ")[1].split(" to start")[0])
         again(journal, second)
         job()
         assert [record["a"] for record in rows(paths)] == [7] * 4
