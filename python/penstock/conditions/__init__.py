@@ -1,8 +1,5 @@
 """Conditions on records, for `where=`. A condition is a text such as `label >= 3 and split == "train"`, an
-expression of pyarrow.compute, or a function of a batch. All verbs use the same language.
-
-`_grammar` parses the language, `_values` evaluates it.
-"""
+expression of pyarrow.compute, or a function of a batch. `_grammar` parses the text, `_values` evaluates it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Filter:
     """A condition that can be evaluated on batches."""
 
     holds: Callable[[pa.RecordBatch], np.ndarray]
-    """Returns for which records of a batch the condition is true: bool[num_rows]."""
+    """Whether the condition is true for each record of a batch: bool[num_rows]."""
     columns: list[str] | None
     """The columns that the condition reads; None for all."""
     bounds: tuple[Bound, ...] = ()
@@ -44,10 +41,9 @@ class Filter:
 
 
 def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
-    """Return the filter for a value of `where=`.
+    """The filter for a value of `where=`.
 
     Args:
-        where: the condition.
         names: the columns of the data.
         reads: the columns that a function or an expression reads; None for all.
 
@@ -107,8 +103,8 @@ def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatc
     mask = np.asarray(function(batch))
     if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
         raise TypeError(
-            f"where= gave {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
-            "not a truth value for each"
+            f"the function in where= returned {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
+            "not one boolean for each record"
         )
     return mask
 
