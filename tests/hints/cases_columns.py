@@ -332,5 +332,5 @@ CASES: Cases = {
     ),
     "'by= joins a table by a key'": too_few_values,
     "'missing=\"null\" leaves the new fields out of such records'": key_without_a_row,
-    "'give a pyarrow array with a type'": function_of_nothing,
+    "'return a pyarrow array with a type'": function_of_nothing,
 }
