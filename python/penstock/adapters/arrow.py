@@ -17,7 +17,10 @@ from penstock.datasets.dataset import Dataset
 
 
 class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
-    """A dataset for engines that take a pyarrow.dataset.Dataset. All of pyarrow's methods work through `scanner`."""
+    """A dataset for engines that take a pyarrow.dataset.Dataset and call its methods, which work through `scanner`.
+
+    There is no dataset of Arrow's C++ behind it, so it cannot be a part of pyarrow.dataset.dataset([...]).
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -70,6 +73,10 @@ class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # 
     def filter(self, expression: Any) -> ArrowDataset:
         """Return a dataset of the records for which an expression holds."""
         return ArrowDataset(self._dataset.filter(expression))
+
+    def sort_by(self, sorting: Any, **options: Any) -> Any:
+        """Return the records in another order, in memory."""
+        return pads.InMemoryDataset(self.to_table(**options).sort_by(sorting))
 
     def get_fragments(self, filter: Any = None) -> Any:
         """Not available: the files are read by penstock's readers, not by those of pyarrow."""
