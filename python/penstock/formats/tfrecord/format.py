@@ -30,6 +30,7 @@ from penstock.columns.types import is_list
 from penstock.contract.decoder import Decoder, FrameCheck, Places
 from penstock.contract.format import Chunk, FormatInfo, Options, Writer
 from penstock.contract.options import options_from
+from penstock.contract.regions import Region
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.tfrecord._dali_index import DaliIndex
 from penstock.framing.format import FramedFormat
@@ -150,6 +151,11 @@ class TFRecordFormat(FramedFormat):
         except SchemaError:
             fields = []  # the records share no schema, but can still be checked as messages
         return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.tfrecord._regions import frame
+
+        return frame(data, start)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """Return a writer that copies frames unchanged into a file with the given compression."""
