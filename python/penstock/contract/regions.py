@@ -127,7 +127,7 @@ def damaged(error: PenstockError, start: int, end: int) -> Region:
     at = start if error.byte is None else min(max(error.byte, start), max(start, end))
     said = ", ".join(f"{w} {getattr(error, w)}" for w in ("expected", "found") if getattr(error, w))
     is_valid = isinstance(error, UnsupportedError)
-    note = "byte {}: {}".format(at if error.byte is None else error.byte, error.message)
+    note = f"byte {at if error.byte is None else error.byte}: {error.message}"
     name, state = ("unsupported", UNSUPPORTED) if is_valid else ("damage", DAMAGE)
     return Region(at, max(end - at, 0), name, said or None, note, state=state)
 
@@ -141,14 +141,30 @@ def group(
     note: str = "",
 ) -> Region:
     """A region made of others. If finding them raises an error, the damage is the last of them."""
+    end = start + length
     found: list[Region] = []
     try:
-        for child in children:
-            found.append(child)
+        found.extend(in_order(children, start, end))
     except PenstockError as error:
         inside = [child.end for child in found if not child.within]
-        found.append(damaged(error, inside[-1] if inside else start, start + length))
+        found.append(damaged(error, inside[-1] if inside else start, end))
     return Region(start, length, name, value, note, tuple(found))
+
+
+def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
+    """Some regions, checked: each begins at `at` or after the one before it, and the last ends at `end` or before it.
+
+    Raises:
+        FormatError: one of them is elsewhere.
+    """
+    for region in regions:
+        if not region.within:
+            if region.length < 0 or not at <= region.start <= region.end <= end:
+                message = f"{region.name} has a place where it cannot be"
+                found = f"bytes {region.start} to {region.end}"
+                raise FormatError(message, byte=at, expected=f"from {at} to {end}", found=found)
+            at = region.end
+        yield region
 
 
 def rows(
@@ -171,7 +187,9 @@ def several(
     if count == 1:
         yield Region(start, length, f"{what} {first}")
     elif count > 1:
-        yield Region(start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s")
+        yield Region(
+            start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s"
+        )
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:

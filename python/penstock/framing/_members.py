@@ -23,7 +23,14 @@ from penstock.storage.base import Source
 _STEP_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
 _EXTRA, _NAME, _COMMENT, _CRC = 4, 8, 16, 2
-_GZIP_HEAD = ("magic", "2s"), ("method", "B"), ("flags", "B"), ("mtime", "I"), ("xfl", "B"), ("os", "B")
+_GZIP_HEAD = (
+    ("magic", "2s"),
+    ("method", "B"),
+    ("flags", "B"),
+    ("mtime", "I"),
+    ("xfl", "B"),
+    ("os", "B"),
+)
 _ZLIB_HEAD = ("CMF", "B"), ("FLG", "B")
 
 
@@ -78,7 +85,9 @@ def _optional(head: bytes, start: int, flags: int) -> Iterator[Region]:
     if flags & _EXTRA:
         (length,) = fields(head[at:], start + at, ("XLEN", "H"))
         yield length
-        yield Region(length.end, length.value, "extra", text_of(head[at + 2 : at + 2 + length.value]))
+        yield Region(
+            length.end, length.value, "extra", text_of(head[at + 2 : at + 2 + length.value])
+        )
         at += 2 + length.value
     for flag, name in ((_NAME, "name"), (_COMMENT, "comment")):
         if flags & flag:

@@ -59,7 +59,9 @@ class _Run:
         if 0 <= place < len(starts):
             edges = np.append(starts, np.uint64(end))
             start, stop = int(edges[place]), int(edges[place + 1])
-            yield from several(self.start, start - self.start, self.first, place + self.number - self.first)
+            yield from several(
+                self.start, start - self.start, self.first, place + self.number - self.first
+            )
             yield self._one(start, stop)
             self.start, self.first = stop, self._wanted + 1
             self.until = stop + WALK_BYTES
@@ -125,7 +127,7 @@ def _walked(shard: OpenShard, run: _Run) -> Iterator[Region]:  # type: ignore[mi
             run.begin(at + walked.consumed, run.number)
         if walked.fault is not None:
             return walked.fault
-        if walked.num_read < want and not len(starts) or walked.consumed == 0 == walked.num_read:
+        if (walked.num_read < want and not len(starts)) or walked.consumed == 0 == walked.num_read:
             left = walked.num_read - walked.consumed
             return shard.cut(left, run.at, walked.need) if left else None
         if not walked.consumed:

@@ -53,7 +53,10 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
     num_records = int(extents.firsts[-1])
     place = int(np.searchsorted(extents.firsts, record, "right")) - 1
     place = place if record < num_records else len(extents)
-    edges = [*extents.starts.tolist(), int(extents.ends[-1]) if len(extents) else source.size - BLOCK]
+    edges = [
+        *extents.starts.tolist(),
+        int(extents.ends[-1]) if len(extents) else source.size - BLOCK,
+    ]
     footer = edges[-1]
     for first, last in ((0, place), (place, place + 1), (place + 1, len(extents))):
         if first >= last:
@@ -91,9 +94,7 @@ class _Chunks:
         self._source = source
         self._options = options
 
-    def region(
-        self, start: int, end: int, name: str, record: int = -1, inside: int = 0
-    ) -> Region:
+    def region(self, start: int, end: int, name: str, record: int = -1, inside: int = 0) -> Region:
         """A chunk that ends before `end`, with one of its records if that is asked for."""
         self._options.limits.check("member_bytes", end - start)
         data = self._source.read(start, end - start)

@@ -95,12 +95,12 @@ def _row(data: bytes, start: int, layout: Layout) -> Iterator[Region]:
             name = "ptr" if field.is_stored else ""
             yield Region(*where, f"{field.name} {name}".strip(), str(value))
         else:
-            yield Region(*where, field.name, children=tuple(_parts(row[field.name], *where)))
+            yield Region(*where, field.name, children=tuple(_parts(row[field.name], start + at)))
         end = at + dtype.itemsize
     yield from padding(start + end, start + len(data))
 
 
-def _parts(value: Any, start: int, length: int) -> Iterator[Region]:
+def _parts(value: Any, start: int) -> Iterator[Region]:
     for name in value.dtype.names:
         dtype, at = _place(value.dtype, name)
         yield Region(start + at, dtype.itemsize, name, int(value[name]))
@@ -132,9 +132,7 @@ def _in_piece(source: Source, start: int, length: int, record: int) -> list[tupl
     data = source.read(start, length).to_bytes()
     table = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
     mine = np.flatnonzero(table["record"] == record)[:_MOST_SHOWN].tolist()
-    return [
-        (start + n * ENTRY.itemsize, int(table["ptr"][n]), int(table["size"][n])) for n in mine
-    ]
+    return [(start + n * ENTRY.itemsize, int(table["ptr"][n]), int(table["size"][n])) for n in mine]
 
 
 def _values(
@@ -142,7 +140,7 @@ def _values(
 ) -> Iterator[Region]:
     """The values of the record in the pages."""
     at = start
-    names = {entry: field for entry, field in zip(entries, layout.stored, strict=False)}
+    names = dict(zip(entries, layout.stored, strict=False))
     for entry, ptr, size in sorted(entries, key=lambda one: one[1]):
         if not at <= ptr <= ptr + size <= layout.table_start:
             message = "an entry gives a value a place where none can be"

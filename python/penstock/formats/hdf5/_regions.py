@@ -153,7 +153,9 @@ def _chunks(found: Found, record: int) -> Iterator[Region]:
     written: list[Any] = []
 
     def note(info: Any) -> int | None:
-        written.append((int(info.byte_offset), int(info.size), tuple(info.chunk_offset), info.filter_mask))
+        written.append(
+            (int(info.byte_offset), int(info.size), tuple(info.chunk_offset), info.filter_mask)
+        )
         return 1 if len(written) >= _MOST_CHUNKS else None
 
     if found.id.get_storage_size():

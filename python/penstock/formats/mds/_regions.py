@@ -83,7 +83,8 @@ def _records(
     limits.check("record_bytes", after - here)
     data = read(here, min(after, end) - here)
     yield group(f"record {record}", here, len(data), _values(data, here, after - here, columns))
-    yield from several(after, max(end - after, 0), record + 1, count - record - 1)
+    if after < end:
+        yield from several(after, end - after, record + 1, count - record - 1)
 
 
 def _values(data: bytes, start: int, size: int, columns: list[MdsColumn]) -> Iterator[Region]:

@@ -100,13 +100,17 @@ class MDSFormat(Format):
         codec = _codec_of(source)
         if not codec:
             size = source.size
-            yield from shard(lambda start, n: source.read(start, n).to_bytes(), size, record, options.limits)
+            yield from shard(
+                lambda start, n: source.read(start, n).to_bytes(), size, record, options.limits
+            )
             return
         plain = Inflated(source, codec, options.limits)
         data = plain.read(0, options.limits.member_bytes)
         note = f"decompresses to {len(data)} bytes"
         yield Region(0, source.size, f"{codec} data", note=note)
-        found = shard(lambda start, n: data.slice(start, n).to_bytes(), len(data), record, options.limits)
+        found = shard(
+            lambda start, n: data.slice(start, n).to_bytes(), len(data), record, options.limits
+        )
         for region in found:
             yield region.moved("inflated")
 

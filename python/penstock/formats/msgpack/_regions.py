@@ -15,16 +15,31 @@ _MOST_ITEMS = 16
 _MOST_VALUES = 100_000
 """The most values of a record that are looked at."""
 _LENGTHS = {
-    **{0xC4: ("bin", 1), 0xC5: ("bin", 2), 0xC6: ("bin", 4)},
-    **{0xC7: ("ext", 1), 0xC8: ("ext", 2), 0xC9: ("ext", 4)},
-    **{0xD9: ("str", 1), 0xDA: ("str", 2), 0xDB: ("str", 4)},
-    **{0xDC: ("array", 2), 0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4)},
+    0xC4: ("bin", 1),
+    0xC5: ("bin", 2),
+    0xC6: ("bin", 4),
+    0xC7: ("ext", 1),
+    0xC8: ("ext", 2),
+    0xC9: ("ext", 4),
+    0xD9: ("str", 1),
+    0xDA: ("str", 2),
+    0xDB: ("str", 4),
+    0xDC: ("array", 2),
+    0xDD: ("array", 4),
+    0xDE: ("map", 2),
+    0xDF: ("map", 4),
 }
 _SCALARS = {
-    **{0xCA: ("float 32", ">f"), 0xCB: ("float 64", ">d")},
-    **{0xCC: ("uint 8", ">B"), 0xCD: ("uint 16", ">H"), 0xCE: ("uint 32", ">I")},
-    **{0xCF: ("uint 64", ">Q"), 0xD0: ("int 8", ">b"), 0xD1: ("int 16", ">h")},
-    **{0xD2: ("int 32", ">i"), 0xD3: ("int 64", ">q")},
+    0xCA: ("float 32", ">f"),
+    0xCB: ("float 64", ">d"),
+    0xCC: ("uint 8", ">B"),
+    0xCD: ("uint 16", ">H"),
+    0xCE: ("uint 32", ">I"),
+    0xCF: ("uint 64", ">Q"),
+    0xD0: ("int 8", ">b"),
+    0xD1: ("int 16", ">h"),
+    0xD2: ("int 32", ">i"),
+    0xD3: ("int 64", ">q"),
 }
 _CONSTANTS = {0xC0: ("nil", "nil"), 0xC2: ("bool", "false"), 0xC3: ("bool", "true")}
 _FIXED = ((0x80, 0x8F, "map", 15), (0x90, 0x9F, "array", 15), (0xA0, 0xBF, "str", 31))

@@ -20,23 +20,34 @@ from penstock.contract.regions import (
     read,
     several,
 )
-from penstock.errors import FormatError, PenstockError, TruncatedError
+from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
 from penstock.formats.parquet._footer import CODECS, ColumnChunk, Footer, row_groups
 from penstock.formats.parquet._thrift import BINARY, I32, I64, LIST, STRUCT, Thrift
 from penstock.limits import Limits
 from penstock.storage.base import Source
 
-_MAGIC = b"PAR1"
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TYPES = (
     *("boolean", "int32", "int64", "int96", "float", "double"),
     *("byte_array", "fixed_len_byte_array"),
 )
 _ENCODINGS = {
-    **{0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED"},
-    **{6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY"},
+    0: "PLAIN",
+    2: "PLAIN_DICTIONARY",
+    3: "RLE",
+    4: "BIT_PACKED",
+    5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY",
+    7: "DELTA_BYTE_ARRAY",
+    8: "RLE_DICTIONARY",
     9: "BYTE_STREAM_SPLIT",
 }
-_PAGES = {0: ("data page", 5), 1: ("index page", 6), 2: ("dictionary page", 7), 3: ("data page v2", 8)}
+_PAGES = {
+    0: ("data page", 5),
+    1: ("index page", 6),
+    2: ("dictionary page", 7),
+    3: ("data page v2", 8),
+}
 _ENCODING_FIELD = {0: 2, 2: 2, 3: 4}
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
 
@@ -54,7 +65,10 @@ class _Group(NamedTuple):
 
 def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region]:
     """The regions of a file. If its footer is damaged, the pages at its front are found by their headers."""
-    yield constant(source.read(0, 4).to_bytes(), 0, "magic", _MAGIC)
+    head = source.read(0, 4).to_bytes()
+    if head == _ENCRYPTED:
+        raise UnsupportedError("an encrypted file, whose footer only its key opens", byte=0)
+    yield constant(head, 0, "magic", _MAGIC)
     try:
         start, footer = _footer(source, limits)
     except PenstockError:
@@ -136,31 +150,34 @@ def _groups(footer: bytes, end: int) -> Iterator[_Group]:
 def _summed(groups: list[_Group]) -> Iterator[Region]:
     if groups:
         first, last = groups[0], groups[-1]
-        (region,) = several(first.start, last.end - first.start, first.number, len(groups), "row group")
+        (region,) = several(
+            first.start, last.end - first.start, first.number, len(groups), "row group"
+        )
         count = last.first_record + last.num_records - first.first_record
         yield replace(region, note=f"{count} records")
 
 
 def _row_group(source: Source, footer: bytes, one: _Group) -> Region:
-    names = _names(footer, one)
-    children: list[Region] = []
+    note = f"records {one.first_record} to {one.first_record + one.num_records - 1}"
+    columns = _columns(source, footer, one)
+    return group(f"row group {one.number}", one.start, one.end - one.start, columns, note=note)
+
+
+def _columns(source: Source, footer: bytes, one: _Group) -> Iterator[Region]:
+    """The column chunks of a row group. One that is encrypted has no place."""
     left = WALK_BYTES
-    ordered = sorted(zip(names, one.columns, strict=False), key=lambda pair: pair[1].start)
-    for number, (name, column) in enumerate(ordered):
-        if column.end <= column.start:
-            continue  # encrypted
+    pairs = zip(_names(footer, one), one.columns, strict=False)
+    placed = [(name, column) for name, column in pairs if column.end > column.start >= 4]
+    for number, (name, column) in enumerate(sorted(placed, key=lambda pair: pair[1].start)):
         if number == MOST:
-            children.append(Region(column.start, one.end - column.start, "more columns"))
-            break
-        left -= column.end - column.start
+            yield Region(column.start, one.end - column.start, "more columns")
+            return
+        length = column.end - column.start
+        left -= length
         kind = _TYPES[column.type] if 0 <= column.type < len(_TYPES) else "?"
         codec = CODECS[column.codec] if 0 < column.codec < len(CODECS) else "not compressed"
         pages = _pages(source, column, computes=left >= 0)
-        length = column.end - column.start
-        children.append(group(f"column {name}", column.start, length, pages, kind, codec))
-    note = f"records {one.first_record} to {one.first_record + one.num_records - 1}"
-    length = one.end - one.start
-    return Region(one.start, length, f"row group {one.number}", None, note, tuple(children))
+        yield group(f"column {name}", column.start, length, pages, kind, codec)
 
 
 def _names(footer: bytes, one: _Group) -> list[str]:
@@ -191,9 +208,7 @@ def _path(thrift: Thrift) -> str:
     return ".".join(path)
 
 
-def _pages(
-    source: Source, column: ColumnChunk, *, computes: bool = True
-) -> Iterator[Region]:
+def _pages(source: Source, column: ColumnChunk, *, computes: bool = True) -> Iterator[Region]:
     """The pages of a column chunk."""
     at, number = column.start, 0
     while at < column.end:
@@ -235,7 +250,9 @@ def _at(thrift: Thrift) -> tuple[int, dict[Any, Any]]:
     return thrift.at, facts
 
 
-def _data(source: Source, start: int, size: int, facts: dict[Any, Any], *, computes: bool) -> Region:
+def _data(
+    source: Source, start: int, size: int, facts: dict[Any, Any], *, computes: bool
+) -> Region:
     """The data of a page, compared with the checksum in its header if there is one."""
     stored = facts.get((4, I32))
     plain = f"{facts.get((2, I32), 0)} bytes when decompressed"

@@ -17,9 +17,15 @@ _HEADER = (
 )
 _CHECKSUM = slice(148, 156)
 _KINDS = {
-    **{b"\0": "file", b"0": "file", b"1": "hard link", b"2": "symbolic link", b"5": "folder"},
-    **{b"x": "pax header", b"g": "pax global header", b"L": "GNU long name"},
-    **{b"K": "GNU long link name"},
+    b"\0": "file",
+    b"0": "file",
+    b"1": "hard link",
+    b"2": "symbolic link",
+    b"5": "folder",
+    b"x": "pax header",
+    b"g": "pax global header",
+    b"L": "GNU long name",
+    b"K": "GNU long link name",
 }
 _NO_CONTENTS = (b"1", b"2", b"3", b"4", b"5", b"6")
 
@@ -34,7 +40,9 @@ def members(data: bytes, start: int) -> Iterator[Region]:
             end = at
             while end < len(data) and not any(data[end : end + _BLOCK]):
                 end += _BLOCK
-            yield from padding(start + at, start + min(end, len(data)), "end of archive: zero blocks")
+            yield from padding(
+                start + at, start + min(end, len(data)), "end of archive: zero blocks"
+            )
             at = end
             continue
         kind = header[156:157]
@@ -57,7 +65,9 @@ def _member(data: bytes, start: int, size: int) -> Iterator[Region]:
     kind = data[156:157]
     what = _KINDS.get(kind, "contents") if kind in (b"x", b"g", b"L", b"K") else "contents"
     if contents:
-        yield Region(start + _BLOCK, len(contents), what, text_of(contents.rstrip(b"\n\0") or contents))
+        yield Region(
+            start + _BLOCK, len(contents), what, text_of(contents.rstrip(b"\n\0") or contents)
+        )
     if len(contents) < size:
         found = f"{len(contents)} bytes"
         message = "the data ends inside a member"

@@ -44,12 +44,12 @@ def _message(data: bytes, start: int) -> Iterator[Region]:
         children = list[Region]()
         for number, entry in enumerate(_fields(data, part.value, part.end)):
             if number == MOST:
-                children.append(Region(start + entry.start, part.end - entry.start, "more features"))
+                children.append(
+                    Region(start + entry.start, part.end - entry.start, "more features")
+                )
                 break
             children.append(_entry(data, entry, start, in_lists=part.number == 2))
-        yield Region(
-            start + part.start, part.end - part.start, name, None, "", tuple(children)
-        )
+        yield Region(start + part.start, part.end - part.start, name, None, "", tuple(children))
 
 
 def _entry(data: bytes, entry: _Field, start: int, *, in_lists: bool) -> Region:

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.contract.format import Options
-from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged
+from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.storage.base import Source, Storage
@@ -158,14 +158,14 @@ def _complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
     at = 0
     has_damage = False
     try:
-        for region in found:
+        for region in in_order(found, 0, source.size):
             has_damage |= any(one.state == DAMAGE for _, one in walk([region]))
             if region.within:
                 yield region
                 continue
             yield from _between(at, region.start)
             yield region
-            at = max(at, region.end)
+            at = region.end
     except RecordIndexError:
         # Damage explains why the record is not there.
         if not has_damage:
