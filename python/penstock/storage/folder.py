@@ -253,10 +253,14 @@ class Folder(Source):
                 hint="put the file itself there, or remove the link",
             )
 
-    def read_file(self, number: int, most: int | None = None) -> _core.Buffer:
-        """Read one file, as it is now: completely, or its first bytes."""
+    def read_file(self, number: int) -> _core.Buffer:
+        """Read one file completely, as it is now."""
         file = _core.File(os.path.join(self.path, self.entries[number].name))
-        return file.read(0, file.size if most is None else min(most, file.size))
+        return file.read(0, file.size)
+
+    def read_head(self, number: int, length: int) -> _core.Buffer:
+        """Read the first bytes of one file."""
+        return _core.File(os.path.join(self.path, self.entries[number].name)).read(0, length)
 
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
         """Read some files completely. Return their bytes, joined, and the length of each (int64).

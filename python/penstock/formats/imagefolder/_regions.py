@@ -35,7 +35,7 @@ def _file(folder: Folder, number: int, start: int, record: int | None) -> Region
     note = "" if record is None else f"record {record}"
     if record is None or not is_image_name(entry.name):
         return Region(start, entry.size, entry.name, note="no record")
-    head = folder.read_file(number, _HEAD_BYTES).to_bytes()
+    head = folder.read_head(number, _HEAD_BYTES).to_bytes()
     image = describe.image_header(head)
     if image is not None:
         value = f"{image.kind}, {image.width} × {image.height}"

@@ -54,7 +54,7 @@ class _Head(NamedTuple):
 
     kind: str
     size: int
-    count: int
+    length: int
     value: Any = None
 
 
@@ -72,10 +72,10 @@ class _Values:
             children = tuple(self._items(at, head, depth + 1))
             end = children[-1].end - self._start if children else at + head.size
             words = ("pair", "pairs") if head.kind == "map" else ("item", "items")
-            note = f"{head.count} {words[head.count != 1]}"
+            note = f"{head.length} {words[head.length != 1]}"
             return Region(self._start + at, end - at, name, head.kind, note, children)
         body = at + head.size
-        end = body + head.count
+        end = body + head.length
         if end > len(self._data):
             message = "the data ends inside a value"
             raise TruncatedError(message, byte=self._start + len(self._data))
@@ -86,7 +86,7 @@ class _Values:
     def _items(self, at: int, head: _Head, depth: int) -> Iterator[Region]:
         """The items of a list, or the values of a map, which are called as their keys."""
         at += head.size
-        for number in range(min(head.count, _MOST_ITEMS)):
+        for number in range(min(head.length, _MOST_ITEMS)):
             name = f"item {number}"
             if head.kind == "map":
                 key = self.region(at, "key", depth)
@@ -95,7 +95,7 @@ class _Values:
             value = self.region(at, name, depth)
             yield value
             at += value.length
-        left = head.count - _MOST_ITEMS
+        left = head.length - _MOST_ITEMS
         if left > 0:
             end = self._skip(at, left * (2 if head.kind == "map" else 1), depth)
             yield Region(self._start + at, end - at, f"{left} more")
@@ -106,9 +106,9 @@ class _Values:
             head = self._head(at, depth)
             at += head.size
             if head.kind in ("map", "array"):
-                count += head.count * (2 if head.kind == "map" else 1)
+                count += head.length * (2 if head.kind == "map" else 1)
             else:
-                at += head.count
+                at += head.length
             count -= 1
         return at
 
