@@ -82,6 +82,12 @@ def list_of(values: Sequence[Any], count: int | None = None) -> str:
     return f"[{', '.join(shown)}{', …' if (count or len(values)) > len(shown) else ''}]"
 
 
+def named(specs: str) -> tuple[tuple[str, str], ...]:
+    """Names and formats of numbers for `fields`, from text such as "version H, page size I"."""
+    pairs = (spec.rsplit(maxsplit=1) for spec in specs.split(","))
+    return tuple((name.strip(), kind) for name, kind in pairs)
+
+
 def fields(data: bytes, start: int, *specs: tuple[str, str]) -> Iterator[Region]:
     """Numbers one after another in `data`, which starts at byte `start`: (name, format of `struct`, little-endian).
 

@@ -14,6 +14,7 @@ from penstock.contract.regions import (
     damaged,
     fields,
     group,
+    named,
     read,
     text_of,
 )
@@ -23,15 +24,8 @@ from penstock.storage.base import Source
 _STEP_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
 _EXTRA, _NAME, _COMMENT, _CRC = 4, 8, 16, 2
-_GZIP_HEAD = (
-    ("magic", "2s"),
-    ("method", "B"),
-    ("flags", "B"),
-    ("mtime", "I"),
-    ("xfl", "B"),
-    ("os", "B"),
-)
-_ZLIB_HEAD = ("CMF", "B"), ("FLG", "B")
+_GZIP_HEAD = named("magic 2s, method B, flags B, mtime I, xfl B, os B")
+_ZLIB_HEAD = named("CMF B, FLG B")
 
 
 class _Inflated(NamedTuple):

@@ -14,6 +14,7 @@ from penstock.contract.regions import (
     Region,
     fields,
     group,
+    named,
     padding,
     read,
     rows,
@@ -32,9 +33,8 @@ from penstock.formats.beton._layout import (
 )
 from penstock.storage.base import Source
 
-_HEADER = (
-    *(("version", "H"), ("number of fields", "H"), ("page size", "I")),
-    *(("number of records", "Q"), ("allocation table offset", "Q")),
+_HEADER = named(
+    "version H, number of fields H, page size I, number of records Q, allocation table offset Q"
 )
 _KINDS = {0: "float", 1: "int", 2: "image", 3: "bytes", 4: "ndarray", 5: "json", 6: "tensor"}
 _STEP = 1 << 16
@@ -166,7 +166,7 @@ def _table(
     children = list[Region]()
     for number, (at, _, _) in enumerate(sorted(entries)):
         data = read(source, at, ENTRY.itemsize, "an entry")
-        parts = fields(data, at, ("record", "Q"), ("ptr", "Q"), ("size", "Q"))
+        parts = fields(data, at, *named("record Q, ptr Q, size Q"))
         field = layout.stored[number % len(layout.stored)].name
         children.append(group(f"record {record}: {field}", at, ENTRY.itemsize, parts))
     note = f"{size // ENTRY.itemsize} entries"

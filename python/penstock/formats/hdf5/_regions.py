@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from penstock.contract.regions import MOST, Region, constant, fields, group, read, rows
+from penstock.contract.regions import MOST, Region, constant, fields, group, named, read, rows
 from penstock.errors import FormatError, TruncatedError
 from penstock.formats.hdf5._file import (
     SIGNATURE,
@@ -27,19 +27,15 @@ from penstock.limits import Limits
 from penstock.storage.base import Source
 
 _WIDTHS = {2: "H", 4: "I", 8: "Q"}
-_OLD = (
-    *(("free-space version", "B"), ("root group version", "B"), ("reserved", "B")),
-    *(("shared header version", "B"), ("size of offsets", "B"), ("size of lengths", "B")),
-    *(("reserved", "B"), ("group leaf node k", "H"), ("group internal node k", "H")),
-    ("flags", "I"),
+_OLD = named(
+    "free-space version B, root group version B, reserved B, shared header version B,"
+    "size of offsets B, size of lengths B, reserved B, group leaf node k H, group internal node k H,"
+    "flags I"
 )
-_NEW = ("size of offsets", "B"), ("size of lengths", "B"), ("flags", "B")
+_NEW = named("size of offsets B, size of lengths B, flags B")
 _OLD_PLACES = ("base address", "free-space address", "end of file address", "driver address")
 _NEW_PLACES = ("base address", "extension address", "end of file address", "root group address")
-_HEADER_1 = (
-    *(("version", "B"), ("reserved", "B"), ("number of messages", "H")),
-    *(("reference count", "I"), ("header size", "I")),
-)
+_HEADER_1 = named("version B, reserved B, number of messages H, reference count I, header size I")
 _SHOWN_BYTES = 256
 _MOST_CHUNKS = 1 << 16
 
@@ -81,7 +77,7 @@ def _superblock(source: Source, start: int) -> Iterator[Region]:
     (version,) = fields(data[8:], start + 8, ("version", "B"))
     yield version
     is_old = version.value < 2
-    more = (("indexed storage k", "H"), ("reserved", "H")) if version.value == 1 else ()
+    more = named("indexed storage k H, reserved H") if version.value == 1 else ()
     head = list(fields(data[9:], start + 9, *((*_OLD, *more) if is_old else _NEW)))
     yield from head
     width = next(field.value for field in head if field.name == "size of offsets")

@@ -12,6 +12,7 @@ from penstock.contract.regions import (
     checksum,
     fields,
     group,
+    named,
     padding,
     read,
     text_of,
@@ -22,22 +23,19 @@ from penstock.formats.numpy.regions import array_regions
 from penstock.limits import Limits
 from penstock.storage.base import Source
 
-_LOCAL = (
-    *(("signature", "4s"), ("version needed", "H"), ("flags", "H"), ("method", "H")),
-    *(("time", "H"), ("date", "H"), ("crc-32", "I"), ("compressed size", "I")),
-    *(("uncompressed size", "I"), ("name length", "H"), ("extra length", "H")),
+_LOCAL = named(
+    "signature 4s, version needed H, flags H, method H, time H, date H, crc-32 I, compressed size I,"
+    "uncompressed size I, name length H, extra length H"
 )
 _ENTRY_BYTES = 46
-_END = (
-    *(("signature", "4s"), ("disk", "H"), ("disk of the directory", "H"), ("members here", "H")),
-    *(("members", "H"), ("directory size", "I"), ("directory offset", "I")),
-    ("comment length", "H"),
+_END = named(
+    "signature 4s, disk H, disk of the directory H, members here H, members H, directory size I,"
+    "directory offset I, comment length H"
 )
-_LOCATOR = ("signature", "4s"), ("disk", "I"), ("zip64 end offset", "Q"), ("disks", "I")
-_END_64 = (
-    *(("signature", "4s"), ("size", "Q"), ("version made by", "H"), ("version needed", "H")),
-    *(("disk", "I"), ("disk of the directory", "I"), ("members here", "Q"), ("members", "Q")),
-    *(("directory size", "Q"), ("directory offset", "Q")),
+_LOCATOR = named("signature 4s, disk I, zip64 end offset Q, disks I")
+_END_64 = named(
+    "signature 4s, size Q, version made by H, version needed H, disk I, disk of the directory I,"
+    "members here Q, members Q, directory size Q, directory offset Q"
 )
 _END_BYTES, _LOCATOR_BYTES, _END_64_BYTES = 22, 20, 56
 _OF_OTHERS = ("#bytes.npy", "#utf8.npy", "#values.npy", "#names.npy")

@@ -20,13 +20,13 @@ from penstock.contract.regions import (
     read,
     several,
 )
-from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
-from penstock.formats.parquet._footer import CODECS, ColumnChunk, Footer, row_groups
+from penstock.errors import FormatError
+from penstock.formats.parquet._footer import CODECS, ColumnChunk, Footer, check_ends, row_groups
 from penstock.formats.parquet._thrift import BINARY, I32, I64, LIST, STRUCT, Thrift
 from penstock.limits import Limits
 from penstock.storage.base import Source
 
-_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_MAGIC = b"PAR1"
 _TYPES = (
     *("boolean", "int32", "int64", "int96", "float", "double"),
     *("byte_array", "fixed_len_byte_array"),
@@ -66,12 +66,11 @@ class _Group(NamedTuple):
 def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region]:
     """The regions of a file. If its footer is damaged, the pages at its front are found by their headers."""
     head = source.read(0, 4).to_bytes()
-    if head == _ENCRYPTED:
-        raise UnsupportedError("an encrypted file, whose footer only its key opens", byte=0)
-    yield constant(head, 0, "magic", _MAGIC)
+    yield constant(head, 0, "magic", head if head == b"PARE" else _MAGIC)
     try:
-        start, footer = _footer(source, limits)
-    except PenstockError:
+        start = check_ends(source, limits)
+        footer = read(source, start, source.size - 8 - start, "the footer")
+    except FormatError:
         everything = ColumnChunk(-1, 0, 4, source.size)
         for number, page in enumerate(_pages(source, everything)):
             if number == MOST or page.end > source.size:
@@ -101,20 +100,6 @@ def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region
     yield Region(source.size - 8, 4, "footer length", len(footer))
     yield constant(source.read(source.size - 4, 4).to_bytes(), source.size - 4, "magic", _MAGIC)
     check_record(record, num_records)
-
-
-def _footer(source: Source, limits: Limits) -> tuple[int, bytes]:
-    """Where the footer starts, and its bytes."""
-    tail = source.read(max(source.size - 8, 0), 8).to_bytes()
-    if source.size < 12 or tail[4:] != _MAGIC:
-        message = "there is no Parquet footer at the end; the file was cut, or never finished"
-        raise TruncatedError(message, byte=source.size, expected=_MAGIC, found=tail[4:])
-    length = int.from_bytes(tail[:4], "little")
-    start = source.size - 8 - length
-    if start < 4:
-        raise FormatError("the footer is longer than the file", byte=source.size - 8, found=length)
-    limits.check("footer_bytes", length)
-    return start, read(source, start, length, "the footer")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from penstock.contract.regions import (
     constant,
     fields,
     list_of,
+    named,
     padding,
     text_of,
 )
@@ -20,7 +21,7 @@ from penstock.storage.base import Source
 
 _MAGIC = b"\x0a\x23\xd7\xce"
 _FLAGS = ("whole", "first part", "middle part", "last part")
-_IR_HEADER = ("flag", "I"), ("label", "f"), ("id", "Q"), ("id2", "Q")
+_IR_HEADER = named("flag I, label f, id Q, id2 Q")
 _IR_BYTES = 24
 _MOST_LABELS = 1 << 16
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.contract.regions import DIFFERS, OK, Region, fields, group, padding, text_of
+from penstock.contract.regions import DIFFERS, OK, Region, fields, group, named, padding, text_of
 from penstock.errors import FormatError, TruncatedError
 
 _BLOCK = 512
-_HEADER = (
-    *(("name", "100s"), ("mode", "8s"), ("uid", "8s"), ("gid", "8s"), ("size", "12s")),
-    *(("mtime", "12s"), ("chksum", "8s"), ("typeflag", "1s"), ("linkname", "100s")),
-    *(("magic", "6s"), ("version", "2s"), ("uname", "32s"), ("gname", "32s")),
-    *(("devmajor", "8s"), ("devminor", "8s"), ("prefix", "155s"), ("padding", "12s")),
+_HEADER = named(
+    "name 100s, mode 8s, uid 8s, gid 8s, size 12s, mtime 12s, chksum 8s, typeflag 1s, linkname 100s,"
+    "magic 6s, version 2s, uname 32s, gname 32s, devmajor 8s, devminor 8s, prefix 155s, padding 12s"
 )
 _CHECKSUM = slice(148, 156)
 _KINDS = {
