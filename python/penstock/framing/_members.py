@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 from penstock.contract.regions import (
     MOST,
@@ -102,7 +102,7 @@ def _zlib(source: Source, start: int) -> Iterator[Region]:
         yield checksum(data.end, 4, "ADLER32", stored, data.adler)
 
 
-def _deflated(source: Source, start: int) -> Any:
+def _deflated(source: Source, start: int) -> Generator[Region, None, _Inflated | None]:
     """Yield the deflated data; return what it inflates to, or None if it is too long to be read."""
     inflating = zlib.decompressobj(-zlib.MAX_WBITS)
     crc, adler, size, at = 0, 1, 0, start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def _frames(
     check_record(record, run.number)
 
 
-def _walked(shard: OpenShard, run: _Run) -> Iterator[Region]:  # type: ignore[misc]
+def _walked(shard: OpenShard, run: _Run) -> Generator[Region, None, _core.Fault | None]:
     """Take records until the end, damage, or far enough. Returns the fault at which it stopped."""
     want = _WINDOW_BYTES
     while not run.is_far:

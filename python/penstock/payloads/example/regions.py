@@ -68,14 +68,17 @@ def _entry(data: bytes, entry: _Field, start: int, *, in_lists: bool) -> Region:
             children.append(Region(*where, "feature list", note=_count_of(data, part)))
         else:
             kind, count, shown = _feature(data, part)
-            children.append(Region(*where, f"{kind}_list", shown, f"{count} {kind}"))
+            children.append(Region(*where, f"{kind}_list", shown, _counted(count, "value")))
     where = start + entry.start, entry.end - entry.start
     return Region(*where, f"feature {name}", None, "", tuple(children))
 
 
 def _count_of(data: bytes, part: _Field) -> str:
-    count = sum(1 for _ in _fields(data, part.value, part.end))
-    return "1 feature" if count == 1 else f"{count} features"
+    return _counted(sum(1 for _ in _fields(data, part.value, part.end)), "feature")
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _feature(data: bytes, part: _Field) -> tuple[str, int, str]:

@@ -133,7 +133,7 @@ def layout(
     try:
         fmt = formats.of(opened) if format is None else formats.by_name(format)
         fmt.own_options(options)  # raises for an unknown option
-        found = _complete(fmt.layout(opened, record, options), opened)
+        found = complete(fmt.layout(opened, record, options), opened)
         return Layout(path, fmt.info.name, opened.size, record, tuple(found))
     except PenstockError as error:
         raise error.at(file=path) from None
@@ -153,7 +153,7 @@ def _beside(storage: Storage, path: str, name: str) -> Source | None:
     return storage.source(other) if storage.exists(other) else None
 
 
-def _complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
+def complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
     """The regions of a file, with what is between them, and the damage that ends them."""
     at = 0
     has_damage = False
