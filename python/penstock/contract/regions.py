@@ -14,7 +14,9 @@ from penstock.errors import FormatError, PenstockError, TruncatedError, Unsuppor
 from penstock.storage.base import Source
 
 MOST = 100
-"""The most parts of a kind that are listed one by one."""
+"""The most parts of a kind that a format lists one by one."""
+MOST_CHILDREN = 1000
+"""The most regions that one region, or a file, is divided into."""
 WALK_BYTES = 64 << 20
 """The most bytes that are read for what no record needs: the records after it, or the checksum of a large part."""
 _SHOWN_BYTES = 48
@@ -160,10 +162,15 @@ def group(
 def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
     """Some regions, checked: each begins at `at` or after the one before it, and the last ends at `end` or before it.
 
+    If there are too many, the last stands for the rest.
+
     Raises:
         FormatError: one of them is elsewhere.
     """
-    for region in regions:
+    for number, region in enumerate(regions):
+        if number == MOST_CHILDREN:
+            yield Region(at, end - at, "more", note="not shown")
+            return
         if not region.within:
             if region.length < 0 or not at <= region.start <= region.end <= end:
                 message = f"{region.name} has a place where it cannot be"

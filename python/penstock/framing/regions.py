@@ -103,8 +103,7 @@ def _frames(
             yield damaged(error, run.at, run.at if size is None else size)
         else:
             yield from _resumed(scan, run, described, shard)
-    if run.is_far:
-        size = shard.stream.size() or run.at
+    if run.is_far and (size := shard.stream.size() or 0) > run.at:
         yield Region(run.at, size - run.at, "more records", note="not read; verify reads all")
     check_record(record, run.number)
 

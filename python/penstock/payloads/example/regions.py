@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from penstock.contract.regions import MOST, Region, list_of, text_of
+import numpy as np
+
+from penstock.contract.regions import Region, group, list_of, text_of
 
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _DELIMITED = 2
+_MOST_PARTS = 100
+"""The most parts of an entry, which has two if nobody is out to do harm."""
 _MOST_VALUES = 1 << 20
-"""The most values of a feature that are counted."""
+"""The most values of a feature that are counted, unless they are packed."""
 
 
 class _Field(NamedTuple):
@@ -31,7 +36,7 @@ class _OtherError(Exception):
 def example_regions(data: bytes, start: int) -> tuple[Region, ...]:
     """The features of a message that starts at byte `start`; nothing if it is no Example."""
     try:
-        return tuple(_message(data, start))
+        return group("", start, len(data), _message(data, start)).children
     except _OtherError:
         return ()
 
@@ -40,16 +45,11 @@ def _message(data: bytes, start: int) -> Iterator[Region]:
     for part in _fields(data, 0, len(data)):
         if part.kind != _DELIMITED or part.number not in (1, 2):
             raise _OtherError
-        name = "feature_lists" if part.number == 2 else "features"
-        children = list[Region]()
-        for number, entry in enumerate(_fields(data, part.value, part.end)):
-            if number == MOST:
-                children.append(
-                    Region(start + entry.start, part.end - entry.start, "more features")
-                )
-                break
-            children.append(_entry(data, entry, start, in_lists=part.number == 2))
-        yield Region(start + part.start, part.end - part.start, name, None, "", tuple(children))
+        in_lists = part.number == 2
+        entries = _fields(data, part.value, part.end)
+        children = (_entry(data, entry, start, in_lists=in_lists) for entry in entries)
+        name = "feature_lists" if in_lists else "features"
+        yield group(name, start + part.start, part.end - part.start, children)
 
 
 def _entry(data: bytes, entry: _Field, start: int, *, in_lists: bool) -> Region:
@@ -59,7 +59,7 @@ def _entry(data: bytes, entry: _Field, start: int, *, in_lists: bool) -> Region:
     name, children = "", list[Region]()
     for part in _fields(data, entry.value, entry.end):
         where = start + part.start, part.end - part.start
-        if part.kind != _DELIMITED or part.number not in (1, 2):
+        if part.kind != _DELIMITED or part.number not in (1, 2) or len(children) > _MOST_PARTS:
             raise _OtherError
         if part.number == 1:
             name = text_of(data[part.value : part.end])
@@ -74,7 +74,8 @@ def _entry(data: bytes, entry: _Field, start: int, *, in_lists: bool) -> Region:
 
 
 def _count_of(data: bytes, part: _Field) -> str:
-    return _counted(sum(1 for _ in _fields(data, part.value, part.end)), "feature")
+    found = itertools.islice(_fields(data, part.value, part.end), _MOST_VALUES)
+    return _counted(sum(1 for _ in found), "feature")
 
 
 def _counted(count: int, word: str) -> str:
@@ -83,7 +84,7 @@ def _counted(count: int, word: str) -> str:
 
 def _feature(data: bytes, part: _Field) -> tuple[str, int, str]:
     """The kind of a feature, the number of its values, and the first of them."""
-    lists = list(_fields(data, part.value, part.end))
+    lists = list(itertools.islice(_fields(data, part.value, part.end), _MOST_VALUES))
     if not lists:
         return "empty", 0, "[]"
     if any(one.number not in _KINDS or one.kind != _DELIMITED for one in lists):
@@ -91,11 +92,11 @@ def _feature(data: bytes, part: _Field) -> tuple[str, int, str]:
     kind = _KINDS[lists[-1].number]
     shown: list[Any] = []
     count = 0
-    for one in lists:
-        for value in _fields(data, one.value, one.end):
-            more, values = _values(data, value, kind)
-            count += more
-            shown += values[: 9 - len(shown)]
+    values = (value for one in lists for value in _fields(data, one.value, one.end))
+    for value in itertools.islice(values, _MOST_VALUES):
+        more, some = _values(data, value, kind)
+        count += more
+        shown += some[: 9 - len(shown)]
     return kind, count, list_of(shown, count)
 
 
@@ -109,7 +110,7 @@ def _values(data: bytes, field: _Field, kind: str) -> tuple[int, list[Any]]:
         return count, list(struct.unpack_from(f"<{min(count, 9)}f", body))
     if field.kind != _DELIMITED:
         return 1, [_signed(_varint(data, field.value)[0])]
-    count = sum(byte < 0x80 for byte in body[:_MOST_VALUES])
+    count = int(np.count_nonzero(np.frombuffer(body, np.uint8) < 0x80))
     values, at = list[int](), 0
     while at < len(body) and len(values) < 9:
         value, at = _varint(body, at)

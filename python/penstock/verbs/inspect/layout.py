@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from penstock import formats
+from penstock import describe, formats
 from penstock.contract.format import Options
 from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
 from penstock.errors import PenstockError, RecordIndexError
@@ -69,9 +69,10 @@ def walk(regions: Iterable[Region], depth: int = 0) -> Iterator[tuple[int, Regio
 
 
 def _cells(depth: int, region: Region) -> tuple[str, ...]:
-    name = region.name if len(region.name) <= _MOST_NAME else region.name[: _MOST_NAME - 1] + "…"
+    name = describe.escape(region.name)
+    name = name if len(name) <= _MOST_NAME else name[: _MOST_NAME - 1] + describe.ELLIPSIS
     value = "" if region.value is None else str(region.value)
-    told = "  ".join(filter(None, (value, region.note)))
+    told = describe.escape("  ".join(filter(None, (value, region.note))))
     # A plus marks an offset that does not count in the file.
     offset = f"{'+' if region.within else ''}{region.start}"
     return offset, f"{region.start:#x}", str(region.length), "  " * depth + name, told
@@ -93,7 +94,8 @@ def layout(
 ) -> Layout:
     """Show which bytes of a file are what: headers, tables, footers, and the parts of one record.
 
-    Only headers, tables and the one record are read, and up to 64 MiB after it. Checksums of what is read are computed
+    Only headers, tables and the one record are read, and up to 64 MiB after it; where records are found one from another
+    and there is no index, also those before it. Checksums of what is read are computed
     and compared; `verify` compares all. On a damaged file, the regions lead up to the damage, and go on after it where
     the format allows that.
 
