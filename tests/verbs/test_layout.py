@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -190,6 +191,15 @@ def test_an_hdf5_file_has_headers_values_and_chunks(golden: Path) -> None:
     assert named(found, "object header of flag").start == 6608
 
 
+def test_headers_of_new_hdf5_files_have_checksums(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file["x"] = np.arange(6)
+    found = ps.layout(tmp_path / "a.h5")
+    states = [one.state for one in all_regions(found.regions) if one.name == "checksum"]
+    assert states == ["ok", "ok"]
+    check_regions(found)
+
+
 def test_a_folder_has_its_files_with_the_kind_and_size_of_images(tmp_path: Path) -> None:
     pixels = np.zeros((3, 4, 5, 3), np.uint8)
     ps.write({"image": ps.encode_images(pixels, "png")}, f"{tmp_path}/images/")
@@ -267,9 +277,13 @@ def test_a_cut_file_shows_what_is_there_and_the_damage(name: str, golden: Path) 
     assert "damage" in [one.state for one in all_regions(found.regions)]
 
 
-def test_a_record_that_is_not_there_is_an_error(golden: Path) -> None:
-    with pytest.raises(ps.RecordIndexError, match="records 0 to 4"):
-        ps.layout(golden / "tfrecord" / "plain.tfrecord", record=5)
+# The arrays of the one archive, and the datasets of the other, are no table with records.
+@pytest.mark.parametrize(
+    "name", sorted(FORMAT_OF.keys() - {"neighbours/two.npz", "neighbours/set.h5"})
+)
+def test_a_record_that_is_not_there_is_an_error(name: str, golden: Path) -> None:
+    with pytest.raises(ps.RecordIndexError, match="there is no record 5000; the file has"):
+        ps.layout(golden / name, record=5000, format=FORMAT_OF[name])
 
 
 def test_several_files_are_refused(golden: Path) -> None:

@@ -59,7 +59,7 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
     ]
     footer = edges[-1]
     for first, last in ((0, place), (place, place + 1), (place + 1, len(extents))):
-        if first >= last:
+        if first >= min(last, len(extents)):
             continue
         start, end = edges[first], edges[last]
         if last == first + 1 == place + 1:

@@ -6,11 +6,22 @@ Its other tables (B-trees, heaps, links) are in the bytes between these.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from penstock.contract.regions import MOST, Region, constant, fields, group, named, read, rows
+from penstock.contract.regions import (
+    MOST,
+    Region,
+    checksum,
+    constant,
+    fields,
+    group,
+    named,
+    read,
+    rows,
+)
 from penstock.errors import FormatError, TruncatedError
 from penstock.formats.hdf5._file import (
     SIGNATURE,
@@ -38,6 +49,10 @@ _NEW_PLACES = ("base address", "extension address", "end of file address", "root
 _HEADER_1 = named("version B, reserved B, number of messages H, reference count I, header size I")
 _SHOWN_BYTES = 256
 _MOST_CHUNKS = 1 << 16
+_MOST_HASHED = 1 << 20
+_WORD = 0xFFFFFFFF
+_MIX = (0, 2, 4), (1, 0, 6), (2, 1, 8), (0, 2, 16), (1, 0, 19), (2, 1, 4)
+_FINAL = (2, 1, 14), (0, 2, 11), (1, 0, 25), (2, 1, 16), (0, 2, 4), (1, 0, 14), (2, 1, 24)
 
 
 def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region]:
@@ -89,9 +104,11 @@ def _superblock(source: Source, start: int) -> Iterator[Region]:
     if is_old:
         root = ("link name offset", kind), ("object header address", kind)
         names += [*root, ("cache type", "I"), ("reserved", "I"), ("scratch", "16s")]
-    else:
-        names.append(("checksum", "I"))
     yield from fields(data[at - start :], at, *names)
+    if not is_old:
+        end = at + width * len(names)
+        (stored,) = fields(data[end - start :], end, ("checksum", "I"))
+        yield checksum(end, 4, "checksum", int(stored.value), _lookup3(data[: end - start]))
 
 
 def _dataset(source: Source, found: Found, base: int, record: int) -> Iterator[Region]:
@@ -137,8 +154,11 @@ def _object_header(source: Source, start: int, name: str, facts: str) -> Region:
         length = at + width + int.from_bytes(size, "little") + 4
         parts = list(fields(head, start, ("signature", "4s"), ("version", "B"), ("flags", "B")))
         parts.append(Region(start + at, width, "size of chunk 0", int.from_bytes(size, "little")))
-        stored = read(source, start + length - 4, 4, "an object header")
-        parts.append(Region(start + length - 4, 4, "checksum", f"0x{stored[::-1].hex()}"))
+        end = length - 4
+        stored = int.from_bytes(read(source, start + end, 4, "an object header"), "little")
+        known = read(source, start, end, "an object header") if end <= _MOST_HASHED else None
+        computed = None if known is None else _lookup3(known)
+        parts.append(checksum(start + end, 4, "checksum", stored, computed))
     length = min(length, source.size - start)
     return group(f"object header of {name}", start, length, parts, note=facts)
 
@@ -178,3 +198,25 @@ def _run(found: Found, chunks: list[Any]) -> Region:
     start, end = chunks[0][0], chunks[-1][0] + chunks[-1][1]
     word = "1 chunk" if len(chunks) == 1 else f"{len(chunks)} chunks"
     return Region(start, end - start, f"{word} of {found.name}")
+
+
+def _lookup3(data: bytes) -> int:
+    """The checksum of HDF5's metadata: Bob Jenkins' lookup3 (hashlittle, with 0 at first)."""
+    state = [0xDEADBEEF + len(data) & _WORD] * 3
+    words = struct.unpack(f"<{-(-len(data) // 12) * 3}I", data + bytes(-len(data) % 12))
+    for at in range(0, len(words), 3):
+        state = [
+            number + word & _WORD for number, word in zip(state, words[at : at + 3], strict=True)
+        ]
+        if at + 3 == len(words):
+            for x, y, bits in _FINAL:
+                state[x] = (state[x] ^ state[y]) - _rotated(state[y], bits) & _WORD
+            break
+        for x, y, bits in _MIX:
+            state[x] = (state[x] - state[y] & _WORD) ^ _rotated(state[y], bits)
+            state[y] = state[y] + state[3 - x - y] & _WORD
+    return state[2]
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number << bits | number >> (32 - bits)) & _WORD
