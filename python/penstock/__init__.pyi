@@ -5,7 +5,8 @@ from penstock.columns import types as types
 from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
 from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
-from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard, open as open
+from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
+from penstock.datasets.open import open as open
 from penstock.errors import (
     ChangedError as ChangedError,
     ChecksumError as ChecksumError,

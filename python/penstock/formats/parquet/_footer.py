@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from penstock.contract.format import Options
 from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
 from penstock.formats.parquet._thrift import I32, I64, LIST, STRUCT, Field, Thrift
-from penstock.limits import Limits, raise_limit
+from penstock.limits import raise_limit
 from penstock.storage.base import Source
 
 _SCHEMA, _CHILDREN = (2, LIST), (5, I32)
@@ -44,7 +45,7 @@ class Footer:
         return _columns(self._data, self._groups[group])
 
 
-def check_ends(source: Source, limits: Limits) -> int:
+def check_ends(source: Source, options: Options) -> int:
     """Check both ends of the file; return where its data ends and its footer begins."""
     path, size = source.path, source.size
     head = source.read(0, 4).to_bytes()
@@ -79,7 +80,7 @@ def check_ends(source: Source, limits: Limits) -> int:
             found=footer_bytes,
         )
     try:
-        limits.check("footer_bytes", footer_bytes)
+        options.limits.check("footer_bytes", footer_bytes)
     except LimitError as error:
         raise error.at(file=path, byte=size - 8 - footer_bytes) from None
     return size - 8 - footer_bytes

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from penstock.contract.format import check_record
+from penstock.contract.format import Options, check_record
 from penstock.contract.regions import (
     MOST,
     WALK_BYTES,
@@ -23,7 +23,6 @@ from penstock.contract.regions import (
 from penstock.errors import FormatError
 from penstock.formats.parquet._footer import CODECS, ColumnChunk, Footer, check_ends, row_groups
 from penstock.formats.parquet._thrift import BINARY, I32, I64, LIST, STRUCT, Thrift
-from penstock.limits import Limits
 from penstock.storage.base import Source
 
 _MAGIC = b"PAR1"
@@ -63,12 +62,12 @@ class _Group(NamedTuple):
     columns: list[ColumnChunk]
 
 
-def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region]:
+def file_regions(source: Source, record: int, options: Options) -> Iterator[Region]:
     """The regions of a file. If its footer is damaged, the pages at its front are found by their headers."""
     head = source.read(0, 4).to_bytes()
     yield constant(head, 0, "magic", head if head == b"PARE" else _MAGIC)
     try:
-        start = check_ends(source, limits)
+        start = check_ends(source, options)
         footer = read(source, start, source.size - 8 - start, "the footer")
     except FormatError:
         everything = ColumnChunk(-1, 0, 4, source.size)

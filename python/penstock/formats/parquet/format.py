@@ -38,11 +38,20 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
+from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._cursors import Cursor, Cursors
-from penstock.formats.parquet._footer import Footer, check_ends, check_nesting, codecs, too_deep
+from penstock.formats.parquet._footer import (
+    ColumnChunk,
+    Footer,
+    check_ends,
+    check_nesting,
+    codecs,
+    too_deep,
+)
+from penstock.formats.parquet._statistics import may_hold
 from penstock.formats.parquet._weights import (
     BATCH_BYTES,
     Leaf,
@@ -117,7 +126,7 @@ class ParquetFormat(Format):
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
         from penstock.formats.parquet._regions import file_regions
 
-        return file_regions(source, record, options.limits)
+        return file_regions(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.parquet.writer import ParquetWriter
@@ -144,7 +153,7 @@ class ParquetReader(Reader):
         self._large_groups: set[int] = set()
         """Row groups with pages that may be larger than the limit for one record."""
         self._verify = options.checksums != "none"
-        self._data_end = check_ends(source, options.limits)
+        self._data_end = check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
         self._metadata: Any = None
         with translated(self._path):
@@ -337,10 +346,29 @@ class ParquetReader(Reader):
         has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
         return has_few_bytes or (is_small and size >= _BYTES_PER_COLUMN * len(self._stored))
 
-    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        if not bounds or not isinstance(chunk.data, GroupPart):
+            return True
+        group = chunk.data.group
+        with translated(self._path):
+            columns = self._columns_of(group)
+            return may_hold(self._metadata.row_group(group), columns, self._alike(), bounds)
+
+    def _alike(self) -> dict[str, int]:
+        """Return the places, among all columns of the file, of those that are delivered with the stored type."""
+        stored = {field.name: field.type for field in self._stored}
+        delivered = [field.name for field in self.schema if stored.get(field.name) == field.type]
+        described = self._metadata.schema
+        places = {described.column(n).path: n for n in range(self._metadata.num_columns)}
+        return {name: places[name] for name in delivered if name in places}
+
+    def _columns_of(self, group: int) -> list[ColumnChunk]:
         if self._footer is None:
             self._footer = Footer(self._footer_bytes())
-        columns = self._footer.columns(group)
+        return self._footer.columns(group)
+
+    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+        columns = self._columns_of(group)
         prefixes = tuple(f"{name}." for name in names)
         found: list[Weight] = []
         for number, column in zip(range(self._metadata.num_columns), columns, strict=False):
