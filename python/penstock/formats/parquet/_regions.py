@@ -76,21 +76,21 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
                 break
             yield page
         raise
+    groups = list(_groups(footer, start))
+    num_records = sum(one.num_records for one in groups)
     at = 4
-    num_records = 0
     before: list[_Group] = []
-    for one in _groups(footer, start):
-        num_records = one.first_record + one.num_records
+    # A group whose columns are all encrypted has no place.
+    for one in sorted((one for one in groups if one.end > one.start), key=lambda one: one.start):
         if one.start < at:
             raise FormatError("a row group begins inside another one", byte=one.start)
-        if not one.first_record <= record < num_records:
+        if not 0 <= record - one.first_record < one.num_records:
             before.append(one)
-            at = one.end
-            continue
-        yield from _summed(before)
-        before = []
-        yield from padding(at, one.start)
-        yield _row_group(source, footer, one)
+        else:
+            yield from _summed(before)
+            yield from padding(at, one.start)
+            yield _row_group(source, footer, one)
+            before = []
         at = one.end
     yield from _summed(before)
     yield from padding(at, start, "page indexes, bloom filters")
@@ -113,7 +113,7 @@ def _parsing(byte: int) -> Generator[None]:
 
 
 def _groups(footer: bytes, end: int) -> Iterator[_Group]:
-    """The row groups, in the order of the footer, which is that of the file."""
+    """The row groups, in the order of the footer."""
     first = 0
     with _parsing(end):
         columns_of = Footer(footer).columns
@@ -137,8 +137,7 @@ def _summed(groups: list[_Group]) -> Iterator[Region]:
         (region,) = several(
             first.start, last.end - first.start, first.number, len(groups), "row group"
         )
-        count = last.first_record + last.num_records - first.first_record
-        yield replace(region, note=f"{count} records")
+        yield replace(region, note=f"{sum(one.num_records for one in groups)} records")
 
 
 def _row_group(source: Source, footer: bytes, one: _Group) -> Region:
