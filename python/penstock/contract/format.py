@@ -372,10 +372,9 @@ class Format(ABC):
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
-        """Yield the regions of a file in order, with the parts of one record. A region that `start`s in the file does
-        not overlap another one.
-
-        An error ends the regions at the damage. By default, the regions are the chunks.
+        """Yield the regions of a file in order, without overlap, with the parts of one record. Bytes between them are
+        shown as not described. An error ends the regions, and is shown as damage. By default, the regions are the
+        chunks.
 
         Raises:
             RecordIndexError: the file has no such record; raised after all regions.
