@@ -27,6 +27,7 @@ COMMANDS = {
     "head": "Show the first records, or others by number.",
     "schema": "Show the fields of a record, and what they were inferred from.",
     "stats": "Summarise each field: nulls, lengths, ranges, images.",
+    "layout": "Show which bytes of a file are what: headers, tables, one record, checksums.",
     "index": "Build indexes for random access.",
     "fields": "Add, drop, rename and replace fields, or store new fields next to the files.",
     "verify": "Check every byte that has a checksum.",

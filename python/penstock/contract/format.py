@@ -22,7 +22,8 @@ from penstock import _core
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
 from penstock.contract.options import options_from
-from penstock.errors import UnsupportedError
+from penstock.contract.regions import Region, several
+from penstock.errors import RecordIndexError, UnsupportedError
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.storage.skipped import SkippedFile
@@ -370,9 +371,32 @@ class Format(ABC):
         del schema, options, threads
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        """Yield the regions of a file in order, without overlap, with the parts of one record. Bytes between them are
+        shown as not described. An error ends the regions, and is shown as damage. By default, the regions are the
+        chunks.
+
+        Raises:
+            RecordIndexError: the file has no such record; raised after all regions.
+        """
+        reader = self.open(source, options)
+        end = num_records = 0
+        for chunk in reader.chunks():
+            start, length = max(chunk.start_byte, end), chunk.end_byte - chunk.start_byte
+            yield from several(start, length, chunk.first_record, chunk.num_records)
+            end, num_records = start + length, chunk.first_record + chunk.num_records
+        check_record(record, num_records)
+
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """The schema to store in the sidecar if the format cannot hold all Arrow types. Records written with this
         schema and these options read back with the returned schema. Values that the format rounds stay rounded. None if
         there is nothing to store, or if the schema cannot be determined."""
         del schema, options
         return None
+
+
+def check_record(record: int, num_records: int) -> None:
+    """Raise RecordIndexError if a file has no such record. Record 0 stands for any, so an empty file has it."""
+    if record >= max(num_records, 1):
+        known = "no records" if not num_records else f"records 0 to {num_records - 1}"
+        raise RecordIndexError(f"there is no record {record}; the file has {known}", record=record)

@@ -7,6 +7,8 @@ access, verification, repair and appending follow from these.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.contract.decoder import Decoder
 from penstock.contract.format import Format, Options
+from penstock.contract.regions import Region, text_of
 from penstock.errors import UnsupportedError
 from penstock.framing.damage import DamageScan
 from penstock.framing.framings import Framing
@@ -78,6 +81,24 @@ class FramedFormat(Format, ABC):
         return self.damage_scan_type(
             source, self.framing, container, limits, known, decoder=decoder, salvage=salvage
         )
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        """Yield the parts of one frame, which starts at this byte of the stream. `data` may be cut."""
+        del options
+        head, tail = self.framing.head_bytes, self.framing.tail_bytes
+        if head:
+            yield Region(start, head, "head", data[:head].hex(" "))
+        yield Region(start + head, max(len(data) - head - tail, 0), "payload", text_of(data[head:]))
+        if tail:
+            yield Region(start + len(data) - tail, tail, "tail", data[-tail:].hex(" "))
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.framing.regions import framed
+
+        shard = self.shard(source, options)
+        scan = self.damage_scan(source, options) if self.finds_next else None
+        described = partial(self.frame_layout, options=options)
+        return framed(shard, record, described, scan)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """A writer that copies frames unchanged, into a file with the given compression."""

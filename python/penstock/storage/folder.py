@@ -258,6 +258,10 @@ class Folder(Source):
         file = _core.File(os.path.join(self.path, self.entries[number].name))
         return file.read(0, file.size)
 
+    def read_head(self, number: int, length: int) -> _core.Buffer:
+        """Read the first bytes of one file."""
+        return _core.File(os.path.join(self.path, self.entries[number].name)).read(0, length)
+
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
         """Read some files completely. Return their bytes, joined, and the length of each (int64).
 

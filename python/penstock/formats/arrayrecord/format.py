@@ -39,6 +39,7 @@ from penstock.contract.format import (
     SkippedRegion,
     Writer,
 )
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.arrayrecord._footer import SIGNATURE, read_extents, unpack, unsigned
 from penstock.formats.tfrecord.format import decoder_of
@@ -92,6 +93,11 @@ class ArrayRecordFormat(Format):
             UnsupportedError: the file is a Riegeli file without a footer, or with transposed chunks.
         """
         return ArrayRecordReader(source, options, self.own_options(options))
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.arrayrecord._regions import file_regions
+
+        return file_regions(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         raise UnsupportedError(

@@ -47,6 +47,7 @@ from penstock.contract.format import (
     Stretch,
     Writer,
 )
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.arrow._batches import (
     Batches,
@@ -112,6 +113,11 @@ class ArrowFormat(Format):
             SchemaError: a field of schema= is not in the file.
         """
         return ArrowReader(source, options)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.arrow._regions import file_regions
+
+        return file_regions(source, record, options.limits)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.arrow.writer import ArrowWriter

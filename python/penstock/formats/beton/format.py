@@ -40,6 +40,7 @@ from penstock.columns.numbers import in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.regions import Region
 from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
 from penstock.formats.beton._columns import bytes_of, edges_of
 from penstock.formats.beton._layout import (
@@ -122,6 +123,11 @@ class BetonFormat(Format):
             SchemaError: a field of schema= is not in the file.
         """
         return BetonReader(source, options, self.own_options(options))
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.beton._regions import file_regions
+
+        return file_regions(source, record, self.own_options(options).custom_fields)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")

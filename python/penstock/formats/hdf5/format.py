@@ -33,7 +33,16 @@ from penstock.columns.batches import (
 )
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.formats.hdf5._direct import direct
@@ -112,6 +121,16 @@ class Hdf5Format(Format):
             raise TypeError("datasets must be a list of names")
         names = None if chosen is None else tuple(name.strip("/") for name in chosen)
         return Hdf5Reader(source, options, names)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.hdf5._regions import file_regions
+
+        yield from file_regions(source, record, options.limits)
+        try:
+            num_records = self.open(source, options).num_records
+        except PenstockError:
+            return  # the datasets are no table, whose records could be counted
+        check_record(record, num_records)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.hdf5.writer import Hdf5Writer

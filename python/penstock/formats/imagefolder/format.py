@@ -32,6 +32,7 @@ from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.storage import folder as folders
@@ -95,6 +96,13 @@ class ImageFolderFormat(Format):
         """
         return ImageFolderReader(source, options, self.own_options(options))
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.imagefolder._regions import files
+
+        reader = self.open(source, options)
+        assert isinstance(source, Folder), "open has refused anything else"
+        return files(source, record, reader.file_numbers)
+
     def create(
         self, sink: Sink, schema: pa.Schema, options: Any, threads: int
     ) -> ImageFolderWriter:
@@ -140,6 +148,11 @@ class ImageFolderReader(Reader):
             self.schema = options.schema
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
         self._ends: np.ndarray = np.cumsum(sizes)
+
+    @property
+    def file_numbers(self) -> np.ndarray:
+        """The number of each record's file among the folder's entries."""
+        return self._files
 
     def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
         """Yield the files that are not images, as skipped files."""

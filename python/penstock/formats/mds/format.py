@@ -33,6 +33,7 @@ from penstock.columns.inferred import InferredFrom
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.regions import Region
 from penstock.errors import (
     ChangedError,
     FormatError,
@@ -92,6 +93,26 @@ class MDSFormat(Format):
             SchemaError: a field of schema= is not in the file.
         """
         return MDSReader(source, options)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.mds._regions import shard
+
+        codec = _codec_of(source)
+        if not codec:
+            size = source.size
+            yield from shard(
+                lambda start, n: source.read(start, n).to_bytes(), size, record, options.limits
+            )
+            return
+        plain = Inflated(source, codec, options.limits)
+        data = plain.read(0, options.limits.member_bytes)
+        note = f"decompresses to {len(data)} bytes"
+        yield Region(0, source.size, f"{codec} data", note=note)
+        found = shard(
+            lambda start, n: data.slice(start, n).to_bytes(), len(data), record, options.limits
+        )
+        for region in found:
+            yield region.moved("inflated")
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         raise UnsupportedError(

@@ -34,6 +34,7 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import is_bytes
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import Chunk, FormatInfo, Options, Stretch, Writer
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.formats.msgpack.columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.format import FramedFormat
@@ -127,6 +128,11 @@ class MessagePackFormat(FramedFormat):
             count = _array_head(source.read(0, 6).to_bytes())[1]
             return ArrayReader(shard, decoder, known, count)
         return FramedReader(shard, decoder, known)
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.msgpack._regions import value_parts
+
+        return value_parts(data, start, options.limits)
 
     def end_of(self, source: Source, options: Options) -> Index:
         reader = self.open(source, options)

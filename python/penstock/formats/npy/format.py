@@ -14,13 +14,23 @@ Values with more axes are tensors. Nothing is ever unpickled.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import Format, FormatInfo, NoOptions, Options, SkippedRegion, Writer
+from penstock.contract.format import (
+    Format,
+    FormatInfo,
+    NoOptions,
+    Options,
+    SkippedRegion,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, PenstockError, TruncatedError
 from penstock.formats.numpy.arrays import (
     ArraysReader,
@@ -72,6 +82,14 @@ class NpyFormat(Format):
         )
         reader.text_length = _text_length(header.dtype)
         return reader
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.numpy.regions import array_regions
+
+        def read(start: int, length: int) -> bytes:
+            return source.read(start, length).to_bytes()
+
+        check_record(record, (yield from array_regions(read, source.size, 0, record)))
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         del options

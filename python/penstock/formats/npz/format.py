@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import Format, FormatInfo, Options, SkippedRegion, Writer
+from penstock.contract.format import (
+    Format,
+    FormatInfo,
+    Options,
+    SkippedRegion,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
@@ -79,6 +87,16 @@ class NpzFormat(Format):
             return _open(source, options, directory, chosen)
         except PenstockError as error:
             raise error.at(file=source.path) from None
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.npz._regions import archive
+
+        yield from archive(source, record, options.limits)
+        try:
+            num_records = self.open(source, options).num_records
+        except PenstockError:
+            return  # the arrays are no table, whose records could be counted
+        check_record(record, num_records)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.npz.writer import NpzWriter

@@ -38,7 +38,7 @@ class Footer:
     def __init__(self, data: bytes) -> None:
         self._data = data
         # A file can have the list twice. Like pyarrow, penstock uses the last.
-        self._groups = dict(_row_groups(data))
+        self._groups = dict(row_groups(data))
 
     def columns(self, group: int) -> list[ColumnChunk]:
         """Return the columns of a row group in schema order."""
@@ -90,12 +90,12 @@ def check_ends(source: Source, options: Options) -> int:
 
 def codecs(footer: bytes) -> set[str]:
     """Return the codecs of the columns of the first row group. An encrypted column may lack its codec."""
-    first = next(_row_groups(footer), None)
+    first = next(row_groups(footer), None)
     codes = {column.codec for column in _columns(footer, first[1])} if first else set()
     return {CODECS[code] for code in codes if 0 < code < len(CODECS)}
 
 
-def _row_groups(footer: bytes) -> Iterator[tuple[int, int]]:
+def row_groups(footer: bytes) -> Iterator[tuple[int, int]]:
     """Yield the number of each row group, and where it starts in the footer."""
     thrift = Thrift(footer)
     for field in thrift.fields():

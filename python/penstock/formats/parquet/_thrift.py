@@ -47,6 +47,13 @@ class Thrift:
         for _ in range(self._length() if count == 15 else count):
             yield BYTE if kind in BOOLS else kind
 
+    def binary(self) -> bytes:
+        """Return a byte string."""
+        length = self._length()
+        start = self.at
+        self._jump(length)
+        return self.data[start : self.at]
+
     def numbers(self, depth: int = 0) -> dict[Field, Any]:
         """Return the integers of a struct, including those of nested structs."""
         found: dict[Field, Any] = {}

@@ -39,6 +39,7 @@ from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
 from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._footer import (
@@ -120,6 +121,11 @@ class ParquetFormat(Format):
                 hint=f"open({os.path.dirname(source.path) or '.'!r}), the folder with the files",
             )
         return ParquetReader(source, options)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.parquet._regions import file_regions
+
+        return file_regions(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.parquet.writer import ParquetWriter

@@ -41,6 +41,7 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import ImageType, storage_of
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
 from penstock.formats.recordio._mxnet_index import MXNetIndex
@@ -147,6 +148,17 @@ class RecordIOFormat(FramedFormat):
             fields += [pa.field(name, pa.uint64()) for name in ids]
             fields.sort(key=lambda field: PACK.index(field.name))
         return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.recordio._regions import record_parts
+
+        return record_parts(data, start)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.recordio._regions import index_line
+
+        yield from index_line(source, record, options)
+        yield from super().layout(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.recordio.writer import RecordIOWriter

@@ -30,6 +30,7 @@ from penstock.columns.types import is_list
 from penstock.contract.decoder import Decoder, FrameCheck, Places
 from penstock.contract.format import Chunk, FormatInfo, Options, Writer
 from penstock.contract.options import options_from
+from penstock.contract.regions import Region
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.tfrecord._dali_index import DaliIndex
 from penstock.framing.format import FramedFormat
@@ -149,6 +150,11 @@ class TFRecordFormat(FramedFormat):
         except SchemaError:
             fields = []  # the records fit no common schema, but each can still be checked
         return ExampleDecoder(fields, shard.options.dialect).lending()
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.tfrecord._regions import frame
+
+        return frame(data, start)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         from penstock.formats.tfrecord.writer import TFRecordWriter

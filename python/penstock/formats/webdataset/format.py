@@ -35,6 +35,7 @@ from penstock.contract.around import around
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.contract.options import options_from
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
 from penstock.formats.numpy.npy_header import MAGIC
 from penstock.formats.webdataset._archive_end import ArchiveScan
@@ -130,6 +131,11 @@ class WebDatasetFormat(FramedFormat):
             return self.decoder(quiet, None).lending()
         except (SchemaError, FormatError):
             return None
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.webdataset._regions import members
+
+        return members(data, start)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         from penstock.formats.webdataset.writer import WebDatasetWriter
