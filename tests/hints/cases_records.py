@@ -135,7 +135,7 @@ def half_of_a_picture() -> Case:
         (pixels,) = ps.decode_images([cut_picture()], allow_damaged=True)
         assert pixels.shape == (40, 40, 3) and pixels[:8].any()
 
-    hint = "allow_damaged=True, for what can be had of a damaged JPEG"
+    hint = "allow_damaged=True, to decode the intact part of a damaged JPEG"
     return Case(lambda: ps.decode_images([cut_picture()]), advised, hint)
 
 

@@ -147,7 +147,7 @@ def test_an_index_of_few_bytes_does_not_ask_for_much_work(folder: Path) -> None:
     deep: dict[str, Any] = {"shardlist": []}
     for _ in range(300):
         deep = {"shardlist": [], "datasets": [deep]}
-    with pytest.raises(ps.LimitError, match="indexes in each other"):
+    with pytest.raises(ps.LimitError, match="indexes are nested"):
         ps.open(index(folder, **deep))
 
 

@@ -367,7 +367,7 @@ def test_what_has_no_order_or_no_path_is_refused(tmp_path: Path) -> None:
         ps.open({str(path)})
     with pytest.raises(TypeError, match="a set has no order"):
         ps.open(path, columns={"a", "b"})  # type: ignore[arg-type]
-    with path.open("rb") as file, pytest.raises(TypeError, match="open file is no path"):
+    with path.open("rb") as file, pytest.raises(TypeError, match="open file is not a path"):
         ps.open(file)
     for limit in (-1, "1MB", 1.5):
         with pytest.raises((TypeError, ValueError), match="the limit record_bytes"):

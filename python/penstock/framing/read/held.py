@@ -14,6 +14,8 @@ from penstock.framing.index.sidecar import Index, as_uint64
 
 @dataclass(frozen=True, slots=True)
 class Held:
+    """Loaded frames of a chunk, and facts about them."""
+
     frames: _core.Frames
     checksums: np.ndarray | None = None
     """The index's checksum of each frame, uint32."""
