@@ -393,7 +393,7 @@ def _struct(scalar: Any, width: int) -> str:
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:
-    """Format a value inside a list or struct. Text is quoted, because it may contain commas. Floats have four digits."""
+    """Format a value inside a list or struct. Text is quoted, as it may contain commas. Floats have four digits."""
     if scalar.is_valid and pa.types.is_floating(scalar.type):
         return f"{scalar.as_py():.4g}"
     shown = value(scalar, width - 2)

@@ -29,8 +29,8 @@ class Limits:
     record_bytes: int = GIB
     """The size of one record."""
     batch_bytes: int = 2 * GIB - 1
-    """The values of one variable-length column of a batch, because Arrow has 32-bit offsets. Also the minimum size of a
-    record over all columns, with or without values."""
+    """The bytes of one variable-length column of a batch, because Arrow has 32-bit offsets. Also limits the bytes that a
+    record takes in all columns even without values."""
     nesting: int = 100
     """Nesting depth of messages, lists, types or folders, in levels."""
     member_bytes: int = GIB
@@ -67,7 +67,7 @@ class Limits:
 
 
 def raise_limit(name: str, asked: object) -> str:
-    """The hint how to raise a limit."""
+    """A hint that shows how to raise a limit."""
     shown = "..." if asked is ... else asked
     return f"open(..., limits={{{name!r}: {shown}}})"
 

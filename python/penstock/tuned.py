@@ -1,19 +1,19 @@
 """Tuned sizes, each with the benchmarks (rows in `benchmarks/`) that depend on it.
 
-To change a size, measure its benchmarks with both values on the same machine; see `benchmarks/NOTES.md`. Other sizes are
-where they are used: limits (`limits.py`), sizes of a specification, and sizes on which no benchmark depends.
+To change a size, measure its benchmarks with both values on the same machine; see `benchmarks/NOTES.md`. Limits are in
+`limits.py`. Sizes that a specification sets, or on which no benchmark depends, are where they are used.
 """
 
 from __future__ import annotations
 
 CHUNK_BYTES = 2 << 20
-"""Plain bytes of a chunk. scan-small with two threads: 45 M records/s, and 29 with 1 MiB. gzip-read: 512 KiB is a fifth
-slower, 4 and 8 MiB are not faster."""
+"""Plain bytes of a chunk. scan-small with two threads: 45 M records/s, and 29 with 1 MiB. gzip-read: 512 KiB is a
+fifth slower, 4 and 8 MiB are not faster."""
 LARGE_RECORD_BYTES = 16 << 10
 """From this mean size on, records are large: copying dominates the work. scan-large, tfrecord-tar."""
 LARGE_CHUNK_BYTES = 4 << 20
-"""Plain bytes of a chunk of large records. scan-large with two threads: 40 ms, and 50 with 8 MiB, which does not fit in a
-shared cache."""
+"""Plain bytes of a chunk of large records. scan-large with two threads: 40 ms, and 50 with 8 MiB, which does not fit in
+a shared cache."""
 FIRST_WINDOW_BYTES = 256 << 10
 """The first window of a file, for which all others wait. scan-small, gzip-read (schema)."""
 WINDOW_BYTES = 2 * CHUNK_BYTES
@@ -31,7 +31,7 @@ WRITE_BYTES = 4 << 20
 BUDGET_BYTES = 64 << 20
 """Decoded bytes that may wait for the consumer. memory-large."""
 TASK_SECONDS = 0.004
-"""Small jobs are grouped into tasks of this length. images-crop: 1,200 thread switches for a thousand images, not 2,800."""
+"""Small jobs are grouped into tasks of this length. images-crop: 1,200 thread switches for 1,000 images, not 2,800."""
 
 GZIP_INPUT_BYTES = 1 << 20
 """Compressed bytes of one read. gzip-read."""
@@ -41,8 +41,8 @@ GZIP_GROUP_BYTES = 1 << 20
 """Plain bytes of small members that one call inflates. gzip-penstock."""
 
 ARROW_WHOLE_BYTES = 32 << 20
-"""A compressed batch up to this size is read as a whole: 300 MB of lz4 take 66 ms instead of 142, of zstd 176 instead of
-279 (not a benchmark of the suite)."""
+"""A compressed batch up to this size is read as a whole: 300 MB of lz4 take 66 ms instead of 142, of zstd 176 instead
+of 279 (not a benchmark of the suite)."""
 ARROW_GROUP_BYTES = 4 << 20
 """Bytes of small batches that one task reads (not a benchmark of the suite; NOTES compares Arrow with pyarrow)."""
 HDF5_GROUP_BYTES = 8 << 20

@@ -43,7 +43,7 @@ class Source(ABC):
         be called after the reads. `may_grow` allows appended bytes, if the bytes read were compared with checksums."""
 
     def was_rewritten(self) -> bool:
-        """Whether the open file seems to have been written to, other than at its end. A replaced file was not."""
+        """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
 
     def was_replaced(self) -> bool:
@@ -55,7 +55,7 @@ class Source(ABC):
 
 
 class SourceView(Source):
-    """A part or a checked view of another source, which does everything except reading."""
+    """A part or a checked view of another source. Subclasses implement `read`; the rest is passed on to that source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -195,8 +195,8 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # A link's target is replaced. But the user did not name a file that describes another: a link in its place
-        # may be a trap of another user.
+        # For a path that the user named, a link's target is replaced. In place of a file that describes another, a
+        # link may lead to another user's file.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):

@@ -43,7 +43,7 @@ class Boundaries:
         return record, end, known
 
     def by_head(self, at: int) -> tuple[int, _core.Buffer] | None:
-        """The end and the payload of a record, if its checksum confirms a length that the damaged header may mean."""
+        """The end and the payload of a record with a damaged header, if the payload's checksum confirms a length."""
         framing = self._scope.framing
         head = self._stream.read(at, framing.head_bytes).to_bytes()
         for length in framing.lengths(head):

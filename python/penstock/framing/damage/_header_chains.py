@@ -142,7 +142,7 @@ class HeaderChains:
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
     def _end(self, stream: Unbroken, at: int) -> Lead:
-        """Decide what a chain means that ends at `at`, where there is no intact header."""
+        """Where a chain leads that ends at `at`, because there is no intact header."""
         if stream.ends_at(at):
             return Lead(at, True)
         if not self._framing.is_checked:

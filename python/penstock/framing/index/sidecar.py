@@ -178,7 +178,7 @@ def write_to(sink: Sink, index: Index) -> None:
 
 
 def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
-    """Save a sidecar in `folder`. If None: next to the file or, if that is not writable, in the user's cache."""
+    """Save a sidecar in `folder`. For None, save it next to the file or, if that fails, in the user's cache."""
     try:
         return save(index, data_path, storage, folder)
     except (OSError, UnsupportedError):

@@ -20,7 +20,7 @@ class Held:
     checksums: np.ndarray | None = None
     """The index's checksum of each frame, uint32."""
     records: np.ndarray | None = None
-    """The number of each frame in the shard, int64, -1 if unknown. None if the numbers run from the chunk's first."""
+    """The number of each frame in the shard, int64, -1 if unknown. None for all frames of the chunk in order."""
     skipped: tuple[SkippedRegion, ...] = ()
     verified: bool = False
     """Whether the payloads have been compared with their checksums."""
