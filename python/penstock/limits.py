@@ -29,8 +29,8 @@ class Limits:
     record_bytes: int = GIB
     """The size of one record."""
     batch_bytes: int = 2 * GIB - 1
-    """The bytes of one variable-length column of a batch, because Arrow has 32-bit offsets. Also limits the bytes that a
-    record takes in all columns even without values."""
+    """The bytes of one variable-length column of a batch, because Arrow has 32-bit offsets. Also limits the bytes that
+    a record takes in all columns even without values."""
     nesting: int = 100
     """Nesting depth of messages, lists, types or folders, in levels."""
     member_bytes: int = GIB
