@@ -96,12 +96,12 @@ class Chain:
         return []
 
 
-def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[list[Member]]:
-    """Group members into runs of about `group_bytes` plain bytes."""
+def groups(members: list[Member]) -> list[list[Member]]:
+    """Group members into runs of about GZIP_GROUP_BYTES plain bytes."""
     runs: list[list[Member]] = []
-    held = group_bytes
+    held = GZIP_GROUP_BYTES
     for member in members:
-        if held >= group_bytes:
+        if held >= GZIP_GROUP_BYTES:
             runs.append([])
             held = 0
         runs[-1].append(member)

@@ -226,7 +226,7 @@ def _steps(
     steps: list[Callable[[Any], Any]] = []
     if is_permuted(given):
         steps.append(_row_major)
-    if _is_view(given):
+    if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
     stored = map_values(given, _stored)
@@ -234,7 +234,8 @@ def _steps(
     if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
         raise _unheld(key, given)
     if stored != given:
-        steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
+        is_run_end = pa.types.is_run_end_encoded(given)
+        steps.append(pc.run_end_decode if is_run_end else _cast_to(stored))
     if wanted != stored:
         is_double = unnested(stored)[0] == pa.float64()
         steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
@@ -304,10 +305,6 @@ def _wire(given: pa.DataType) -> pa.DataType | None:
     return pa.int64() if is_count else None
 
 
-def _is_view(given: pa.DataType) -> bool:
-    return pa.types.is_list_view(given) or pa.types.is_large_list_view(given)
-
-
 def _row_major(column: pa.Array) -> pa.Array:
     """A permuted tensor column as plain lists, in the order of its logical shape."""
     given = column.type
@@ -344,10 +341,6 @@ def _packed(column: pa.Array) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None
     return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)
-
-
-def _decode(column: pa.Array) -> pa.Array:
-    return pc.run_end_decode(column)
 
 
 def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:

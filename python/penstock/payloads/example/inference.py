@@ -172,7 +172,8 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
             if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
                 return a.with_type(_list_of(a.type, b))
             # One file has a value in each step of a sequence, the other has lists.
-            if _is_nested_list(a.type) and is_list(b.type) and not is_list(b.type.value_type):
+            are_lists = is_list(a.type) and is_list(b.type)
+            if are_lists and is_list(a.type.value_type) and not is_list(b.type.value_type):
                 steps = _list_of(a.type.value_type, b.type.value_field)
                 return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
         return _promoted(one, other).with_metadata(one.metadata)
@@ -185,10 +186,6 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
             found=other.type,
             hint=f"open(..., schema=...) {_how_to_read(kinds)}, and the other fields you want",
         ) from None
-
-
-def _is_nested_list(type_: pa.DataType) -> bool:
-    return is_list(type_) and is_list(type_.value_type)
 
 
 def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
