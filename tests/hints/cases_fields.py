@@ -336,7 +336,7 @@ CASES: Cases = {
     ),
     "command('penstock', 'schema', path)": other_type_appended,
     "f\"{error.hint}; or {raise_limit('batch_bytes', ...)}\"": large_batch,
-    "'uneven=\"pad\" where damaged records are skipped, Image(size=...), pad_to=..., or a map whose results have one shape'": (
+    "'uneven=\"pad\" if damaged records are skipped, Image(size=...), pad_to=..., or a map whose results always have the same shape'": (
         shapes_that_differ
     ),
 }

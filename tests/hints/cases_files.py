@@ -395,7 +395,7 @@ CASES: Cases = {
         a_linked_picture_is_put_there,
         a_linked_picture_is_removed,
     ),
-    "'write or copy it again; it was cut, or never finished'": no_bytes,
+    "'write or copy it again; it was truncated, or never finished'": no_bytes,
     "f\"open({os.path.dirname(source.path) or '.'!r}), the folder with the files\"": a_summary,
     "f'open(..., format=...) with one of: {known}'": a_format_that_no_bytes_tell,
     "'pyarrow.feather.write_feather(pyarrow.feather.read_table(old), new)'": feather_1,

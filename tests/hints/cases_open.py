@@ -296,7 +296,7 @@ CASES: Cases = {
     "'open(..., other_files=\"ignore\")'": (image_without_a_row, file_of_no_image),
     '\'open(..., format="tfrecord", checksums="none")\'': foreign_checksums,
     "'unpack it first'": packed,
-    "'take or scan, which give it as Arrow'": no_python_value,
+    "'take or scan, which return it as Arrow'": no_python_value,
     "f'open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want'": (
         numbers_of_two_kinds
     ),

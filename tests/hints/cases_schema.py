@@ -381,7 +381,7 @@ CASES: Cases = {
     "'open(..., raw=True) to compare payloads, or a schema without this field'": (
         two_kinds_to_compare
     ),
-    "'open(..., schema=...) with the fields of all files, or each kind of file alone'": (
+    "'open(..., schema=...) with the fields of all files, or open each kind of file separately'": (
         late_file_of_another_kind
     ),
 }

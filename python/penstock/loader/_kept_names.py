@@ -1,4 +1,4 @@
-"""Class names found by a pass over a column, kept in the indexes of the files for the next loader."""
+"""Reads and writes class names in the indexes of the files, so that the next loader does not look for them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.storage.local import LocalStorage
 
 
 def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
-    """The names of the column in each shard whose index keeps them."""
+    """The names of a column in each shard whose index has them."""
     found: dict[int, Names | None] = {}
     if not _are_kept(dataset, column):
         return found
@@ -27,7 +27,7 @@ def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
 
 
 def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | None]) -> None:
-    """Store the names that a pass over whole shards found. If that fails, the next loader makes a pass, too."""
+    """Store the names of a column for each shard. If that fails, the next loader looks for them again."""
     if not _are_kept(dataset, column):
         return
     files = dataset.files
@@ -41,7 +41,7 @@ def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | N
 
 
 def _are_kept(dataset: Dataset, column: str) -> bool:
-    """Whether a pass over a column sees the unmodified contents of the files."""
+    """Whether the column is read unmodified and verified from local files that may have an index."""
     options = dataset.options
     is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
     is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)
