@@ -37,6 +37,8 @@ Decode = Mapping[str, Any]
 @dataclass
 class Made:
     batch: Batch
+    pad_to: Mapping[str, tuple[int, ...]]
+    """The lengths of its bucket, by column; empty without buckets."""
     num_records: int
     num_bytes: int
     making_bytes: int
@@ -143,6 +145,7 @@ class Recipe:
         epoch: int,
         shared: Shared,
         clock: Clock,
+        pad_to: Mapping[str, tuple[int, ...]],
     ) -> Made:
         """Make the batch of the records `numbers`, int64[n], of which `taken` could be read.
 
@@ -164,14 +167,14 @@ class Recipe:
             rows, mask = _filled_up(rows, mask)
         shared.go_on()
         with clock.on("decode"), self._located(numbers[rows.places]):
-            made = self._arrays(rows)
+            made = self._arrays(rows, pad_to)
         if mask is not None:
             made["mask"] = mask
         if self.record_numbers is not None:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
             shared.go_on()
-            with clock.on("map"), users_code():
+            with clock.on("map"), users_code(), _noted(numbers[rows.places]):
                 if self.workers is None:
                     made = self.user(made, rows.keys)
                 else:
@@ -179,6 +182,7 @@ class Recipe:
         num_bytes = size_of(made)
         return Made(
             made,
+            pad_to=pad_to,
             num_records=len(read),
             num_bytes=num_bytes,
             making_bytes=taken_bytes + num_bytes,
@@ -187,10 +191,13 @@ class Recipe:
             stops=len(read) < len(numbers) and self.source.damage_mode == "stop",
         )
 
-    def _arrays(self, rows: _Rows) -> Batch:
+    def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in self.decode])
-        arrays = {**rows.decoded, **as_arrays(rest, self.arrays)}
+        options = self.arrays
+        if pad_to:
+            options = options._replace(pad_to={**options.pad_to, **pad_to})
+        arrays = {**rows.decoded, **as_arrays(rest, options)}
         return {name: arrays[name] for name in names}
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:
@@ -241,6 +248,20 @@ class Recipe:
             if error.record is not None:
                 error.file, error.record = self.source.locate(int(numbers[error.record]))
             raise
+
+
+@contextmanager
+def _noted(numbers: np.ndarray) -> Generator[None]:
+    """Add to an error of the user's functions which records they were called with."""
+    try:
+        yield
+    except Exception as error:
+        shown = ", ".join(map(str, numbers[:3].tolist()))
+        more = ", …" if len(numbers) > 3 else ""
+        error.add_note(
+            f"raised in map= or map_records= of a loader, in the batch of records {shown}{more}"
+        )
+        raise
 
 
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:

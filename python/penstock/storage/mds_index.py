@@ -90,7 +90,7 @@ def _shard(shard: dict[str, Any], number: int) -> ListedShard:
 
 def _file(entry: Any, number: int) -> ListedFile:
     if not isinstance(entry, dict) or not is_text(entry.get("basename")):
-        raise FormatError(f"index.json gives no file name for shard {number}")
+        raise FormatError(f"index.json names no valid file for shard {number}")
     name = entry["basename"]
     if _OUTSIDE.search(name):
         raise FormatError(
