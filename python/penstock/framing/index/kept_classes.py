@@ -77,13 +77,6 @@ def of_file(
 def keep(
     source: Source, reader: Reader, where: str, lists: Lists, check: Callable[[], None]
 ) -> None:
-<<<<<<< HEAD
-    """Add lists to the sidecar of an open file, or create it (with the index of a framed file).
-
-    Args:
-        where: where sidecars are stored, as in `Options.index`.
-        check: raises an error if the file has changed since it was opened.
-=======
     """Add lists of names to the sidecar of an open file; for the arguments see `keep_fact`."""
 
     def added(index: Index) -> Index:
@@ -100,16 +93,12 @@ def keep_fact(
     added: Callable[[Index], Index],
     check: Callable[[], None],
 ) -> None:
-    """Add a fact to the sidecar of an open file. If there is no sidecar it is created, with the index if the file needs
-    one.
+    """Add a fact to the sidecar of an open file, or create it (with the index of a framed file).
 
     Args:
-        source: the file.
-        reader: the reader that found the fact.
         where: where sidecars are stored, as in `Options.index`.
         added: returns an index with the fact.
-        check: raises if the file has changed since it was opened.
->>>>>>> main
+        check: raises an error if the file has changed since it was opened.
     """
     if not has_place(source, where):
         return
