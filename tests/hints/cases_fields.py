@@ -189,7 +189,7 @@ def lists_read_as_a_feature() -> Case:
 
     hint = (
         "a list of lists, penstock.features.Sequence(...), or the name 'feature_lists/b', which may be a "
-        "list of values where each frame has one"
+        "list of values if each frame has one"
     )
     return Case(lambda: sequences(typed(b=pa.list_(pa.int64()))), advised, hint)
 
@@ -327,7 +327,7 @@ CASES: Cases = {
         feature_as_a_list,
     ),
     "f'a list of values, or the name {prefix + name!r}'": feature_read_as_lists,
-    "f'a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, which may be a list of values where each frame has one'": (
+    "f'a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, which may be a list of values if each frame has one'": (
         lists_read_as_a_feature
     ),
     "'stream=True, or one dictionary for all batches'": nested_labels,

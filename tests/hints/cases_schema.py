@@ -372,7 +372,7 @@ CASES: Cases = {
         scalar_in_feature_lists
     ),
     "'max_side=, to shrink it'": (wide_image, wide_pixels),
-    "'a tensor type without a permutation, of the shape that values have'": permuted,
+    "'a tensor type without a permutation, with the shape of the values'": permuted,
     "'open(..., infer_records=\"all\"), or schema= with the wider type'": late_float64,
     "'open(..., schema=...) with a type for it'": value_where_none_was,
     "'open(..., label=\"list\")'": other_number_of_labels,

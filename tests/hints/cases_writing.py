@@ -309,7 +309,7 @@ def a_value_larger_than_pages() -> Case:
 CASES: Cases = {
     "'payload=\"sequence\"'": lists_of_lists,
     "'payload=\"map\"'": wrong_payload,
-    "'scan() gives both'": twins,
+    "'scan() returns both'": twins,
     "'write Parquet or TFRecord'": mds_is_read_only,
     "'write TFRecord or Parquet'": arrayrecord_is_read_only,
     "'write to a file, and copy it from there'": a_pipe,
@@ -328,7 +328,7 @@ CASES: Cases = {
         tensors_are_left_out,
         tensors_are_written_elsewhere,
     ),
-    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they lie'": (
+    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they are stored'": (
         permuted_tensors_are_transposed,
         permuted_tensors_as_they_lie,
     ),

@@ -144,7 +144,7 @@ def test_types_that_differ_between_shards_are_an_error(tmp_path: Path) -> None:
     paths = ps.open(tmp_path).paths
     keep(paths[0], score=np.arange(10))
     keep(paths[2], score=["x"] * 10)
-    with pytest.raises(ps.SchemaError, match="another type") as raised:
+    with pytest.raises(ps.SchemaError, match="a different type") as raised:
         ps.open(tmp_path)
     assert raised.value.field == "score"
     assert folder_of(paths[2]) in str(raised.value)

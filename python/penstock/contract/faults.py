@@ -1,4 +1,4 @@
-"""Converts faults from the kernels to errors. The kernels provide the facts, this module the wording and hints."""
+"""Converts faults from the kernels to errors, and adds hints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS: dict[str, type[PenstockError]] = {
 
 
 _OF_A_BATCH = ("read fewer records at once", "limit batch_bytes", "of one batch")
-"""Parts of kernel messages about a batch that is too large, which no single record causes."""
+"""Parts of kernel messages about a batch that is too large, not about a single record."""
 
 
 def kind_of(name: str) -> type[PenstockError]:
@@ -44,7 +44,7 @@ def kind_of(name: str) -> type[PenstockError]:
 
 
 def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
-    """Convert a fault in this file to an error. `record` counts from 0 within the file."""
+    """Convert a fault to an error. `record` counts from 0 in the file."""
     kind = kind_of(fault.kind)
     if kind is LimitError and any(words in fault.message for words in _OF_A_BATCH):
         error = batch_limit(fault.message, file=file)
