@@ -2,7 +2,7 @@
 
 use super::codes::{Firsts, Others, extended};
 
-/// The place of each value in its block: low frequencies come first.
+/// The position of each value in its block; low frequencies come first.
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
@@ -16,8 +16,8 @@ pub type Block = [i16; 64];
 #[derive(Debug)]
 pub struct Odd;
 
-/// A bit reader. It reads eight bytes at a time, so seven bytes of padding must follow the last one.
-/// Past the end it reads zeros; `taken` shows how many bits were taken.
+/// A bit reader. It reads eight bytes at a time, so seven bytes of padding must follow the last byte. After
+/// the end it reads zeros; `taken` shows how many bits were used.
 #[derive(Clone, Copy)]
 pub struct Bits<'a> {
     bytes: &'a [u8],
@@ -27,15 +27,15 @@ pub struct Bits<'a> {
 /// The position of a bit reader.
 #[derive(Clone, Copy, Default)]
 pub struct State {
-    /// The first byte whose bits are not all held.
+    /// The first byte whose bits are not all in the reader.
     pub at: usize,
-    /// The next bits, from the top; after `count` of them there may be some of the next byte.
+    /// The next bits, from the top. After `count` bits there may be some of the next byte.
     held: u64,
     count: u32,
 }
 
 impl State {
-    /// Bits taken so far.
+    /// The number of bits used so far.
     #[inline(always)]
     pub fn taken(&self) -> usize {
         self.at.wrapping_mul(8).wrapping_sub(self.count as usize)
