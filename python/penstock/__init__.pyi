@@ -4,7 +4,8 @@ from penstock import bench as bench, describe as describe, features as features
 from penstock.columns import types as types
 from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
 from penstock.contract.report import Finding as Finding, Report as Report
-from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard, open as open
+from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
+from penstock.datasets.open import open as open
 from penstock.errors import (
     ChangedError as ChangedError,
     ChecksumError as ChecksumError,

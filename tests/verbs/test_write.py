@@ -25,7 +25,7 @@ TABLE = pa.table({"id": list(range(10)), "name": [f"n{i}" for i in range(10)]})
 
 
 def ids_of(path: str | Path) -> list[int]:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     found: list[int] = []
     for batch in open_dataset(str(path)).scan():
@@ -78,7 +78,7 @@ def test_duckdb_relations_are_written(tmp_path: Path) -> None:
 
 
 def test_a_dataset_is_written_again(tmp_path: Path) -> None:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     write(TABLE, tmp_path / "a.tfrecord")
     write(open_dataset(str(tmp_path / "a.tfrecord")), tmp_path / "b.tfrecord", num_shards=2)
@@ -271,7 +271,7 @@ def test_existing_files_are_kept_unless_told(tmp_path: Path) -> None:
 
 
 def test_a_file_may_be_written_over_while_it_is_read(tmp_path: Path) -> None:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     path = tmp_path / "x.tfrecord"
     write(TABLE, path)

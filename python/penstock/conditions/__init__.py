@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.conditions._grammar import fields_of, parse
+from penstock.conditions._grammar import Field, IsIn, Literal, Node, Operation, fields_of, parse
 
-__all__ = ["Filter", "Where", "filter_of", "parse"]
+__all__ = ["Bound", "Filter", "Where", "filter_of", "parse"]
 
 Where = Any
 """A condition: a text, a pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A comparison of a column with a value that is true for each chosen record: `field operator value`."""
+
+    field: str
+    operator: str
+    """One of == < <= > >=."""
+    value: int | float | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class Filter:
     """Whether the condition is true for each record of a batch: bool[num_rows]."""
     columns: list[str] | None
     """The columns that the condition reads; None for all."""
+    bounds: tuple[Bound, ...] = ()
+    """Statistics that contradict one of these exclude all records."""
 
 
 def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
@@ -45,7 +57,8 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
 
         tree = parse(where)
         read = [column_of(name, list(names))[0] for name in fields_of(tree)]
-        return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)))
+        bounds = tuple(one for one in _bounds(tree) if one.field in names)
+        return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)), bounds)
     from pyarrow import compute  # the import costs 20 ms, and only filters need it
 
     columns = None if reads is None else list(reads)
@@ -56,6 +69,34 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
         raise TypeError(f"where= takes a text, an expression or a function of a batch, not {kind}")
 
     return Filter(lambda batch: _by_function(where, batch), columns)
+
+
+_MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _bounds(node: Node) -> list[Bound]:
+    """Return comparisons of columns with values that hold wherever the condition holds."""
+    if isinstance(node, IsIn) and isinstance(node.operand, Field):
+        values = list(node.values)
+        if not values or not (_are(values, int, float) or _are(values, str)):
+            return []
+        name = node.operand.name
+        return [Bound(name, ">=", min(values)), Bound(name, "<=", max(values))]
+    if not isinstance(node, Operation):
+        return []
+    if node.operator == "and":
+        return _bounds(node.left) + _bounds(node.right)
+    left, right, sign = node.left, node.right, node.operator
+    if isinstance(left, Literal):
+        left, right, sign = right, left, _MIRRORED.get(sign, "")
+    if sign not in _MIRRORED or not (isinstance(left, Field) and isinstance(right, Literal)):
+        return []
+    is_plain = _are([right.value], int, float) or isinstance(right.value, str)
+    return [Bound(left.name, sign, right.value)] if is_plain else []
+
+
+def _are(values: list[Any], *types: type) -> bool:
+    return all(isinstance(one, types) and not isinstance(one, bool) for one in values)
 
 
 def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> np.ndarray:

@@ -79,7 +79,7 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
         return reader.decode(chunk, rows, None)
 
     def row_of(error: PenstockError) -> int | None:
-        return None if error.record is None else error.record - chunk.first_record
+        return None if error.record is None else place_of(reader, chunk, error.record)
 
     done = 0
     try:
@@ -88,3 +88,10 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
             done = found[1]
     except PenstockError as error:  # not about a single record
         yield done, chunk.num_records, error
+
+
+def place_of(reader: Reader, chunk: Chunk[Any], record: int) -> int:
+    """Return the place in a chunk of a record of the file; the number of the chunk's records if it is not there."""
+    numbers = reader.record_numbers(chunk)
+    place = int(np.searchsorted(numbers, record))
+    return place if place < len(numbers) and numbers[place] == record else chunk.num_records

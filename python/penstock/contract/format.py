@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Bound
 from penstock.contract.options import options_from
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits
@@ -243,6 +244,15 @@ class Reader(ABC):
         fault: then use `pick` and `decode`, which return the records or raise the fault."""
         del records, columns
         return None
+
+    def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        """The numbers in the file of a chunk's records, int64, ascending."""
+        return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        """Whether a chunk may hold a record within these bounds. False if statistics in the file exclude it."""
+        del chunk, bounds
+        return True
 
     def compares(self, chunk: Chunk[Any] | None) -> bool:
         """Whether each record of a chunk (None: each record that is read) is compared with a checksum."""

@@ -1,10 +1,9 @@
-"""The class `Dataset`, and the function `open`, which makes it."""
+"""The class `Dataset`: facts about its shards, and access to their records."""
 
 from __future__ import annotations
 
 import operator
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,29 +11,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock import formats
 from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
+from penstock.conditions import Where
 from penstock.contract.format import Options
-from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
 from penstock.datasets.take import take
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.limits import Limits, checked_count, limits_from
-from penstock.storage.base import Storage
+from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
-from penstock.storage.paths import expand, reading_index
 from penstock.storage.shard_lists import ShardList
-from penstock.storage.skipped import SkippedFile, warning_about
-
-_CHOICES = {
-    "checksums": ("all", "headers", "none", "index"),
-    "damage": ("error", "stop", "skip"),
-    "dialect": ("protobuf", "tensorflow"),
-}
-_SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
+from penstock.storage.skipped import SkippedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +64,14 @@ class Dataset(Opened):
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self._files, ChosenFiles):
+            base = Dataset(self._call, self._files.base, self._skipped)
+            return Dataset.view, (base, self._files.choice)
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
-        return _dataset_of, (call, self._files.listed, self._skipped)
+        return dataset_of, (call, self._files.listed, self._skipped)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -115,6 +108,7 @@ class Dataset(Opened):
             )
             facts.update(self._files.checksum(number).to_bytes(4, "little"))
             facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
+        facts.update(self._files.choice_digest.encode())
         return facts.hexdigest()
 
     def __repr__(self) -> str:
@@ -159,6 +153,90 @@ class Dataset(Opened):
             PenstockError: one of the records is damaged, or does not fit the schema.
         """
         return take(self, records, self._projection(columns))
+
+    def head(self, n: int = 5) -> pa.Table:
+        """Return the first `n` records, or all if there are fewer."""
+        return self.to_table(limit=n)
+
+    def to_table(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Return records as one Arrow table in memory.
+
+        Args:
+            columns: the names of the wanted columns; None for all.
+            where: only records for which this holds; see `filter`.
+            limit: the most records; the rest is not read.
+        """
+        if limit is not None:
+            limit = checked_count("limit", limit, 0)
+        view = self if where is None else self.filter(where)
+        # Several threads read far ahead, which would be in vain if few records are wanted.
+        threads = 1 if limit is not None and where is None else None
+        batches: list[pa.RecordBatch] = []
+        left = limit
+        for batch in view.scan(columns, threads=threads) if left != 0 else ():
+            batches.append(batch if left is None else batch.slice(0, left))
+            left = None if left is None else left - batches[-1].num_rows
+            if left == 0:
+                break
+        schema = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
+        return pa.Table.from_batches(batches, schema if schema.names else None)
+
+    def count(self, where: Where | None = None) -> int:
+        """Return the number of records, or of those for which a condition holds. Without a condition this reads only
+        the index or the header; with one, only the columns that the condition names."""
+        if where is None:
+            return len(self)
+        return sum(batch.num_rows for batch in self.filter(where).scan(columns=[]))
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """Return the same records with only these columns, in this order. Nothing is read or copied."""
+        call = {**self._call, "columns": self._projection(columns)}
+        return Dataset(call, self._files, self._skipped)
+
+    def filter(self, where: Where) -> Dataset:
+        """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
+        view is: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
+        file exclude. `len`, access by number and a loader need one pass over the condition's columns before.
+
+        Args:
+            where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
+                expression, or a function that takes a RecordBatch and returns bool[num_rows].
+
+        Raises:
+            ValueError: the text is not a condition.
+            SchemaError: it names an unknown column.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").filter("id >= 2").to_table().to_pydict()
+            {'id': [2, 3]}
+        """
+        return self.view(ByCondition(where, self.schema.names))
+
+    def view(self, choice: Choice) -> Dataset:
+        """Return a view of some of the records."""
+        return Dataset(self._call, ChosenFiles(self._files, choice), self._skipped)
+
+    def whole(self, verb: str) -> Dataset:
+        """Return this dataset, for a verb that works on whole files.
+
+        Raises:
+            UnsupportedError: it is a view of some of the records.
+        """
+        if isinstance(self._files, ChosenFiles):
+            message = (
+                f"{verb} works on whole files, and this dataset is a view of some of their records"
+            )
+            raise UnsupportedError(
+                message, hint="penstock.convert writes the view as files of its own"
+            )
+        return self
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -212,7 +290,7 @@ class Dataset(Opened):
     def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         if columns is None:
             return self._columns
-        _check_are_names(columns)
+        check_are_names(columns)
         for name in columns:
             self._check_column(name)
         return list(columns)
@@ -234,13 +312,17 @@ class Dataset(Opened):
         return other
 
     def reopened(self, **other: Any) -> Dataset:
-        """A dataset of the same files, opened in the same way except for these keywords."""
+        """Return a dataset of the same files, opened in the same way except for some keywords."""
+        if isinstance(self._files, ChosenFiles):
+            numbers = ByNumber(self._files.choice.numbers(self._files.base))
+            base = Dataset(self._call, self._files.base, self._skipped)
+            return base.reopened(**other).view(numbers)
         if "source" in other:
-            return _dataset_of({**self._call, **other})
-        return _dataset_of({**self._call, **other}, self._files.listed, self._skipped)
+            return dataset_of({**self._call, **other})
+        return dataset_of({**self._call, **other}, self._files.listed, self._skipped)
 
 
-def _dataset_of(
+def dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
@@ -256,24 +338,8 @@ def _dataset_of(
     return Dataset(call, files, skipped)
 
 
-def _check_choices(choices: dict[str, str]) -> None:
-    for word, value in choices.items():
-        if value not in _CHOICES[word]:
-            listed = ", ".join(map(repr, _CHOICES[word]))
-            instead = _SALVAGE if value == "salvage" else ""
-            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
-
-
-def _check_can_use_index(index: Any, mmap: bool) -> None:
-    if mmap:
-        raise ValueError(
-            'checksums="index" verifies each read, but mmap=True reads nothing; leave out one of them'
-        )
-    if index == "never":
-        raise ValueError('checksums="index" needs an index, but index="never" does not read one')
-
-
-def _check_are_names(columns: Any) -> None:
+def check_are_names(columns: Any) -> None:
+    """Raise TypeError if `columns` is not a list of names, or None."""
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
     if isinstance(columns, (set, frozenset)):
@@ -287,106 +353,3 @@ def _unconvertible(batch: pa.RecordBatch) -> str | None:
         except (ValueError, OverflowError, LookupError):
             return name
     return None
-
-
-def open(
-    source: Any,
-    *,
-    format: str | None = None,
-    schema: Any = None,
-    columns: Sequence[str] | None = None,
-    raw: bool = False,
-    checksums: str = "all",
-    damage: str = "error",
-    index: str | os.PathLike[str] = "auto",
-    mmap: bool = False,
-    overlays: bool = True,
-    limits: Limits | dict[str, int] | None = None,
-    dialect: str = "protobuf",
-    storage: Storage | None = None,
-    cache: str | None = None,
-    **format_options: Any,
-) -> Dataset:
-    """Open data in place.
-
-    Args:
-        source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
-            it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
-            shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
-            the files that are left out, and a warning names those that look like data.
-        format: the name of the format; None detects it from the content.
-        schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
-            descriptor; None infers one from the first records.
-        columns: the columns to read, in this order. Other columns are not decoded.
-        raw: return the payloads undecoded, in one binary_view column `record`.
-        checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
-            "none" verifies none, and so can read files that were written without checksums. "index" verifies all, and
-            for formats without checksums also compares each MiB that is read with the checksums stored by
-            `index(checksums=True)`.
-        damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
-        index: where sidecars (penstock's files with an index of a data file) are read and stored. "auto" reads them
-            next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
-            is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
-            reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
-            of another storage, sidecars are stored only in a folder.
-        mmap: map local files into memory instead of reading them. This is faster for large records, but the process
-            is killed if a file is truncated meanwhile.
-        overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
-        limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
-        dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
-        storage: the storage of the files; None for local files.
-        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
-            files of another storage.
-        format_options: options of the format, such as `infer_records="all"` for TFRecord.
-
-    Opening reads a few kilobytes and a sample of the records of the first file.
-
-    Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
-        FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
-        SchemaError: the records do not fit the schema, or have no common schema.
-        StaleIndexError: a file has changed since its overlay was made.
-
-    Example:
-        >>> import penstock as ps
-        >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
-        >>> ps.open("two.tfrecord", columns=["name"])[0]
-        {'name': 'a'}
-    """
-    choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    _check_choices(choices)
-    _check_are_names(columns)
-    index = reading_index(index)
-    if checksums == "index":
-        _check_can_use_index(index, mmap)
-    if raw and schema is not None:
-        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
-    if cache is not None and storage is not None:
-        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage or LocalStorage()
-    formats.load()
-    is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
-    if format is None:
-        for files in sets:
-            refuse_several_formats(files, place)
-    call = {
-        "source": paths,
-        "format": format,
-        "schema": schema,
-        "columns": None if columns is None else list(columns),
-        "raw": raw,
-        **choices,
-        "index": index,
-        "mmap": mmap,
-        "overlays": overlays,
-        "limits": limits_from(limits),
-        "storage": storage,
-        "format_options": format_options,
-    }
-    dataset = _dataset_of(call, listed, skipped)
-    message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
-    if message is not None:
-        warnings.warn(message, stacklevel=2)
-    return dataset

@@ -382,6 +382,15 @@ class Files:
         shards = np.searchsorted(self.firsts, numbers, "right") - 1
         return shards, numbers - self.firsts[shards]
 
+    def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers in the file itself of these records of a shard. They differ in a view."""
+        return numbers
+
+    @property
+    def choice_digest(self) -> str:
+        """A digest of which records a view has; empty if all."""
+        return ""
+
     @property
     def total_bytes(self) -> int:
         """The size of all files."""

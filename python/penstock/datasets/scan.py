@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
-from penstock.contract.around import Found, around, is_of_a_batch
+from penstock.contract.around import Found, around, is_of_a_batch, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
@@ -264,7 +264,7 @@ class _Around:
         """The index, among the requested numbers, of the record with an error, or None."""
         if error.record is None:
             return None
-        record = error.record - self._chunk.first_record
+        record = place_of(self._reader, self._chunk, error.record)
         place = int(np.searchsorted(self._numbers, record))
         is_one = place < len(self._numbers) and self._numbers[place] == record
         return place if is_one else None
@@ -283,7 +283,8 @@ class _Around:
         if bad is not None and self._readable is not None:
             start, end = int(self._readable.starts[bad]), int(self._readable.ends[bad])
         elif bad is not None:
-            reason = f"record {chunk.first_record + int(self._numbers[bad])}: {reason}"
+            record = self._reader.record_numbers(chunk)[self._numbers[bad]]
+            reason = f"record {record}: {reason}"
         region = SkippedRegion(error.file or "", start, end, num_records, reason)
         self._undecoded.append(region)
 

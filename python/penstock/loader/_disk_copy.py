@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.datasets.take import take
 from penstock.errors import PenstockError
 from penstock.framing.index.sidecar import path_for

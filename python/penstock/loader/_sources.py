@@ -91,7 +91,7 @@ class Records:
             raise RecordIndexError(f"no record {number} among {len(self)}")
         dataset, local = self._owner(number)
         shards, places = dataset.files.locate(np.array([local]))
-        return dataset.paths[int(shards[0])], int(places[0])
+        return dataset.paths[int(shards[0])], int(dataset.files.in_file(int(shards[0]), places)[0])
 
     def add_skipped(self, number: int, region: SkippedRegion) -> None:
         """Add a skipped record to the damage of its dataset, if it is not there yet."""
@@ -207,7 +207,8 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
     shards, local = dataset.files.locate(numbers)
     reader = dataset.files.own(int(shards[0]))
     with suppress(FormatError):  # because of the damage, its position may be unknown
-        for chunk, _ in reader.pick(local):
+        in_file = dataset.files.in_file(int(shards[0]), local)
+        for chunk, _ in reader.pick(in_file):
             if (found := reader.readable(chunk)) is not None:
                 start, end = int(found.starts[0]), int(found.ends[0])
     return SkippedRegion(error.file or "", start, end, 1, error.message)

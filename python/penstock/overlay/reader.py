@@ -18,6 +18,7 @@ from penstock.columns.batches import empty_columns
 from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Bound
 from penstock.contract.format import (
     Chunk,
     Delivered,
@@ -259,6 +260,9 @@ class OverlaidReader(Reader):
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         return self.base.readable(chunk)
+
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        return self.base.may_hold(chunk, [one for one in bounds if one.field not in self._added])
 
     def compares(self, chunk: Chunk[Any] | None) -> bool:
         return self.base.compares(chunk)

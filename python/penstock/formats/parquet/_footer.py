@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from penstock.errors import FormatError, LimitError
+from penstock.contract.format import Options
+from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
 from penstock.formats.parquet._thrift import I32, I64, LIST, STRUCT, Field, Thrift
 from penstock.limits import raise_limit
+from penstock.storage.base import Source
 
 _SCHEMA, _CHILDREN = (2, LIST), (5, I32)
 _GROUPS, _COLUMNS, _METADATA, _CRYPTO = (4, LIST), (1, LIST), (3, STRUCT), (8, STRUCT)
@@ -41,6 +43,47 @@ class Footer:
     def columns(self, group: int) -> list[ColumnChunk]:
         """Return the columns of a row group, in the order of the schema."""
         return _columns(self._data, self._groups[group])
+
+
+def check_ends(source: Source, options: Options) -> int:
+    """Check both ends of the file; return where its data ends and its footer begins."""
+    path, size = source.path, source.size
+    head = source.read(0, 4).to_bytes()
+    if head not in (b"PAR1", b"PARE"):
+        raise FormatError(
+            "does not start as Parquet", file=path, byte=0, expected=b"PAR1", found=head
+        )
+    if size < 12:
+        raise TruncatedError("too short for Parquet", file=path, expected="12 bytes", found=size)
+    tail = source.read(size - 8, 8).to_bytes()
+    if head == b"PARE" or tail[4:] == b"PARE":
+        raise UnsupportedError(
+            "the file is encrypted, and penstock holds no keys",
+            file=path,
+            hint="decrypt it with the program that wrote it",
+        )
+    if tail[4:] != b"PAR1":
+        raise TruncatedError(
+            "there is no Parquet footer at the end; the file was cut, or never finished",
+            file=path,
+            byte=size - 4,
+            expected=b"PAR1",
+            found=tail[4:],
+        )
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if footer_bytes > size - 12:
+        raise FormatError(
+            "the footer is longer than the file",
+            file=path,
+            byte=size - 8,
+            expected=f"at most {size - 12} bytes",
+            found=footer_bytes,
+        )
+    try:
+        options.limits.check("footer_bytes", footer_bytes)
+    except LimitError as error:
+        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
+    return size - 8 - footer_bytes
 
 
 def codecs(footer: bytes) -> set[str]:

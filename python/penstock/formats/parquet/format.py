@@ -38,10 +38,19 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
+from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
-from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._cursors import Cursor, Cursors
-from penstock.formats.parquet._footer import Footer, check_nesting, codecs, too_deep
+from penstock.formats.parquet._footer import (
+    ColumnChunk,
+    Footer,
+    check_ends,
+    check_nesting,
+    codecs,
+    too_deep,
+)
+from penstock.formats.parquet._statistics import may_hold
 from penstock.formats.parquet._weights import (
     BATCH_BYTES,
     Leaf,
@@ -138,7 +147,7 @@ class ParquetReader(Reader):
         self._large_groups: set[int] = set()
         """Row groups with pages that may be larger than the limit for one record."""
         self._verify = options.checksums != "none"
-        self._data_end = _check_ends(source, options)
+        self._data_end = check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
         self._metadata: Any = None
         with translated(self._path):
@@ -331,10 +340,29 @@ class ParquetReader(Reader):
         has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
         return has_few_bytes or (is_small and size >= _BYTES_PER_COLUMN * len(self._stored))
 
-    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        if not bounds or not isinstance(chunk.data, GroupPart):
+            return True
+        group = chunk.data.group
+        with translated(self._path):
+            columns = self._columns_of(group)
+            return may_hold(self._metadata.row_group(group), columns, self._alike(), bounds)
+
+    def _alike(self) -> dict[str, int]:
+        """Return the places, among all columns of the file, of those that are delivered with the stored type."""
+        stored = {field.name: field.type for field in self._stored}
+        delivered = [field.name for field in self.schema if stored.get(field.name) == field.type]
+        described = self._metadata.schema
+        places = {described.column(n).path: n for n in range(self._metadata.num_columns)}
+        return {name: places[name] for name in delivered if name in places}
+
+    def _columns_of(self, group: int) -> list[ColumnChunk]:
         if self._footer is None:
             self._footer = Footer(self._footer_bytes())
-        columns = self._footer.columns(group)
+        return self._footer.columns(group)
+
+    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+        columns = self._columns_of(group)
         prefixes = tuple(f"{name}." for name in names)
         found: list[Weight] = []
         for number, column in zip(range(self._metadata.num_columns), columns, strict=False):
@@ -389,47 +417,6 @@ class ParquetReader(Reader):
         self._cursors.clear()
         self._proof.forget()
         self._bytes.close()
-
-
-def _check_ends(source: Source, options: Options) -> int:
-    """Check both ends of the file; return where its data ends and its footer begins."""
-    path, size = source.path, source.size
-    head = source.read(0, 4).to_bytes()
-    if head not in (b"PAR1", b"PARE"):
-        raise FormatError(
-            "does not start as Parquet", file=path, byte=0, expected=b"PAR1", found=head
-        )
-    if size < 12:
-        raise TruncatedError("too short for Parquet", file=path, expected="12 bytes", found=size)
-    tail = source.read(size - 8, 8).to_bytes()
-    if head == b"PARE" or tail[4:] == b"PARE":
-        raise UnsupportedError(
-            "the file is encrypted, and penstock holds no keys",
-            file=path,
-            hint="decrypt it with the program that wrote it",
-        )
-    if tail[4:] != b"PAR1":
-        raise TruncatedError(
-            "there is no Parquet footer at the end; the file was cut, or never finished",
-            file=path,
-            byte=size - 4,
-            expected=b"PAR1",
-            found=tail[4:],
-        )
-    footer_bytes = int.from_bytes(tail[:4], "little")
-    if footer_bytes > size - 12:
-        raise FormatError(
-            "the footer is longer than the file",
-            file=path,
-            byte=size - 8,
-            expected=f"at most {size - 12} bytes",
-            found=footer_bytes,
-        )
-    try:
-        options.limits.check("footer_bytes", footer_bytes)
-    except LimitError as error:
-        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
-    return size - 8 - footer_bytes
 
 
 @cache

@@ -22,7 +22,7 @@ from penstock.columns.inferred import has_no_records
 from penstock.columns.refusals import refuse_bits
 from penstock.contract.format import Format, Options, Summary, notes_of
 from penstock.contract.options import options_from
-from penstock.datasets import dataset as datasets
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command
 from penstock.framing.format import FramedFormat
@@ -126,7 +126,7 @@ def append(
         known = None
         compression = _compression_of(last, kind, place)
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
-    there = datasets.open(where.paths, schema=schema, index="never", storage=place)
+    there = open_dataset(where.paths, schema=schema, index="never", storage=place)
     incoming = in_types_of(batches_of(data), there.schema, kind, last)
     incoming = numbered_alike(incoming, kind, where.paths, place, work.kept_at)
     work = replace(work, schema=of_written(kind, incoming.schema, options))
@@ -273,7 +273,7 @@ class _Work:
         infers = any(field.name == "infer_records" for field in fields(self.kind.read_options))
         every: dict[str, Any] = {"infer_records": "all"} if infers else {}
         reopen = partial(
-            datasets.open,
+            open_dataset,
             encoded,
             format=self.kind.info.name,
             index="never",

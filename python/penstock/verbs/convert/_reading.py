@@ -16,7 +16,7 @@ from penstock.columns.refusals import refuse_twins
 from penstock.columns.types import IN_PARTS, ImageType, cast_values, storage_of
 from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
@@ -84,11 +84,10 @@ class Reading:
         )
         self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
-        self.firsts = dataset.files.firsts
-        """The number of each shard's first record, followed by the total number of written records."""
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
-            self.firsts = self._delivered.firsts
+        self.firsts = (self._delivered or dataset.files).firsts
+        """The number of each shard's first record, followed by the total number of written records."""
         self.num_records = int(self.firsts[-1])
         if not choice.is_all and self._delivered is not None and dataset.damage:
             raise UnsupportedError(

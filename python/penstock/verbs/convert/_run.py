@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader

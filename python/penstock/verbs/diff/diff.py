@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock import describe
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff

@@ -25,7 +25,7 @@ from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.contract.options import options_from
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError
 from penstock.framing.format import FramedFormat

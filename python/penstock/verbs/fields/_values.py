@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.verbs.write.incoming import batches_of
 
 

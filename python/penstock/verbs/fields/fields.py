@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
 from penstock.limits import limits_from
@@ -363,7 +363,7 @@ def bake_fields(
 def _bare(source: Any) -> Dataset:
     """Return the dataset without its overlays."""
     if isinstance(source, Dataset):
-        return source.reopened(columns=None, overlays=False)
+        return source.whole("bake_fields").reopened(columns=None, overlays=False)
     return open_dataset(source, overlays=False)
 
 
@@ -401,7 +401,7 @@ def _unchanged(dataset: Dataset) -> Dataset | None:
 
 def _opened(source: Any, checksums: str = "all") -> Dataset:
     if isinstance(source, Dataset):
-        return source
+        return source.whole("changing fields")
     return open_dataset(source, checksums=checksums)
 
 

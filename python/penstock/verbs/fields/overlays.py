@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.format import Summary
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
 from penstock.errors import ChangedError, SchemaError, UnsupportedError
 from penstock.limits import limits_from
 from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
@@ -139,7 +139,8 @@ def _names(shard: str, storage: LocalStorage) -> list[str]:
 
 def _shards(source: Any) -> tuple[list[str], LocalStorage]:
     """Return the files of a source, and their storage. The files need not be readable."""
-    if isinstance(source, datasets.Dataset):
+    if isinstance(source, Dataset):
+        source = source.whole("changing overlays")
         return list(source.paths), _local(source.files.storage)
     storage = LocalStorage()
     return expand(source, storage).paths, storage
@@ -155,7 +156,7 @@ def _local(storage: Any) -> LocalStorage:
 
 
 def write_overlay(
-    dataset: datasets.Dataset,
+    dataset: Dataset,
     name: str,
     schema: pa.Schema,
     columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
@@ -237,7 +238,7 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
     return max((overlay.sequence for overlay in found), default=0) + 1
 
 
-def identify(dataset: datasets.Dataset, shard: int) -> Identity:
+def identify(dataset: Dataset, shard: int) -> Identity:
     """Return the identity of a shard in the state in which its dataset has opened it."""
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
     with closing(dataset.files.storage.source(path)) as source:

@@ -20,7 +20,7 @@ from penstock import _core
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.refusals import refuse_twins
 from penstock.contract.faults import error_from
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.raw import RAW_SCHEMA
@@ -73,7 +73,7 @@ class Side:
     """One of the two datasets that are compared."""
 
     def __init__(
-        self, dataset: datasets.Dataset, columns: Sequence[str] | None, without: Collection[str]
+        self, dataset: Dataset, columns: Sequence[str] | None, without: Collection[str]
     ) -> None:
         self.dataset = dataset
         chosen = self.dataset.schema.names if columns is None else list(columns)
@@ -253,12 +253,12 @@ def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, N
     return {field.name: NewColumn(array, field.type) for field, array in pairs}
 
 
-def _is_of_examples(dataset: datasets.Dataset) -> bool:
+def _is_of_examples(dataset: Dataset) -> bool:
     shards = range(len(dataset.paths))
     return bool(shards) and all(dataset.files.info(n).holds_examples for n in shards)
 
 
-def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
+def _payloads_of(dataset: Dataset) -> Dataset | None:
     """Return the same records as payloads, if the dataset's schema was inferred from a sample of Examples.
 
     Return None if damage is skipped, because payloads that are not Examples are then skipped, too. Return
@@ -283,7 +283,7 @@ def read_alike(sides: tuple[Side, Side]) -> None:
             side.read_by_schema()
 
 
-def _keeps_schema(dataset: datasets.Dataset) -> bool:
+def _keeps_schema(dataset: Dataset) -> bool:
     files = dataset.files
     is_whole = dataset.options.damage == "error" and not files.has_overlays
     # The meaning of such names depends on the records.

@@ -214,7 +214,7 @@ def _is_made(path: str, made: Made) -> bool:
         return False
     if made.contents.startswith("bytes"):
         return bytes_of(path) == made.contents
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
     from penstock.framing.read.framed import FramedReader
 
     try:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.contract.format import Reader
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset, Shard
 from penstock.datasets.files import Types
+from penstock.datasets.open import open as open_dataset
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.skipped import SkippedFile
@@ -76,7 +77,7 @@ def info(source: Any) -> Info:
         >>> found.num_records, found.shards[0].format, found.shards[0].index
         (3, 'tfrecord', 'found')
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     total = Range()
     # This has to be known before counting makes indexes.
     had_index = [
@@ -100,9 +101,9 @@ def info(source: Any) -> Info:
 
 
 def _shard(
-    ds: datasets.Dataset,
+    ds: Dataset,
     reader: Reader,
-    shard: datasets.Shard,
+    shard: Shard,
     had_index: bool | None,
     total: Range,
 ) -> ShardInfo:
@@ -120,7 +121,7 @@ def _shard(
     return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
 
 
-def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
+def _index_path(ds: Dataset, data_path: str) -> str | None:
     """Return the path of the sidecar of a file, if there is one."""
     index = ds.options.index
     if index == "never":

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom
 from penstock.columns.types import is_list
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 
@@ -100,7 +101,7 @@ def schemas(
         >>> [(f.field.name, f.num_files, f.lacking) for f in found.fields]
         [('id', 2, ()), ('label', 1, ('part-0.tfrecord',))]
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     if ds.files.types == "kept":
         ds = ds.reopened(index="never")  # use the types in the files, not those in sidecars
     files = _read(ds, everything, threads)
@@ -116,7 +117,7 @@ def schemas(
     )
 
 
-def _read(ds: datasets.Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
+def _read(ds: Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
     other: dict[str, Any] = {"columns": None}
     if everything and InferredFrom.of(ds.schema) is not None:
         other["format_options"] = {**ds.options.format_options, "infer_records": "all"}

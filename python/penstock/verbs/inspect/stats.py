@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom, files
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
@@ -97,7 +98,7 @@ def stats(
         >>> found.values.min, found.values.mean, found.values.max, found.num_distinct
         (1, 2.25, 3, 3)
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0
@@ -112,7 +113,7 @@ def stats(
     return Stats(num_records, tuple(_finished(observers)), fields_from)
 
 
-def _fields_from(ds: datasets.Dataset) -> str | None:
+def _fields_from(ds: Dataset) -> str | None:
     """Return a text that names the records from which the fields were inferred, or None if it was all."""
     seen = InferredFrom.of(ds.schema)
     if seen is None or ds.columns is not None:
