@@ -74,7 +74,7 @@ pub fn put_timestamp(out: &mut Vec<u8>, seconds: i64, nanos: u32) {
     }
 }
 
-/// Append an integer in its smallest form: unsigned where it is not negative.
+/// Append an integer in its smallest form, which is unsigned if it is not negative.
 #[inline(always)]
 pub fn put_int(out: &mut Vec<u8>, value: i64) {
     match value {
@@ -96,7 +96,7 @@ pub fn put_int(out: &mut Vec<u8>, value: i64) {
     }
 }
 
-/// Append an integer that is not negative in its smallest form.
+/// Append an integer that is not negative, in its smallest form.
 #[inline(always)]
 pub fn put_uint(out: &mut Vec<u8>, value: u64) {
     match value {

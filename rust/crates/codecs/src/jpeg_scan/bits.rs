@@ -55,7 +55,7 @@ impl<'a> Bits<'a> {
         self.state
     }
 
-    /// Hold at least 56 bits: enough for two lookups.
+    /// Refill to at least 56 bits, which is enough for two lookups.
     #[inline(always)]
     fn refill(&mut self) {
         let State { at, held, count } = self.state;
@@ -95,7 +95,7 @@ impl<'a> Bits<'a> {
         Ok(value)
     }
 
-    /// The other values of a block, which must be zeros before.
+    /// The other values of a block, which must be zero before the call.
     #[inline(always)]
     pub fn others(&mut self, table: &Others, block: &mut Block) -> Result<(), Odd> {
         let mut last = 0u32;
@@ -108,7 +108,8 @@ impl<'a> Bits<'a> {
                 let value = extended(self.held() << entry.code(), entry.size()) as i16;
                 if (62i32.wrapping_sub_unsigned(second) | entry.end()) < 0 {
                     if entry.end() < 0 && entry.total() != 0 && first < 63 {
-                        // If the entry is only the end, the value is 0 and the place belongs to another value.
+                        // If the entry is only the end, the value is 0, and its place belongs to another
+                        // value.
                         put(block, first, |there| *there |= value);
                         self.take(entry.total());
                         return Ok(());
@@ -157,8 +158,8 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// One symbol that is not in the table, or is the last of its block: the place of its value, and
-    /// the value; None at the end of the block.
+    /// Decode one symbol that is not in the table, or is the last of its block: the place of its value, and
+    /// the value. None at the end of the block.
     #[inline(always)]
     fn one(&mut self, table: &Others, last: u32) -> Result<Option<(u32, i16)>, Odd> {
         self.refill();
