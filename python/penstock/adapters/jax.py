@@ -42,7 +42,7 @@ class JaxBatches(View):
             raise ValueError("a sharding names the devices; pass only one of sharding= and device=")
         self._sharding = sharding
         self._device = device
-        self._shapes: dict[int, Any] = {}
+        self._shapes: dict[Any, Any] = {}
         if sharding is not None and jax.process_count() > 1:
             _refuse_padded(loader)
 
@@ -64,7 +64,7 @@ class JaxBatches(View):
                 )
         if jax.process_count() > 1:
             # All processes are at the same step, so all take part in the comparison.
-            planned = self._loader.planned_records
+            planned = (self._loader.planned_records, *self._loader.padded_to.values())
             shapes = _shapes_of(batch)
             known = self._shapes.get(planned)
             if known is None:

@@ -111,6 +111,10 @@ class ChosenFiles(Files):
         self._firsts = None
         self.listed = None
 
+    @property
+    def is_view(self) -> bool:
+        return True
+
     def reader(self, shard: int) -> Reader:
         return self.choice.reader(self.base, shard)
 

@@ -382,6 +382,11 @@ class Files:
         shards = np.searchsorted(self.firsts, numbers, "right") - 1
         return shards, numbers - self.firsts[shards]
 
+    @property
+    def is_view(self) -> bool:
+        """Whether these are only some of the records of the files."""
+        return False
+
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         """Return the numbers in the file itself of these records of a shard. They differ in a view."""
         return numbers

@@ -30,6 +30,9 @@ class Lock(_RLock):
         self._cut_short = False
         _ALL.add(self)
 
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()  # what it protects is another object in the other process
+
     def was_cut_short(self) -> bool:
         """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. Call it once,
         while holding the lock. State that is set in a single step does not need the check."""

@@ -72,7 +72,7 @@ class BatchMaker:
                 made = self._make(part, epoch, asked, taken, shared, clock)
                 clock = Clock()
                 self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
-                yield made, part
+                yield made, part._replace(num_records=len(asked))
             tasks.lasted(time.perf_counter() - begun, len(task))
 
         in_loop = 0  # bytes of the batch that the loop currently uses
@@ -124,5 +124,6 @@ class BatchMaker:
         shared: Shared,
         clock: Clock,
     ) -> Made:
-        mask = self._plan.mask(part) if self._plan.uneven == "pad" else None
-        return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
+        mask = self._sequence.mask(self._plan, part, epoch)
+        lengths = self._sequence.pad_to(part, epoch)
+        return self._recipe.make(numbers, taken, mask, epoch, shared, clock, lengths)

@@ -37,6 +37,8 @@ Decode = Mapping[str, Any]
 @dataclass
 class Made:
     batch: Batch
+    pad_to: Mapping[str, tuple[int, ...]]
+    """The lengths of its bucket, by column; empty without buckets."""
     num_records: int
     num_bytes: int
     making_bytes: int
@@ -143,6 +145,7 @@ class Recipe:
         epoch: int,
         shared: Shared,
         clock: Clock,
+        pad_to: Mapping[str, tuple[int, ...]],
     ) -> Made:
         """Make the batch of the records `numbers`, int64[n], of which `taken` could be read.
 
@@ -164,7 +167,7 @@ class Recipe:
             rows, mask = _filled_up(rows, mask)
         shared.go_on()
         with clock.on("decode"), self._located(numbers[rows.places]):
-            made = self._arrays(rows)
+            made = self._arrays(rows, pad_to)
         if mask is not None:
             made["mask"] = mask
         if self.record_numbers is not None:
@@ -179,6 +182,7 @@ class Recipe:
         num_bytes = size_of(made)
         return Made(
             made,
+            pad_to=pad_to,
             num_records=len(read),
             num_bytes=num_bytes,
             making_bytes=taken_bytes + num_bytes,
@@ -187,10 +191,13 @@ class Recipe:
             stops=len(read) < len(numbers) and self.source.damage_mode == "stop",
         )
 
-    def _arrays(self, rows: _Rows) -> Batch:
+    def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in self.decode])
-        arrays = {**rows.decoded, **as_arrays(rest, self.arrays)}
+        options = self.arrays
+        if pad_to:
+            options = options._replace(pad_to={**options.pad_to, **pad_to})
+        arrays = {**rows.decoded, **as_arrays(rest, options)}
         return {name: arrays[name] for name in names}
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:

@@ -58,6 +58,14 @@ class RecordSequence:
         ranges = [self.at(epoch, start, stop) for start, stop in plan.positions(part)]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
 
+    def mask(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray | None:
+        """Which records of a batch are real, bool[num_records]; None if there is no mask."""
+        return plan.mask(part) if plan.uneven == "pad" else None
+
+    def pad_to(self, part: BatchPart, epoch: int) -> dict[str, tuple[int, ...]]:
+        """The length of the lists of each column in a batch, if that depends on the batch."""
+        return {}
+
     def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The record numbers at some positions of an epoch, int64[stop - start]."""
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
+from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import Cached
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
@@ -71,7 +73,10 @@ class Loader:
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
             lists, one length for each level, outermost first. A longer list is an error.
-        truncate: shorten lists that are longer than `pad_to` to that length.
+        truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
+        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the
+            same on all ranks, and its lists are padded to the bucket's size. For several columns give as many sizes
+            for each. The lengths are read once, and kept in the index. `uneven` holds for each bucket's last step.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
             given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
             once to find the names when it is constructed.
@@ -142,11 +147,12 @@ class Loader:
         class_names: Mapping[str, Sequence[str]] | None = None,
         pad_to: Mapping[str, int | Sequence[int]] | None = None,
         truncate: bool = False,
+        buckets: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
         arguments.check_columns(columns, record_numbers)
         arguments.check_functions(decode, map, map_records)
-        arguments.check_lists(ragged, pad_to, truncate)
+        arguments.check_lists(ragged, pad_to or buckets, truncate)
         mixed = list(self.order.weights) if isinstance(self.order, Mixture) else None
         self.source = records_of(data, columns, mixed)
         schema = self.source.schema
@@ -154,8 +160,14 @@ class Loader:
         if cache_bytes is not None:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
-        self._sequence = RecordSequence(self.order, self.source)
-        self.plan = EpochPlan(self._sequence.length, batch_size, world_size, uneven, drop_last)
+        self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
+        self._buckets: BucketSequence | None = None
+        if buckets is not None:
+            found = buckets_of(buckets, self.source, decode, truncate=truncate)
+            self._buckets = BucketSequence(self.order, self.source, found, self.plan)
+            pad_to = {**(pad_to or {}), **found.pad_to(-1)}
+        self._sequence = self._buckets or RecordSequence(self.order, self.source)
+        self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
         arguments.check_damage(self.source.damage_mode, world_size)
@@ -194,6 +206,8 @@ class Loader:
         self._at = self._next = (checked_epoch(epoch), 0)
         self.planned_records = 0
         """Records planned for the latest batch, including skipped damaged records; the same on every rank."""
+        self.padded_to: Mapping[str, tuple[int, ...]] = {}
+        """The lengths of the latest batch's bucket, by column; empty without buckets."""
 
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
@@ -265,7 +279,7 @@ class Loader:
                     self.cache.warn_once()
                 ends = not left or made.stops
                 self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-                self.planned_records = part.num_records
+                self.planned_records, self.padded_to = part.num_records, made.pad_to
                 yield made
                 del made
                 asked, worked = time.perf_counter(), time.process_time()
@@ -322,7 +336,11 @@ class Loader:
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state with which the next `for` begins at a position of an epoch."""
-        return states.made(epoch, position, self._guard())
+        state = states.made(epoch, position, self._guard())
+        if self._buckets is not None:
+            state["buckets"] = self._buckets.counts(epoch, position)
+            state["position"] = sum(state["buckets"])
+        return state
 
     @property
     def next_start(self) -> tuple[int, int]:
@@ -335,13 +353,17 @@ class Loader:
         Raises:
             StateError: the state belongs to other data or to a different order.
         """
-        start = states.loaded(state, self._guard(), self.plan.length)
+        epoch, position = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        self._at = self._next = start
+        if self._buckets is not None:
+            position = self._buckets.resume(epoch, state.get("buckets"))
+        self._at = self._next = (epoch, position)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
+            if self._buckets is not None:
+                self._buckets.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:

@@ -77,14 +77,30 @@ def of_file(
 def keep(
     source: Source, reader: Reader, where: str, lists: Lists, check: Callable[[], None]
 ) -> None:
-    """Add lists to the sidecar of an open file. If there is no sidecar it is created, with the index if the file needs
+    """Add lists of names to the sidecar of an open file; for the arguments see `keep_fact`."""
+
+    def added(index: Index) -> Index:
+        return replace(index, classes=to_bytes({**from_bytes(index.classes), **lists}))
+
+    if to_bytes(lists):
+        keep_fact(source, reader, where, added, check)
+
+
+def keep_fact(
+    source: Source,
+    reader: Reader,
+    where: str,
+    added: Callable[[Index], Index],
+    check: Callable[[], None],
+) -> None:
+    """Add a fact to the sidecar of an open file. If there is no sidecar it is created, with the index if the file needs
     one.
 
     Args:
         source: the file.
-        reader: the reader that found the lists.
+        reader: the reader that found the fact.
         where: where sidecars are stored, as in `Options.index`.
-        lists: the lists found.
+        added: returns an index with the fact.
         check: raises if the file has changed since it was opened.
     """
     if not has_place(source, where):
@@ -99,14 +115,9 @@ def keep(
         with suppress(OSError, StaleIndexError):
             index = sidecar.load(sidecar.path_for(source.path, folder), storage)
             if _is_of(index, own, source):
-                classes = to_bytes({**from_bytes(index.classes), **lists})
-                if classes:
-                    sidecar.keep(replace(index, classes=classes), source.path, storage, folder)
+                sidecar.keep(added(index), source.path, storage, folder)
                 return
-    classes = to_bytes(lists)
-    if classes:
-        made = replace(own, state=state, classes=classes)
-        sidecar.keep_read(made, source.path, storage, where)
+    sidecar.keep_read(added(replace(own, state=state)), source.path, storage, where)
 
 
 def _of_reader(reader: Reader, source: Source) -> Index:

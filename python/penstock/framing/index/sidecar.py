@@ -95,6 +95,8 @@ class Index:
     """The Arrow schema of the records, as an Arrow IPC message; empty if not stored."""
     classes: bytes = b""
     """The class names of columns, see `kept_classes`; empty if not stored."""
+    lengths: bytes = b""
+    """The lengths of the lists in columns, see `kept_lengths`; empty if not stored."""
     sample: bytes = b""
     """A digest of a sample of the file; empty if not stored."""
     blocks: np.ndarray | None = None
@@ -235,7 +237,8 @@ def _num_bytes(index: Index) -> int:
     """Approximate size of an index's sidecar in bytes."""
     blocks = 0 if index.blocks is None else 4 * len(index.blocks)
     windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
-    return 12 * index.num_records + len(index.schema) + len(index.classes) + blocks + windows + 4096
+    facts = len(index.schema) + len(index.classes) + len(index.lengths)
+    return 12 * index.num_records + facts + blocks + windows + 4096
 
 
 def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
@@ -249,6 +252,8 @@ def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
     if index.layout != "none":
         found.append(("starts", np.ascontiguousarray(index.starts, "<u8")))
         found.append(("checksums", np.ascontiguousarray(index.checksums, "<u4")))
+    if index.lengths:
+        found.append(("lengths", index.lengths))
     if index.points:
         found.append(("points", b"".join(_points(index))))
     if index.blocks is not None:
@@ -325,8 +330,9 @@ def _parse(kept: Sections) -> Index:
     points = found.get("points")
     if points is None and facts.num_points:
         raise ValueError("its points are missing")
-    schema, classes, sample = (
-        found[name].to_bytes() if name in found else b"" for name in ("schema", "classes", "sample")
+    schema, classes, lengths, sample = (
+        found[name].to_bytes() if name in found else b""
+        for name in ("schema", "classes", "lengths", "sample")
     )
     has_blocks = "blocks" in found
     return Index(
@@ -341,6 +347,7 @@ def _parse(kept: Sections) -> Index:
         state=facts.state,
         schema=schema,
         classes=classes,
+        lengths=lengths,
         sample=sample,
         blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
     )
