@@ -174,7 +174,7 @@ class Recipe:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
             shared.go_on()
-            with clock.on("map"), users_code():
+            with clock.on("map"), users_code(), _noted(numbers[rows.places]):
                 if self.workers is None:
                     made = self.user(made, rows.keys)
                 else:
@@ -248,6 +248,20 @@ class Recipe:
             if error.record is not None:
                 error.file, error.record = self.source.locate(int(numbers[error.record]))
             raise
+
+
+@contextmanager
+def _noted(numbers: np.ndarray) -> Generator[None]:
+    """Add to an error of the user's functions which records they were called with."""
+    try:
+        yield
+    except Exception as error:
+        shown = ", ".join(map(str, numbers[:3].tolist()))
+        more = ", …" if len(numbers) > 3 else ""
+        error.add_note(
+            f"raised in map= or map_records= of a loader, in the batch of records {shown}{more}"
+        )
+        raise
 
 
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:

@@ -31,9 +31,14 @@ class UserCode:
     def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
         if self.map_records is not None:
             batch = _by_record(batch, self.map_records, keys)
-        if self.map is not None:
-            batch = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
-        return batch
+        if self.map is None:
+            return batch
+        found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
+        if found is None:
+            raise SchemaError(
+                "map returned None; it must return the batch, even if it changed it in place"
+            )
+        return found
 
 
 def _takes_keys(function: Callable[..., Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.engine.pipeline import in_order
+from penstock.errors import UnsupportedError
 from penstock.loader._plan import BatchPart
 from penstock.orders import Balanced, Mixture, Weighted
 
@@ -149,6 +150,11 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         epoch 0 from position 0: 3 steps on each of 2 ranks, 0 positions dropped, 0 filled up
         every one of 10 records comes exactly once
     """
+    if loader.has_buckets:
+        raise UnsupportedError(
+            "plan and audit do not count the batches of buckets= yet",
+            hint="count the numbers that record_numbers= adds to each batch",
+        )
     walk = _Walk(loader, audit=audit)
     ranks = walk.ranks()
     if audit or loader.plan.length - loader.position <= WALKED:

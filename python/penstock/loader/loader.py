@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from penstock.loader._maker import BatchMaker
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
+from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
@@ -82,7 +83,8 @@ class Loader:
             once to find the names when it is constructed.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
-        rank, world_size: which part of each step this loader reads.
+        rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
+            JAX, torchrun, srun or MPI started this process; else it is 0 of 1.
         threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
@@ -135,7 +137,7 @@ class Loader:
         ragged: str | Mapping[str, str] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
-        rank: int = 0,
+        rank: int | Literal["auto"] = ALONE,
         world_size: int = 1,
         threads: int | None = None,
         processes: int = 0,
@@ -150,6 +152,7 @@ class Loader:
         buckets: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
+        rank, world_size = rank_and_world_size(rank, world_size)
         arguments.check_columns(columns, record_numbers)
         arguments.check_functions(decode, map, map_records)
         arguments.check_lists(ragged, pad_to or buckets, truncate)
@@ -170,7 +173,7 @@ class Loader:
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
-        arguments.check_damage(self.source.damage_mode, world_size)
+        arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (
             default_threads() if threads is None else checked_count("threads", threads, 0)
@@ -212,6 +215,11 @@ class Loader:
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether batches are made by `buckets=`."""
+        return self._buckets is not None
 
     @property
     def epoch(self) -> int:

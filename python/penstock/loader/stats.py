@@ -66,6 +66,14 @@ class LoaderStats:
         """The fraction of `total_seconds` in which the loop waited for batches, 0 to 1."""
         return self.wait_seconds / self.total_seconds if self.total_seconds else 0.0
 
+    def to_dict(self) -> dict[str, float]:
+        """All figures by name, for a logger: `wandb.log(loader.stats().to_dict())`. A stage's seconds are
+        `stage_seconds/read` and so on."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "stage_seconds"}
+        for name in ("total_seconds", "records_per_second", "bytes_per_second", "wait_share"):
+            found[name] = getattr(self, name)
+        return found | {f"stage_seconds/{name}": s for name, s in self.stage_seconds.items()}
+
     def since(self, before: LoaderStats) -> LoaderStats:
         """The difference from an earlier snapshot."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
