@@ -170,9 +170,9 @@ def test_no_value_is_lost_where_two_fields_have_one_name(tmp_path: Path) -> None
 def test_a_file_gzipped_as_a_whole_is_told_as_that(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"x.{name}.gz"
     path.write_bytes(frames.gzip_of(b"anything" * 100))
-    with pytest.raises(ps.UnsupportedError, match="packed with gzip") as caught:
+    with pytest.raises(ps.UnsupportedError, match="compressed with gzip") as caught:
         ps.open(path)
-    assert caught.value.hint == "unpack it first"
+    assert caught.value.hint == "decompress it first"
 
 
 @pytest.mark.parametrize(

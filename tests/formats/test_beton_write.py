@@ -236,7 +236,7 @@ def test_proportion_chooses_by_its_seed() -> None:
 @pytest.mark.parametrize("mode", ["jpg", "raw", "smart", "proportion"])
 def test_what_is_no_image_is_named(mode: str) -> None:
     values = [*as_ppm(pixels(2, 3, 3)), b"no image at all"]
-    with pytest.raises(ps.SchemaError, match="not an image") as caught:
+    with pytest.raises(ps.SchemaError, match="the image cannot be stored") as caught:
         written({"n": [1, 2, 3], "i": images(values)}, image_mode=mode)
     assert (caught.value.record, caught.value.field) == (2, "i")
 

@@ -212,7 +212,7 @@ def test_raw_and_other_schemas_and_unknown_options_are_refused(tmp_path: Path) -
         opened(PARQUET, path, schema={"a": object()})
     with pytest.raises(TypeError, match="parquet has no option 'rows'"):
         opened(PARQUET, path, format_options={"rows": 1})
-    with pytest.raises(ValueError, match="compression is one of"):
+    with pytest.raises(ValueError, match="compression must be one of"):
         write(PARQUET, tmp_path / "b", [], pa.schema([("a", pa.int8())]), compression="rar")
 
 

@@ -322,7 +322,7 @@ CASES: Cases = {
     ),
     "'make the loader as it was when the state was saved, or begin without a state'": other_order,
     "'name the column that holds them'": numbers_for_images,
-    "'columns= with the other fields reads those'": odd_tensor,
+    "'use columns= with the other fields'": odd_tensor,
     '"num_workers=0, because the loader has threads; or torchdata\'s StatefulDataLoader"': (
         place_of_workers
     ),
@@ -332,5 +332,5 @@ CASES: Cases = {
     ),
     "'by= joins a table by a key'": too_few_values,
     "'missing=\"null\" leaves the new fields out of such records'": key_without_a_row,
-    "'give a pyarrow array with a type'": function_of_nothing,
+    "'return a pyarrow array with a type'": function_of_nothing,
 }

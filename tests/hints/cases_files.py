@@ -399,11 +399,14 @@ CASES: Cases = {
     "f\"open({os.path.dirname(source.path) or '.'!r}), the folder with the files\"": a_summary,
     "f'open(..., format=...) with one of: {known}'": a_format_that_no_bytes_tell,
     "'pyarrow.feather.write_feather(pyarrow.feather.read_table(old), new)'": feather_1,
-    "'unpack it first, or compress it with gzip'": (an_archive_is_unpacked, an_archive_is_gzipped),
-    "'where no program does, h5clear -s FILE'": a_writer_that_died,
+    "'decompress it first, or compress it with gzip'": (
+        an_archive_is_unpacked,
+        an_archive_is_gzipped,
+    ),
+    "'if no program writes it, h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
-    "'write it again'": two_arrays_of_one_name,
-    "'write it again; what was written so far cannot be told apart'": an_unfinished_beton,
+    "'write the file again'": two_arrays_of_one_name,
+    "'write the file again; its records cannot be recovered'": an_unfinished_beton,
     'f\'open(..., custom_fields={{"{name}": "<u8,<u8"}}), with the dtype of its metadata\'': (
         a_field_of_the_users_own
     ),

@@ -90,7 +90,7 @@ def large_page() -> Case:
             rows("a.parquet", limits=small)
         except ps.LimitError as error:
             hint = str(error.hint)
-            assert hint.startswith(with_limit) and hint.endswith("), or other columns")
+            assert hint.startswith(with_limit) and hint.endswith("), or read other columns")
             assert follow(hint, "a.parquet") == table.to_pylist()
             raise
 
@@ -291,7 +291,7 @@ def texts() -> Case:
         ps.write(table, "c.npy", text_length=3)
         assert rows("c.npy") == table.to_pylist()
 
-    advice = "text_length=, the most characters or bytes of a value"
+    advice = "set text_length=, the maximum characters or bytes of a value"
     return unheld_by_arrays(pa.array(["one", "two"]), advice, follow)
 
 
@@ -346,7 +346,7 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
-    "f\"{raise_limit('record_bytes', page.plain_bytes)}, or other columns\"": large_page,
+    "f\"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns\"": large_page,
     "'copy the files to this machine, or mount them as a folder, and name those'": in_a_bucket,
     "'the path without file://'": as_an_address,
     "raise_limit('record_bytes', size)": large_image,

@@ -377,7 +377,7 @@ CASES: Cases = {
     "'open(..., schema=...) with a type for it'": value_where_none_was,
     "'open(..., label=\"list\")'": other_number_of_labels,
     "'open(..., damage=\"skip\") leaves such records out, header=False gives whole payloads'": cut_header,
-    "'open(..., layout=\"values\") takes each top-level value for a record'": values_behind_an_array,
+    "'open(..., layout=\"values\") reads each top-level value as a record'": values_behind_an_array,
     "'open(..., raw=True) to compare payloads, or a schema without this field'": (
         two_kinds_to_compare
     ),

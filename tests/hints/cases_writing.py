@@ -105,11 +105,11 @@ def a_file_name_as_bytes() -> Case:
 
 
 OF_ONE_TYPE = (
-    "make them values of one type; or write record batches of a type that takes both, such as "
+    "give them one type; or write record batches with a type that fits both, such as "
     "pa.RecordBatch.from_pylist(rows, schema)"
 )
 OF_ONE_SHAPE = (
-    "bring them to one shape, or give a column of penstock.types.VariableShapeTensorType to Parquet, "
+    "bring them to one shape, or write a column of penstock.types.VariableShapeTensorType to Parquet, "
     "Arrow, MessagePack or a tar"
 )
 
@@ -303,7 +303,7 @@ def a_value_larger_than_pages() -> Case:
     def elsewhere() -> None:
         equal_in(pa.table(LARGE), "a.parquet")
 
-    return Case(refused, elsewhere, "another format: no page can be as large")
+    return Case(refused, elsewhere, "write another format: no page can be as large")
 
 
 CASES: Cases = {
@@ -313,7 +313,7 @@ CASES: Cases = {
     "'write Parquet or TFRecord'": mds_is_read_only,
     "'write TFRecord or Parquet'": arrayrecord_is_read_only,
     "'write to a file, and copy it from there'": a_pipe,
-    '\'write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode of a file name\'': (
+    '\'write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode(name) for a file name\'': (
         half_a_pair_as_bytes,
         a_file_name_as_bytes,
     ),
@@ -336,8 +336,8 @@ CASES: Cases = {
         long_metadata_is_replaced,
         long_metadata_elsewhere,
     ),
-    "f'give it a shorter one: convert(..., rename={{{name!r}: ...}})'": a_long_name,
-    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'another format: no page can be as large'": (
+    "f'rename the field: convert(..., rename={{{name!r}: ...}})'": a_long_name,
+    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'write another format: no page can be as large'": (
         a_large_value,
         a_value_larger_than_pages,
     ),

@@ -104,8 +104,8 @@ def command(
     """Write the records of SOURCE to TARGET in another format, compression or number of files.
 
     Files get their names when all of them are complete. If a conversion was killed, repeat the
-    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on; {shard} in a
-    name puts the number there; a folder gets one file for each of SOURCE.
+    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard} in a
+    name is replaced by the file's number. A folder gets one file for each file of SOURCE.
     """
     import penstock as ps
 
@@ -119,8 +119,8 @@ def command(
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     written = values_of(more, "--option")
     if "compression" in written:
-        pairs["compression"] = written.pop("compression")  # decides the names of files
-    # A path lets TFRecord payloads pass to TFRecord unparsed; a Dataset is needed for reading options.
+        pairs["compression"] = written.pop("compression")  # it decides the names of files
+    # With a path, TFRecord payloads are copied unparsed. Reading options need a Dataset.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
     words_of_where = re.findall(r"`([^`]+)`|([^\W\d]\w*)", options["where"] or "")
     named = {*(columns or ()), *renamed, *renamed.values(), *chain(*words_of_where)}
@@ -138,7 +138,7 @@ def command(
 
 
 def _sample(text: str | None) -> float | None:
-    """A fraction is written with a point."""
+    """Return a number with a point as a fraction, and any other number as a count."""
     if text is None:
         return None
     try:

@@ -3,6 +3,7 @@ expression of pyarrow.compute, or a function of a batch. `_grammar` parses the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from penstock.conditions._grammar import Field, IsIn, Literal, Node, Operation, fields_of, parse
 
-__all__ = ["Bound", "Filter", "Where", "filter_of", "parse"]
+__all__ = ["Bound", "Filter", "Where", "columns_of_expression", "filter_of", "parse"]
 
 Where = Any
 """A condition: a text, a pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows]."""
@@ -63,12 +64,21 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
 
     columns = None if reads is None else list(reads)
     if isinstance(where, compute.Expression):
+        columns = columns_of_expression(where, names) if columns is None else columns
         return Filter(lambda batch: _by_expression(where, batch), columns)
     if not callable(where):
         kind = type(where).__name__
         raise TypeError(f"where= takes a text, an expression or a function of a batch, not {kind}")
 
     return Filter(lambda batch: _by_function(where, batch), columns)
+
+
+def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word of its text."""
+    text = str(expression)
+    if "FieldPath(" in text:  # columns by number
+        return list(names)
+    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
 
 
 _MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -6,7 +6,8 @@ import operator
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,9 @@ from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
 from penstock.storage.skipped import SkippedFile
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,33 @@ class Dataset(Opened):
                 field=_unconvertible(batch),
                 hint="take or scan, which return it as Arrow",
             ) from error
+
+    def lazy(self) -> pl.LazyFrame:
+        """Return a polars LazyFrame. A query reads only the columns and records that it needs.
+
+        Example:
+            >>> import polars as pl
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").lazy().filter(pl.col("id") > 1).collect()[
+            ...     "id"
+            ... ].to_list()
+            [2, 3]
+        """
+        return import_module("penstock.adapters.polars").lazy_frame(self)
+
+    def to_arrow_dataset(self) -> pa.dataset.Dataset:
+        """Return a pyarrow.dataset.Dataset, for duckdb and pyarrow, which then read only the columns of a query.
+
+        Example:
+            >>> import duckdb
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> numbers = ps.open("numbers.tfrecord").to_arrow_dataset()
+            >>> duckdb.sql("select sum(id) from numbers where id > 1").fetchall()
+            [(5,)]
+        """
+        return import_module("penstock.adapters.arrow").ArrowDataset(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())

@@ -12,8 +12,6 @@ from penstock.datasets.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The caller's options for the choice of records."""
-
     where: Where | None = None
     reads: list[str] | None = None
     sample: float | None = None
@@ -22,17 +20,12 @@ class Choice:
 
     @property
     def is_all(self) -> bool:
-        """Whether all records are chosen, in the order of the files."""
         return self.where is None and self.sample is None and self.shuffle is None
 
 
 def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
-    """Return the numbers of the chosen records, int64, in the order in which they are to be written.
-    Return None if all records are written in the order of the files.
-
-    Raises:
-        ValueError: `sample` is neither a fraction up to 1 nor a count up to the number of records.
-    """
+    """Return the numbers of the chosen records, int64, in the order of writing, or None for all records in the order
+    of the files. Raise ValueError for an invalid `sample`."""
     if choice.is_all:
         return None
     numbers = _fulfilling(dataset, choice, threads)
@@ -59,11 +52,13 @@ def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.nda
 
 def _count(sample: float, num_records: int) -> int:
     if isinstance(sample, bool) or not sample > 0:
-        raise ValueError(f"sample= is a part of 1 or a number of records, not {sample!r}")
+        raise ValueError(
+            f"sample= must be a fraction up to 1 or a number of records, not {sample!r}"
+        )
     if isinstance(sample, float):
         if sample > 1:
-            raise ValueError(f"sample={sample} is more than all records; a count is a whole number")
+            raise ValueError(f"sample={sample} is above 1; a number of records must be an int")
         return round(num_records * sample)
     if sample > num_records:
-        raise ValueError(f"sample={sample}, and there are {num_records} records")
+        raise ValueError(f"sample={sample} is more than the {num_records} records")
     return sample

@@ -16,7 +16,7 @@ from penstock.verbs.write.shards import Names
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """One file to write. It gets records [first, last) in the order in which they are read."""
+    """One file to write. It gets the records [first, last) in the order of reading."""
 
     number: int
     first: int
@@ -33,11 +33,13 @@ def plan(
     shard_records: int | None,
     compression: str | None,
 ) -> list[OutputFile]:
-    """Return the files to write, in the order of their records. This writes nothing."""
+    """Return the files to write, in the order of their records. Nothing is written here."""
     dataset = reading.dataset
     if is_folder:
         if num_shards is not None or shard_records is not None:
-            raise ValueError("a folder gets one file a shard; num_shards needs a file name")
+            raise ValueError(
+                "a folder gets one file per source shard; num_shards needs a file name"
+            )
         edges = [int(first) for first in reading.firsts]
         finals = [_in_folder(path, target, kind, compression) for path in dataset.paths]
     else:
@@ -57,13 +59,13 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
     for path in files.paths if isinstance(files.storage, LocalStorage) else ():
         for final in finals:
             if os.path.exists(final) and os.path.samefile(path, final):
-                raise ValueError(f"{path} is read, and cannot be written at the same time")
+                raise ValueError(f"{path} is a source, so it cannot be a target")
     for final in finals:
         refuse_device(final)
 
 
 def _edges(total: int, num_shards: int | None, shard_records: int | None) -> list[int]:
-    """Return the first record of each shard, then the total, with the same split as in `write`."""
+    """Return the first record of each shard, then the total. `write` splits in the same way."""
     if num_shards is not None:
         base, longer = divmod(total, num_shards)
         return [n * base + min(n, longer) for n in range(num_shards + 1)]
@@ -73,7 +75,7 @@ def _edges(total: int, num_shards: int | None, shard_records: int | None) -> lis
 
 
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
-    """Return the target path for a source shard: its name with the suffix of the new format."""
+    """Return the target path of a source shard: its name with the suffix of the new format."""
     name = os.path.basename(path).removesuffix(".gz")
     suffix = kind.info.extensions[0]
     can_gzip = "gzip" in kind.info.compressions and isinstance(kind, FramedFormat)
