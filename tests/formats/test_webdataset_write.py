@@ -146,8 +146,8 @@ def test_keys_are_those_of_the_key_column(tmp_path: Path) -> None:
         (["a", "a"], 1, "same key"),
         (["a", "b.c"], 1, "dot"),
         (["a", "b\0"], 1, "NUL"),
-        (["a", ""], 1, "passed over"),
-        (["__meta__/a", "b"], 0, "passed over"),
+        (["a", ""], 1, "readers skip"),
+        (["__meta__/a", "b"], 0, "readers skip"),
         (["a", None], 1, "no key"),
     ],
 )

@@ -129,7 +129,7 @@ def test_what_makes_no_mixture_is_refused() -> None:
         order.length([1, 2, 3])
     with pytest.raises(ValueError, match="dataset 'b' has a weight above 0, but no records"):
         order.length([1, 0])
-    with pytest.raises(ValueError, match="the sets are"):
+    with pytest.raises(ValueError, match="the datasets are"):
         order.length({"a": 1, "c": 1})
     with pytest.raises(ValueError, match="is beyond position"):
         order.take([2**62, 2**61], 5, 0, 1)

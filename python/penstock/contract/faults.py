@@ -74,9 +74,11 @@ def _number_hint(message: str) -> str | None:
     """A hint for fields with integers in some records and floats in others."""
     found, _, wanted = message.removeprefix("holds ").partition(" values, the schema wants ")
     is_mixed = {found, wanted} == _NUMBER_KINDS
-    if is_mixed or message.endswith((", which is no float32", ", which is no int64")):
+    if is_mixed or message.endswith(
+        (", which float32 cannot hold exactly", ", which int64 cannot hold exactly")
+    ):
         return "open(..., schema=...) with float64 for this field, and the other fields you want"
-    if message.endswith(", which is no float64"):
+    if message.endswith(", which float64 cannot hold exactly"):
         return "open(..., schema=...) with int64 for this field, and the other fields you want"
     return None
 
