@@ -77,7 +77,7 @@ def test_variables_that_are_no_rank_are_refused(
 def test_auto_excludes_a_world_size(data: ps.Dataset) -> None:
     with pytest.raises(ValueError, match="leave it out"):
         ps.Loader(data, 5, rank="auto", world_size=2)
-    with pytest.raises(ValueError, match="'first'"):
+    with pytest.raises(TypeError, match="'first'"):
         ps.Loader(data, 5, rank="first")  # pyright: ignore[reportArgumentType]
 
 

@@ -86,12 +86,8 @@ _MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def _bounds(node: Node) -> list[Bound]:
     """Return comparisons of columns with values that hold wherever the condition holds."""
-    if isinstance(node, IsIn) and isinstance(node.operand, Field):
-        values = list(node.values)
-        if not values or not (_are(values, int, float) or _are(values, str)):
-            return []
-        name = node.operand.name
-        return [Bound(name, ">=", min(values)), Bound(name, "<=", max(values))]
+    if isinstance(node, IsIn):
+        return _bounds_of_list(node)
     if not isinstance(node, Operation):
         return []
     if node.operator == "and":
@@ -103,6 +99,15 @@ def _bounds(node: Node) -> list[Bound]:
         return []
     is_plain = _are([right.value], int, float) or isinstance(right.value, str)
     return [Bound(left.name, sign, right.value)] if is_plain else []
+
+
+def _bounds_of_list(node: IsIn) -> list[Bound]:
+    values = list(node.values)
+    is_plain = _are(values, int, float) or _are(values, str)
+    if not values or not is_plain or not isinstance(node.operand, Field):
+        return []
+    name = node.operand.name
+    return [Bound(name, ">=", min(values)), Bound(name, "<=", max(values))]
 
 
 def _are(values: list[Any], *types: type) -> bool:

@@ -36,30 +36,20 @@ def lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray
     return {name: np.concatenate([found[name] for found in each]) for name in columns}
 
 
-def _of_dataset(dataset: Dataset, columns: Sequence[str]) -> dict[str, np.ndarray]:
-    files = dataset.files
+Lengths = dict[str, np.ndarray]
+
+
+def _of_dataset(dataset: Dataset, columns: Sequence[str]) -> Lengths:
     # The index of a file has the lengths of all its records, and a view has only some of them.
-    is_kept = not files.is_view and all(are_kept(dataset, name) for name in columns)
-    found: dict[int, dict[str, np.ndarray]] = {}
-    for shard, path in enumerate(dataset.paths if is_kept else ()):
-        kept = kept_lengths.of_file(path, files.storage, dataset.options, files.format_of)
-        count = files.reader(shard).num_records
-        if all(len(kept.get(name, ())) == count for name in columns):
-            found[shard] = {name: kept[name] for name in columns}
+    is_kept = not dataset.files.is_view and all(are_kept(dataset, name) for name in columns)
+    found = _kept(dataset, columns) if is_kept else {}
     missing = [shard for shard in range(len(dataset.paths)) if shard not in found]
     read = _read(dataset, columns, missing)
     if is_kept:
-        for shard, lengths in read.items():
-            check = partial(files.check_unchanged, shard)
-            with suppress(PenstockError, OSError):  # the next loader reads them again
-                reader, source = files.own(shard), files.source(shard)
-                kept_lengths.keep(source, reader, dataset.options.index, lengths, check)
+        _keep(dataset, read)
     found |= read
-    if any(
-        len(lengths[name]) != count
-        for (_, lengths), count in zip(sorted(found.items()), np.diff(files.firsts), strict=True)
-        for name in columns
-    ):
+    counts = [len(found[shard][columns[0]]) for shard in range(len(dataset.paths))]
+    if counts != np.diff(dataset.files.firsts).tolist():
         raise UnsupportedError(
             "some records are damaged, so their lengths are unknown, which buckets= needs",
             file=dataset.damage[0].file if dataset.damage else None,
@@ -68,9 +58,27 @@ def _of_dataset(dataset: Dataset, columns: Sequence[str]) -> dict[str, np.ndarra
     return {name: np.concatenate([found[n][name] for n in sorted(found)]) for name in columns}
 
 
-def _read(
-    dataset: Dataset, columns: Sequence[str], shards: Sequence[int]
-) -> dict[int, dict[str, np.ndarray]]:
+def _kept(dataset: Dataset, columns: Sequence[str]) -> dict[int, Lengths]:
+    """Return the lengths in the indexes of the shards that have them for all columns."""
+    files, found = dataset.files, dict[int, Lengths]()
+    for shard, path in enumerate(dataset.paths):
+        kept = kept_lengths.of_file(path, files.storage, dataset.options, files.format_of)
+        count = files.reader(shard).num_records
+        if all(len(kept.get(name, ())) == count for name in columns):
+            found[shard] = {name: kept[name] for name in columns}
+    return found
+
+
+def _keep(dataset: Dataset, read: dict[int, Lengths]) -> None:
+    files = dataset.files
+    for shard, lengths in read.items():
+        check = partial(files.check_unchanged, shard)
+        with suppress(PenstockError, OSError):  # the next loader reads them again
+            reader, source = files.own(shard), files.source(shard)
+            kept_lengths.keep(source, reader, dataset.options.index, lengths, check)
+
+
+def _read(dataset: Dataset, columns: Sequence[str], shards: Sequence[int]) -> dict[int, Lengths]:
     parts: dict[int, dict[str, list[np.ndarray]]] = {
         shard: {name: [np.zeros(0, np.uint32)] for name in columns} for shard in shards
     }

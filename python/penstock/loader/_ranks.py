@@ -40,14 +40,15 @@ def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int]:
     """Return the `rank` and `world_size` of a loader. Warn if they are missing in one of several processes.
 
     Raises:
-        ValueError: `rank` is a text other than "auto", or there is a world_size with it.
+        TypeError: `rank` is a text other than "auto".
+        ValueError: there is a world_size with "auto".
     """
     if not isinstance(rank, str):
         if rank is ALONE and world_size == 1:
             _warn_if_forgotten()
         return rank, world_size
     if rank != "auto":
-        raise ValueError(f'rank is a number or "auto", not {rank!r}')
+        raise TypeError(f'rank is a whole number, not {rank!r}; or "auto"')
     if world_size != 1:
         raise ValueError('rank="auto" finds world_size, too; leave it out')
     place = found()

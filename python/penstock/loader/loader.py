@@ -164,11 +164,11 @@ class Loader:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
         self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
-        self._buckets: BucketSequence | None = None
+        self._buckets = None
         if buckets is not None:
-            found = buckets_of(buckets, self.source, decode, truncate=truncate)
-            self._buckets = BucketSequence(self.order, self.source, found, self.plan)
-            pad_to = {**(pad_to or {}), **found.pad_to(-1)}
+            sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
+            self._buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+            pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
         self._sequence = self._buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
