@@ -41,6 +41,7 @@ Examples:
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
+@reading("types")
 @json_option
 def command(
     source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any

@@ -77,6 +77,13 @@ _READING: dict[str, Callable[[Any], Any]] = {
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
     ),
+    "types": click.option(
+        "--cast",
+        "types",
+        type=NAMES,
+        metavar="NAME=TYPE,…",
+        help="Other types for some fields, such as caption=string,label=int32.",
+    ),
     "raw": click.option(
         "--raw", is_flag=True, help="Read undecoded payloads, as one column 'record'."
     ),
@@ -222,6 +229,8 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
         given["infer_records"] = infer
     read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
+    if given.get("types") is not None:
+        given["types"] = pairs_of(given["types"], "--cast")
     with misuse(has_read=bool(read), named=given.get("columns") or ()):
         return ps.open(one_or_many(source), **given)
 

@@ -40,6 +40,7 @@ Examples:
     "dialect",
     "infer",
 )
+@reading("types")
 @json_option
 def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
     """Summarise each field: nulls, lengths, ranges, distinct values, images, a histogram.

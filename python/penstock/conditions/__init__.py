@@ -11,9 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.conditions._grammar import Field, IsIn, Literal, Node, Operation, fields_of, parse
+from penstock.conditions._grammar import (
+    Field,
+    IsIn,
+    Literal,
+    Node,
+    Operation,
+    fields_of,
+    parse,
+    type_of,
+)
 
-__all__ = ["Bound", "Filter", "Where", "columns_of_expression", "filter_of", "parse"]
+__all__ = ["Bound", "Filter", "Where", "columns_of_expression", "filter_of", "parse", "type_of"]
 
 Where = Any
 """A condition: a text, a pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows]."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import formats
 from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._types import schema_with
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
@@ -30,6 +31,7 @@ def open(
     *,
     format: str | None = None,
     schema: Any = None,
+    types: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     raw: bool = False,
     checksums: str = "all",
@@ -53,6 +55,8 @@ def open(
         format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
+        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
+            others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
         columns: the columns to read, in this order. Other columns are not decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
         checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
@@ -98,6 +102,11 @@ def open(
         _check_can_use_index(index, mmap)
     if raw and schema is not None:
         raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if types is not None and (raw or schema is not None):
+        other = "raw=True" if raw else "schema="
+        raise ValueError(
+            f"types= changes some of the fields that are found, which {other} replaces"
+        )
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
@@ -122,6 +131,9 @@ def open(
         "format_options": format_options,
     }
     dataset = dataset_of(call, listed, skipped)
+    if types:
+        schema = schema_with(dataset.files.schema, types)
+        dataset = dataset_of({**call, "schema": schema}, listed, skipped)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
     if message is not None:
         warnings.warn(message, stacklevel=2)
