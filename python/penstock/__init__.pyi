@@ -1,6 +1,7 @@
 """The public names of penstock and where each is found: the one table, for type checkers and for `__init__.py`."""
 
 from penstock import bench as bench, describe as describe, features as features
+from penstock.adapters.hf import to_hf as to_hf
 from penstock.columns import types as types
 from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
 from penstock.contract.regions import Region as Region

@@ -231,7 +231,9 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     given |= read
     if given.get("types") is not None:
         given["types"] = pairs_of(given["types"], "--cast")
-    with misuse(has_read=bool(read), named=given.get("columns") or ()):
+    with misuse(
+        has_read=bool(read), named=(*(given.get("columns") or ()), *(given.get("types") or ()))
+    ):
         return ps.open(one_or_many(source), **given)
 
 

@@ -29,7 +29,7 @@ def schema_with(schema: pa.Schema, types: Mapping[str, Any]) -> pa.Schema:
     unknown = [name for name in types if name not in schema.names]
     if unknown:
         known = ", ".join(schema.names)
-        raise SchemaError(f"no such field for types=; there are: {known}", field=unknown[0])
+        raise SchemaError(f"no such field; there are: {known}", field=unknown[0])
     fields = [
         field.with_type(_type_for(field.type, _parsed(types[field.name])))
         if field.name in types
