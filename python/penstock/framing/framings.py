@@ -41,7 +41,7 @@ class Framing:
     keeps_index: bool = True
     """Whether an index made from these frames is valid for other readers, too."""
     overlooked: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of findings that the framing's standard library does not report, and what that library does instead."""
+    """Kinds of findings that the framing's reference library does not report, and what that library does instead."""
 
     @property
     def least_bytes(self) -> int:

@@ -252,7 +252,7 @@ class Recipe:
 
 @contextmanager
 def _noted(numbers: np.ndarray) -> Generator[None]:
-    """Add to an error of the user's functions which records they were called with."""
+    """Name the records of the batch in errors of the user's functions."""
     try:
         yield
     except Exception as error:
@@ -274,8 +274,8 @@ def _by_function(function: Any, column: pa.Array, name: str) -> Any:
 
 
 def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
-    """Replace each record that could not be read by another record, which is masked. If no record could be read, the
-    batch stays empty."""
+    """Replace each unreadable record with another record, which is masked. If no record could be read, the batch stays
+    empty."""
     places = np.arange(len(mask))
     if len(rows.places) in (0, len(mask)):
         return rows, mask[rows.places]

@@ -1,7 +1,7 @@
 """Assembles features of several keys, which are sparse or ragged, from the tensors of the keys.
 
-The steps are TensorFlow's, so invalid numbers have the same effect: in a batch, if lengths are too short, a row
-begins among the values of the previous record.
+The steps are TensorFlow's, so invalid numbers have the same effect: if a record's row lengths are too small, some of its
+values go to the next record's rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def check_size(feature: SparseFeature) -> None:
     kinds = (int, np.integer)
     if isinstance(feature.index_key, str):
         if not isinstance(feature.size, kinds):
-            raise TypeError(f"size has to be an int where index_key is one; found {feature.size!r}")
+            raise TypeError(f"if index_key is a str, size has to be an int; found {feature.size!r}")
         sizes = [feature.size]
     else:
         if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
             raise TypeError(
-                f"size has to be a list of ints as index_key is; found {feature.size!r}"
+                f"if index_key is a list, size has to list ints; found {feature.size!r}"
             )
         sizes = list(feature.size)
         if len(sizes) != len(feature.index_key):
@@ -63,7 +63,7 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     if any(len(column) != len(columns[0]) for column in columns):
         counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
         raise InvalidArgumentError(
-            None, None, f"as many indices of each key are needed; found {counts}"
+            None, None, f"each key needs equally many indices; found {counts}"
         )
     same_length(len(columns[0]), len(values.values))
     first = tensors[keys[0]]

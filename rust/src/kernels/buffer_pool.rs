@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_comes_back_where_it_fits_and_fits_no_less_than_half() {
+    fn a_buffer_is_reused_from_half_its_capacity_to_all_of_it() {
         let (mut pool, me) = (pool(), thread::current().id());
         assert!(pool.put(me, of(1 << 20)).is_empty());
         assert!(pool.take((1 << 20) + 1).is_none());

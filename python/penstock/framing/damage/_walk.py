@@ -56,7 +56,7 @@ class Walk:
         self._record: int | None = record
         self._unproved = False
         self._led: Lead | None = None
-        """Where the headers ahead of the walk lead, once they have been followed."""
+        """Where the next headers lead, once they have been followed."""
         self._followed_to = 0
         """Up to this offset, headers are known to lead from record to record."""
         self._told_bytes = at
@@ -120,7 +120,7 @@ class Walk:
             else:
                 end = part.finding.end_byte - self._plain_base
                 if part.finding.kind == UNKNOWN:
-                    # The headers from there on are not those that were written.
+                    # Later frames of the window may be payload bytes.
                     self._advance(end - self._at, part.finding.num_records)
                     yield Found((part,), file_bytes)
                     return
@@ -153,7 +153,7 @@ class Walk:
         return taken
 
     def _file_position(self, plain_bytes: int) -> int:
-        """Offset in the file up to which the stream was read, if it was read for `plain_bytes` bytes from here."""
+        """Offset in the file that is reached by reading `plain_bytes` bytes from here."""
         return self._at + plain_bytes
 
     def _found(self, parts: list[Part]) -> Found:
@@ -180,8 +180,8 @@ class Walk:
 
     def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
         """A record that continues beyond the end of the stream. Only salvage looks for records in it. If headers in it
-        lead to the end, either bytes of it are missing and records follow, or the data was truncated between two
-        frames of its contents."""
+        lead to the end, either it lacks bytes and records follow, or its payload is frames and was truncated between
+        two of them."""
         lost: int | None = 1
         region = self._resynchronised(None if salvage else self._at)
         if salvage:
@@ -201,7 +201,7 @@ class Walk:
     # -- for compressed data only ---------------------------------------------------------------
 
     def _oddities(self) -> Iterable[Found]:
-        """Findings about data that penstock reads, but the framing's standard library does not."""
+        """Findings about data that penstock reads but the framing's reference library does not."""
         return ()
 
     def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
@@ -322,7 +322,9 @@ class Walk:
         """Skip a truncated record whose header has one wrong byte."""
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
-        message = f"{fault.message}; with one byte corrected, it shows that the data ends inside this record"
+        message = (
+            f"{fault.message}; with one byte corrected, the header ends the record beyond the data"
+        )
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 
     def _by_search(self, fault: Any) -> Part:

@@ -15,7 +15,7 @@ from penstock.storage.journal import is_at
 MOST_BYTES = 1 << 30
 """Maximum size of the folder. The oldest indexes are removed first."""
 SLOW_SECONDS = 5.0
-"""From this build time on, the user is told how to store an index next to its data."""
+"""After a build this long, the user is told how to store an index next to its data."""
 _LOOK_AGAIN = 32
 """The folder is listed again after this many stored indexes."""
 _LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"

@@ -93,7 +93,7 @@ def keep_fact(
     added: Callable[[Index], Index],
     check: Callable[[], None],
 ) -> None:
-    """Add a fact to the sidecar of an open file, or create it (with the index of a framed file).
+    """Add a fact to an open file's sidecar, or to a new one (with the index of a framed file).
 
     Args:
         where: where sidecars are stored, as in `Options.index`.

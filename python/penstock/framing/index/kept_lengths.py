@@ -58,7 +58,7 @@ def from_bytes(data: bytes) -> dict[str, np.ndarray]:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> dict[str, np.ndarray]:
-    """The lengths in the sidecars of one file, from those that are valid for the current file."""
+    """The lengths in those sidecars of one file that are valid for the current file."""
     found: dict[str, np.ndarray] = {}
     for data in sections_of(path, storage, options, opened, "lengths"):
         found = {**from_bytes(data), **found}
