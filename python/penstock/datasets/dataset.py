@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -241,6 +241,12 @@ class Dataset(Opened):
                 message, hint="penstock.convert writes the view as files of its own"
             )
         return self
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | np.ndarray) -> pa.RecordBatch: ...
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from penstock import formats
+from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._types import schema_with
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
@@ -34,16 +35,16 @@ def open(
     types: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     raw: bool = False,
-    checksums: str = "all",
-    damage: str = "error",
+    checksums: Checksums = "all",
+    damage: Damage = "error",
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
-    dialect: str = "protobuf",
+    dialect: Dialect = "protobuf",
     storage: Storage | None = None,
     cache: str | None = None,
-    **format_options: Any,
+    **format_options: Unpack[OpenOptions],
 ) -> Dataset:
     """Open data in place.
 
@@ -128,7 +129,7 @@ def open(
         "overlays": overlays,
         "limits": limits_from(limits),
         "storage": storage,
-        "format_options": format_options,
+        "format_options": dict(format_options),
     }
     dataset = dataset_of(call, listed, skipped)
     if types:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.adapters.keras import KerasBatches
     from penstock.adapters.torch import TorchBatches
 
+Ragged = Literal["offsets", "pad", "list"]
 MEMORY_BYTES = 1 << 30
 """The default of `memory_bytes`."""
 
@@ -128,13 +129,13 @@ class Loader:
         *,
         order: Order | None = None,
         drop_last: bool = False,
-        uneven: str = "wrap",
+        uneven: Literal["wrap", "drop", "pad"] = "wrap",
         decode: Decode | None = None,
         map: Callable[..., Any] | None = None,
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
         record_numbers: str | None = None,
-        ragged: str | Mapping[str, str] = "offsets",
+        ragged: Ragged | Mapping[str, Ragged] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
         rank: int | Literal["auto"] = ALONE,

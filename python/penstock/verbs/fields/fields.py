@@ -357,7 +357,7 @@ def _unchanged(dataset: Dataset) -> Dataset | None:
     return dataset.reopened(source=left, columns=None) if written and left else None
 
 
-def _opened(source: Any, checksums: str = "all") -> Dataset:
+def _opened(source: Any, checksums: Any = "all") -> Dataset:
     if isinstance(source, Dataset):
         return source.whole("changing fields")
     return open_dataset(source, checksums=checksums)
