@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.dtypes import DType, as_dtype, string
+from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.shapes import TensorShape, TensorSpec
+
+
+_NUMPY_DTYPE: Any = np.ndarray.dtype
 
 
 class Tensor(np.ndarray[Any, np.dtype[Any]]):
@@ -30,6 +33,15 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def shape(self) -> TensorShape:  # type: ignore[override]
         """The sizes of the dimensions, a tuple with TensorFlow's methods."""
         return TensorShape(np.ndarray.shape.__get__(self))  # type: ignore[attr-defined]
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        """The type of the values, a `tf.DType`, which equals NumPy's."""
+        return of_array(_NUMPY_DTYPE.__get__(self))
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        _NUMPY_DTYPE.__set__(self, value)  # `view(dtype)` does this
 
     def numpy(self) -> Any:
         """The plain array over the same memory; a NumPy scalar or `bytes` if there are no dimensions."""
@@ -83,6 +95,12 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
 
     def __bool__(self) -> bool:
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        # pyarrow wants NumPy's dtype.
+        import pyarrow as pa
+
+        return pa.array(self.view(np.ndarray), type)
 
     def __repr__(self) -> str:
         value = self.numpy()
