@@ -15,6 +15,7 @@ from penstock import _core
 from penstock.errors import PenstockError
 from penstock.limits import Limits
 from penstock.payloads.images import decode_images
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
 from penstock.tf.encoders import encode_jpeg, encode_png, refuse, scalar_bytes
 from penstock.tf.errors import UnimplementedError
@@ -190,6 +191,27 @@ def _bmp(data: bytes, channels: int) -> Tensor:
     )
 
 
+def _placeholder(contents: Any, channels: int = 0, dtype: Any = uint8, **_: Any) -> Tensor:
+    return probing.array([None, None, channels or None], dtype).view(Tensor)
+
+
+def _placeholder_jpeg(contents: Any, channels: int = 0, *_: Any, **__: Any) -> Tensor:
+    return _placeholder(contents, channels)
+
+
+def _placeholder_crop(contents: Any, window: Any = None, channels: int = 0, *_: Any, **k: Any) -> Tensor:
+    *_, height, width = np.asarray(k.get("crop_window", window)).tolist()
+    return probing.array([height, width, channels or None], uint8).view(Tensor)
+
+
+def _placeholder_image(
+    contents: Any, channels: Any = None, dtype: Any = uint8, name: Any = None, expand_animations: bool = True
+) -> Tensor:
+    shape = None if expand_animations else [None, None, channels or None]
+    return probing.array(shape, dtype).view(Tensor)
+
+
+@probing.instead(_placeholder_jpeg)
 def decode_jpeg(
     contents: Any,
     channels: int = 0,
@@ -239,6 +261,7 @@ def decode_jpeg(
     )
 
 
+@probing.instead(_placeholder_crop)
 def decode_and_crop_jpeg(
     contents: Any,
     crop_window: Any,
@@ -285,6 +308,7 @@ def decode_and_crop_jpeg(
     )
 
 
+@probing.instead(_placeholder)
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None
 ) -> Tensor:
@@ -315,6 +339,7 @@ def decode_png(
     return _decode(contents, channels, "DecodePng", kind)
 
 
+@probing.instead(lambda *_, **__: probing.array([None, None, None, 3], uint8).view(Tensor))
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """All frames of a GIF, each as displayed; other images as one frame.
 
@@ -328,6 +353,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     return found if found.ndim == 4 else found[np.newaxis]
 
 
+@probing.instead(_placeholder)
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """The pixels of a BMP with 8, 24 or 32 bits.
 
@@ -353,6 +379,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     return _bmp(data, channels)
 
 
+@probing.instead(_placeholder_image)
 def decode_image(
     contents: Any,
     channels: int | None = None,
@@ -386,6 +413,7 @@ def decode_image(
     return convert_image_dtype(_decode(contents, channels, op, uint16), kind)
 
 
+@probing.instead(lambda contents, name=None: probing.array(np.shape(contents), "bool").view(Tensor))
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether bytes begin like a JPEG; elementwise for an array.
 
@@ -399,6 +427,11 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     return made.view(Tensor)
 
 
+def _placeholder_sizes(dtype: Any) -> Tensor:
+    return np.array([probing.size(0), probing.size(1), 3], as_dtype(dtype).dtype).view(Tensor)
+
+
+@probing.instead(lambda contents, output_type=int32, name=None: _placeholder_sizes(output_type))
 def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Tensor:
     """Height, width and channels of a JPEG, read from its header.
 

@@ -1,6 +1,14 @@
 """`tf.io`: reading, writing, parsing and decoding under TensorFlow's names."""
 
 import penstock.tf.gfile as gfile  # noqa: PLR0402 - the other form imports the package, which imports this
+from penstock.tf.byte_strings import (
+    decode_base64,
+    decode_compressed,
+    deserialize_many_sparse,
+    encode_base64,
+    serialize_many_sparse,
+    serialize_sparse,
+)
 from penstock.tf.codecs import (
     decode_and_crop_jpeg,
     decode_bmp,
@@ -11,6 +19,7 @@ from penstock.tf.codecs import (
     extract_jpeg_shape,
     is_jpeg,
 )
+from penstock.tf.csv_columns import decode_csv
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.encoders import encode_jpeg, encode_png
 from penstock.tf.features import (
@@ -32,6 +41,13 @@ from penstock.tf.tensor_proto import parse_tensor, serialize_tensor
 from penstock.tf.writing import TFRecordOptions, TFRecordWriter
 
 __all__ = [
+    "decode_csv",
+    "serialize_sparse",
+    "serialize_many_sparse",
+    "encode_base64",
+    "deserialize_many_sparse",
+    "decode_compressed",
+    "decode_base64",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
     "RaggedFeature",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.shapes import TensorShape, TensorSpec
 
@@ -57,7 +58,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         Raises:
             ValueError: it has a different one.
         """
-        if not self.shape.is_compatible_with(shape):
+        if probing.is_on():
+            if TensorShape(shape).rank is not None:
+                probing.give_shape(self, TensorShape(shape))
+        elif not self.shape.is_compatible_with(shape):
             raise ValueError(
                 f"Tensor's shape {self.shape} is not compatible with supplied shape {TensorShape(shape)}."
             )
@@ -65,7 +69,12 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Tensor) and key.ndim == 0 and key.dtype.kind in "iu":
             key = int(key)
-        found = np.ndarray.__getitem__(self, key)
+        try:
+            found = np.ndarray.__getitem__(self, key)
+        except IndexError:
+            if not probing.is_on():
+                raise
+            found = _placeholder_of(self, key)
         return found if isinstance(found, Tensor) else _scalar(found, self.dtype)
 
     def __iter__(self) -> Iterator[Any]:
@@ -94,6 +103,8 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     __hash__ = None  # type: ignore[assignment] -- like NumPy arrays
 
     def __bool__(self) -> bool:
+        if probing.is_on():
+            return probing.decision()
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
 
     def __arrow_array__(self, type: Any = None) -> Any:
@@ -138,6 +149,13 @@ for _operation in [
 
 def _name(tensor: Tensor) -> str:
     return as_dtype(tensor.dtype).name
+
+
+def _placeholder_of(tensor: Tensor, key: Any) -> Any:
+    """A part of a placeholder whose indices are beyond its end."""
+    larger = np.resize(tensor.view(np.ndarray), [max(n, 64) for n in np.shape(tensor)])
+    found = np.asarray(larger[key]).view(Tensor)
+    return found[0:] if found.ndim else found
 
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:

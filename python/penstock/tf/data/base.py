@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.data.op import INFINITE, Op, elements
+from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.errors import OutOfRangeError
 from penstock.tf.missing import missing
 from penstock.tf.nest import map_structure
@@ -50,6 +51,26 @@ class Iterator:
     def element_spec(self) -> Any:
         """The specs of the elements."""
         return self.op.spec()
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element (TensorFlow 1)."""
+        return types_of(self.op.spec())
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element (TensorFlow 1)."""
+        return shapes_of(self.op.spec())
+
+    @property
+    def output_classes(self) -> Any:
+        """The kinds of tensors of an element (TensorFlow 1)."""
+        return classes_of(self.op.spec())
+
+    @property
+    def initializer(self) -> None:
+        """Nothing: an iterator is ready (TensorFlow 1)."""
+        return
 
 
 class Base:
@@ -104,7 +125,8 @@ class Base:
     def element_spec(self) -> Any:
         """The structure of the specs of an element.
 
-        The specs after a user's function are inferred from the first two elements; sizes that differ between them
+        After a user's function, specs are those of its results for placeholders, with which it is called a few
+        times. Where it needs values, they are inferred from the first two elements; sizes that differ between them
         are unknown.
         """
         return self.op.spec()

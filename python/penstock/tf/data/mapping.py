@@ -26,8 +26,10 @@ from penstock.tf.data.op import (
     elements,
     mapped,
     parallel_calls,
+    specs_of,
 )
 from penstock.tf.data.parsing_blocks import Plan, plan_of
+from penstock.tf.data.tracing import traced
 from penstock.tf.nest import flatten
 from penstock.tf.recognised import Recording, record
 from penstock.tf.shapes import TensorSpec
@@ -48,6 +50,7 @@ class Map(Op):
         self.source = source
         self.function = function
         self.calls = parallel_calls(num_parallel_calls)
+        self._traced: Any = None
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
@@ -138,7 +141,11 @@ class Map(Op):
         )
         recording = self.recording(known, kinds)
         plan = None if recording is None else plan_of(recording)
-        return super().spec() if plan is None else plan.specs(leaves)
+        if plan is not None:
+            return plan.specs(leaves)
+        if self._traced is None:
+            self._traced = traced(mapped(self.function), known)
+        return super().spec() if self._traced is None else self._traced
 
 
 class _Work:
@@ -297,6 +304,11 @@ class Scan(Op):
 
     def cardinality(self) -> int:
         return self.source.cardinality()
+
+    def spec(self) -> Any:
+        pair = (specs_of(self.state), self.source.spec())
+        found = traced(lambda given: as_element(self.function(*given)[1]), pair)
+        return super().spec() if found is None else found
 
 
 class Unique(Op):

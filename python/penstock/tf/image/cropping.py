@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
@@ -27,6 +28,15 @@ def _images(image: Any) -> Tensor:
     return array
 
 
+def _placeholder(
+    image: Any, offset_height: Any = 0, offset_width: Any = 0, target_height: Any = 0, target_width: Any = 0
+) -> Tensor:
+    shape = np.shape(image)
+    sizes = [*shape[:-3], int(target_height), int(target_width), shape[-1]]
+    return probing.array([max(n, 0) for n in sizes], convert_to_tensor(image).dtype).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def crop_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
@@ -66,6 +76,7 @@ def crop_to_bounding_box(
     return array[..., top : top + rows, left : left + columns, :]
 
 
+@probing.instead(_placeholder)
 def pad_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
