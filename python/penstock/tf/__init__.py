@@ -30,80 +30,6 @@ from penstock.tf import (
     strings,
     train,
 )
-from penstock.tf.arrays import (
-    boolean_mask,
-    broadcast_to,
-    concat,
-    ensure_shape,
-    expand_dims,
-    gather,
-    gather_nd,
-    identity,
-    is_tensor,
-    newaxis,
-    pad,
-    rank,
-    repeat,
-    reshape,
-    reverse,
-    shape,
-    size,
-    slice,
-    split,
-    squeeze,
-    stack,
-    strided_slice,
-    tile,
-    transpose,
-    unstack,
-)
-from penstock.tf.creation import (
-    eye,
-    fill,
-    one_hot,
-    ones,
-    ones_like,
-    range,
-    zeros,
-    zeros_like,
-)
-from penstock.tf.dtypes import (
-    DType,
-    as_dtype,
-    complex64,
-    complex128,
-    double,
-    float16,
-    float32,
-    float64,
-    half,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from penstock.tf.dtypes import bool_ as bool
-from penstock.tf.functions import (
-    cond,
-    control_dependencies,
-    device,
-    executing_eagerly,
-    function,
-    get_logger,
-    group,
-    map_fn,
-    name_scope,
-    no_op,
-    numpy_function,
-    py_function,
-    stop_gradient,
-    vectorized_map,
-)
 from penstock.tf.arithmetic import (
     abs,
     add,
@@ -152,6 +78,88 @@ from penstock.tf.arithmetic import (
     truediv,
     where,
 )
+from penstock.tf.arrays import (
+    boolean_mask,
+    broadcast_to,
+    concat,
+    ensure_shape,
+    expand_dims,
+    gather,
+    gather_nd,
+    identity,
+    is_tensor,
+    newaxis,
+    pad,
+    rank,
+    repeat,
+    reshape,
+    reverse,
+    shape,
+    size,
+    slice,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    tile,
+    transpose,
+    unstack,
+)
+from penstock.tf.creation import (
+    eye,
+    fill,
+    one_hot,
+    ones,
+    ones_like,
+    range,
+    zeros,
+    zeros_like,
+)
+from penstock.tf.debugging import (
+    Assert,
+)
+from penstock.tf.distribute import tpu
+from penstock.tf.dtypes import (
+    DType,
+    as_dtype,
+    complex64,
+    complex128,
+    double,
+    float16,
+    float32,
+    float64,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from penstock.tf.dtypes import bool_ as bool
+from penstock.tf.functions import (
+    cond,
+    control_dependencies,
+    device,
+    executing_eagerly,
+    function,
+    get_logger,
+    group,
+    map_fn,
+    name_scope,
+    no_op,
+    numpy_function,
+    py_function,
+    stop_gradient,
+    vectorized_map,
+)
+from penstock.tf.linalg import (
+    norm,
+    tensordot,
+)
 from penstock.tf.loops import (
     TensorArray,
     case,
@@ -161,6 +169,23 @@ from penstock.tf.loops import (
     switch_case,
     while_loop,
 )
+from penstock.tf.missing import absent_from
+from penstock.tf.more_math import (
+    acos,
+    add_n,
+    asin,
+    atan,
+    atan2,
+    cosh,
+    sigmoid,
+    sinh,
+    tan,
+)
+from penstock.tf.names_around import autograph, keras, test, type_spec_from_value, version
+from penstock.tf.printing import (
+    print,
+)
+from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.selecting import (
     dynamic_partition,
     dynamic_stitch,
@@ -179,35 +204,6 @@ from penstock.tf.selecting import (
     unique,
     unique_with_counts,
 )
-from penstock.tf.more_math import (
-    acos,
-    add_n,
-    asin,
-    atan,
-    atan2,
-    cosh,
-    sigmoid,
-    sinh,
-    tan,
-)
-from penstock.tf.debugging import (
-    Assert,
-)
-from penstock.tf.linalg import (
-    norm,
-    tensordot,
-)
-from penstock.tf.tensor_proto import (
-    make_ndarray,
-    make_tensor_proto,
-)
-from penstock.tf.printing import (
-    print,
-)
-from penstock.tf.distribute import tpu
-from penstock.tf.missing import absent_from
-from penstock.tf.names_around import autograph, keras, test, type_spec_from_value, version
-from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.shapes import (
     RaggedTensorSpec,
     SparseTensorSpec,
@@ -220,6 +216,10 @@ from penstock.tf.tensor import (
     Tensor,
     constant,
     convert_to_tensor,
+)
+from penstock.tf.tensor_proto import (
+    make_ndarray,
+    make_tensor_proto,
 )
 
 __all__ = [
@@ -255,8 +255,8 @@ __all__ = [
     "cast",
     "clip_by_value",
     "compat",
-    "complex128",
     "complex64",
+    "complex128",
     "concat",
     "cond",
     "config",
@@ -301,10 +301,10 @@ __all__ = [
     "histogram_fixed_width",
     "identity",
     "image",
+    "int8",
     "int16",
     "int32",
     "int64",
-    "int8",
     "io",
     "is_tensor",
     "keras",
@@ -398,10 +398,10 @@ __all__ = [
     "transpose",
     "truediv",
     "type_spec_from_value",
+    "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint8",
     "unique",
     "unique_with_counts",
     "unstack",
@@ -416,4 +416,10 @@ __all__ = [
 __version__ = "2.21.0"
 """The version of TensorFlow that this imitates."""
 
-__getattr__ = absent_from("tf")
+_absent = absent_from("tf")
+
+
+def __getattr__(name: str) -> Any:
+    """bfloat16, where ml_dtypes is installed; for all other names the error for what TensorFlow has and penstock
+    lacks, with the nearest alternative."""
+    return dtypes.as_dtype(name) if name == "bfloat16" else _absent(name)

@@ -100,7 +100,9 @@ def _quotient(x: Tensor, y: Tensor) -> Any:
 add = elementwise_of_two(np.add, "The sum, value by value.")
 subtract = elementwise_of_two(np.subtract, "The difference, value by value.")
 multiply = elementwise_of_two(np.multiply, "The product, value by value.")
-divide = truediv = elementwise_of_two(_quotient, "The quotient, value by value; a float for integers, too.")
+divide = truediv = elementwise_of_two(
+    _quotient, "The quotient, value by value; a float for integers, too."
+)
 floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.")
 floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.")
 pow = elementwise_of_two(np.power, "The power, value by value.")
@@ -306,4 +308,3 @@ def argsort(
     else:
         found = np.argsort(value, axis, kind="stable")
     return found.astype(np.int32).view(Tensor)
-

@@ -40,7 +40,9 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     readers = {"": lambda text: text, "GZIP": gzip.decompress, "ZLIB": zlib.decompress}
     if compression_type not in readers:
         raise InvalidArgumentError(
-            None, None, f"Only ZLIB, GZIP or NONE are supported compressions, not {compression_type!r}"
+            None,
+            None,
+            f"Only ZLIB, GZIP or NONE are supported compressions, not {compression_type!r}",
         )
     read = readers[compression_type]
 
@@ -79,14 +81,14 @@ def decode_base64(input: Any, name: str | None = None) -> Any:
             padded = text.rstrip(b"=")
             return base64.b64decode(padded + b"=" * (-len(padded) % 4), b"-_", validate=True)
         except binascii.Error:
-            raise InvalidArgumentError(
-                None, None, "Invalid character found in base64."
-            ) from None
+            raise InvalidArgumentError(None, None, "Invalid character found in base64.") from None
 
     return each(input, decoded)
 
 
-def serialize_sparse(sp_input: SparseTensor, out_type: Any = "string", name: str | None = None) -> Tensor:
+def serialize_sparse(
+    sp_input: SparseTensor, out_type: Any = "string", name: str | None = None
+) -> Tensor:
     """A sparse tensor as three strings: its indices, values and shape, as by `serialize_tensor`."""
     parts = sp_input.indices, sp_input.values, sp_input.dense_shape
     return np.array([serialize_tensor(part).item() for part in parts], object).view(Tensor)

@@ -19,6 +19,7 @@ from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
 from penstock.tf.encoders import encode_jpeg, encode_png, refuse, scalar_bytes
 from penstock.tf.errors import UnimplementedError
+from penstock.tf.image_placeholders import of_crop, of_image, of_jpeg, of_pixels, of_sizes
 from penstock.tf.pixel_types import convert_image_dtype
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -191,27 +192,7 @@ def _bmp(data: bytes, channels: int) -> Tensor:
     )
 
 
-def _placeholder(contents: Any, channels: int = 0, dtype: Any = uint8, **_: Any) -> Tensor:
-    return probing.array([None, None, channels or None], dtype).view(Tensor)
-
-
-def _placeholder_jpeg(contents: Any, channels: int = 0, *_: Any, **__: Any) -> Tensor:
-    return _placeholder(contents, channels)
-
-
-def _placeholder_crop(contents: Any, window: Any = None, channels: int = 0, *_: Any, **k: Any) -> Tensor:
-    *_, height, width = np.asarray(k.get("crop_window", window)).tolist()
-    return probing.array([height, width, channels or None], uint8).view(Tensor)
-
-
-def _placeholder_image(
-    contents: Any, channels: Any = None, dtype: Any = uint8, name: Any = None, expand_animations: bool = True
-) -> Tensor:
-    shape = None if expand_animations else [None, None, channels or None]
-    return probing.array(shape, dtype).view(Tensor)
-
-
-@probing.instead(_placeholder_jpeg)
+@probing.instead(of_jpeg)
 def decode_jpeg(
     contents: Any,
     channels: int = 0,
@@ -261,7 +242,7 @@ def decode_jpeg(
     )
 
 
-@probing.instead(_placeholder_crop)
+@probing.instead(of_crop)
 def decode_and_crop_jpeg(
     contents: Any,
     crop_window: Any,
@@ -308,7 +289,7 @@ def decode_and_crop_jpeg(
     )
 
 
-@probing.instead(_placeholder)
+@probing.instead(of_pixels)
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None
 ) -> Tensor:
@@ -353,7 +334,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     return found if found.ndim == 4 else found[np.newaxis]
 
 
-@probing.instead(_placeholder)
+@probing.instead(of_pixels)
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """The pixels of a BMP with 8, 24 or 32 bits.
 
@@ -379,7 +360,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     return _bmp(data, channels)
 
 
-@probing.instead(_placeholder_image)
+@probing.instead(of_image)
 def decode_image(
     contents: Any,
     channels: int | None = None,
@@ -427,11 +408,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     return made.view(Tensor)
 
 
-def _placeholder_sizes(dtype: Any) -> Tensor:
-    return np.array([probing.size(0), probing.size(1), 3], as_dtype(dtype).dtype).view(Tensor)
-
-
-@probing.instead(lambda contents, output_type=int32, name=None: _placeholder_sizes(output_type))
+@probing.instead(lambda contents, output_type=int32, name=None: of_sizes(output_type))
 def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Tensor:
     """Height, width and channels of a JPEG, read from its header.
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+import penstock.tf.arithmetic as math
+
 # The other form would import the package, which imports this module.
 import penstock.tf.dtypes as dtypes  # noqa: PLR0402
 import penstock.tf.features as features  # noqa: PLR0402
@@ -16,17 +18,16 @@ import penstock.tf.gfile as gfile  # noqa: PLR0402
 import penstock.tf.image as image  # noqa: PLR0402
 import penstock.tf.image.legacy as legacy  # noqa: PLR0402
 import penstock.tf.io as io  # noqa: PLR0402
-import penstock.tf.arithmetic as math  # noqa: PLR0402
 import penstock.tf.parsing as parsing  # noqa: PLR0402
+import penstock.tf.probing as probing  # noqa: PLR0402
 import penstock.tf.python_io as python_io  # noqa: PLR0402
 import penstock.tf.random as random  # noqa: PLR0402
-import penstock.tf.probing as probing  # noqa: PLR0402
 import penstock.tf.sparse as sparse  # noqa: PLR0402
 import penstock.tf.strings as strings  # noqa: PLR0402
+from penstock.tf.arithmetic import cast
 from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.errors import OpError
-from penstock.tf.arithmetic import cast
 from penstock.tf.missing import absent_from, missing
 from penstock.tf.selecting import compat_where
 from penstock.tf.tensor import Tensor, convert_to_tensor
@@ -57,7 +58,9 @@ def _classes(dataset: Any) -> Any:
     return classes_of(dataset.element_spec)
 
 
-def _string_split(source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = " ", **_: Any) -> Any:
+def _string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = " ", **_: Any
+) -> Any:
     """TensorFlow 1's split: a sparse tensor of the parts of each string."""
     texts = convert_to_tensor(source).tolist()
     by = text_of(delimiter if sep is None else sep).encode()
@@ -76,7 +79,11 @@ def _string_split(source: Any, sep: Any = None, skip_empty: bool = True, delimit
 
 def _placeholder(rows: int) -> tuple[Any, Any, Any]:
     count = probing.size()
-    return np.zeros((count, 2), np.int64), probing.array([count], "string").view(Tensor), [rows, count]
+    return (
+        np.zeros((count, 2), np.int64),
+        probing.array([count], "string").view(Tensor),
+        [rows, count],
+    )
 
 
 def _cut(text: bytes, by: bytes) -> Any:

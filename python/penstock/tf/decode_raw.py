@@ -28,7 +28,9 @@ _TYPES = [
 _PADDED = tuple(name for name in _TYPES if name not in ("bool", "complex64", "complex128"))
 
 
-def _placeholder(input_bytes: Any, out_type: Any, *_: Any, fixed_length: Any = None, **__: Any) -> Any:
+def _placeholder(
+    input_bytes: Any, out_type: Any, *_: Any, fixed_length: Any = None, **__: Any
+) -> Any:
     size = None if fixed_length is None else fixed_length // as_dtype(out_type).size
     return probing.array([*np.shape(input_bytes), size], out_type).view(Tensor)
 

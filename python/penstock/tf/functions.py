@@ -94,8 +94,8 @@ def _unknown(dtypes: Any) -> Any:
 
 def _results(found: Any, dtypes: Any, convert: Callable[[Any, Any], Any]) -> Any:
     if not isinstance(dtypes, (list, tuple)):
-        if isinstance(found, (list, tuple)) and len(found) == 1 and convert is _converted:
-            found = found[0]
+        if isinstance(found, (list, tuple)) and found and convert is _converted:
+            found = found[0]  # as in TensorFlow, which takes a list for several results
         return None if dtypes is None or found is None else convert(found, dtypes)
     several = list(found) if isinstance(found, (list, tuple)) else [found]
     if len(several) != len(dtypes):
@@ -111,7 +111,7 @@ def _converted(value: Any, dtype: Any) -> Any:
     if hasattr(value, "with_values"):
         return value
     if not isinstance(value, Tensor):
-        return constant(value, wanted)
+        return _constant(value, wanted)
     if value.dtype != wanted:
         raise InvalidArgumentError(
             None,
@@ -120,6 +120,15 @@ def _converted(value: Any, dtype: Any) -> Any:
             f"{as_dtype(value.dtype).name}",
         )
     return value
+
+
+def _constant(value: Any, wanted: Any) -> Tensor:
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return np.asarray(value).astype(wanted.dtype).view(Tensor)
+    try:
+        return constant(value, wanted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(None, None, f"{type(error).__name__}: {error}") from error
 
 
 def _result(value: Any, dtype: Any) -> Tensor:
@@ -186,7 +195,9 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
     return map_structure(lambda *leaves: np.stack(leaves).view(Tensor), *results)
 
 
-def vectorized_map(fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, **_: Any) -> Any:
+def vectorized_map(
+    fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, **_: Any
+) -> Any:
     """`map_fn`: the function is called for each slice."""
     return map_fn(fn, elems)
 
@@ -194,14 +205,10 @@ def vectorized_map(fn: Callable[..., Any], elems: Any, fallback_to_while_loop: b
 def _none_of(fn: Callable[..., Any], parts: Any) -> Any:
     """The result of `map_fn` without elements: no rows, of the shape that the function gives."""
     with probing.probing(0):
-        rows = [
-            probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)
-        ]
+        rows = [probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)]
         first = fn(pack_sequence_as(parts, rows))
     with probing.probing(2):
-        rows = [
-            probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)
-        ]
+        rows = [probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)]
         other = fn(pack_sequence_as(parts, rows))
 
     def empty(one: Any, two: Any) -> Tensor:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf.arithmetic import matmul
 from penstock.tf.arrays import tensor
 from penstock.tf.creation import eye
-from penstock.tf.arithmetic import matmul
 from penstock.tf.missing import absent_from
 from penstock.tf.more_math import l2_normalize
 from penstock.tf.selecting import einsum
@@ -86,7 +86,11 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
 
 def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Any = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """The norm over all dimensions, or those of `axis`: euclidean, 1, 2, a number or infinity."""
     given = _array(tensor)

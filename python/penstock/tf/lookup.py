@@ -228,7 +228,9 @@ class StaticVocabularyTable(_Table):
         experimental_is_anonymous: bool = False,
     ) -> None:
         if num_oov_buckets <= 0:
-            raise ValueError(f"`num_oov_buckets` must be > 0; use StaticHashTable. Got {num_oov_buckets}")
+            raise ValueError(
+                f"`num_oov_buckets` must be > 0; use StaticHashTable. Got {num_oov_buckets}"
+            )
         pairs = [] if initializer is None else initializer.pairs()
         key_dtype = lookup_key_dtype or (string if initializer is None else initializer.key_dtype)
         super().__init__(pairs, key_dtype, int64)

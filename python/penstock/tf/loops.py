@@ -84,7 +84,9 @@ class TensorArray:
         place = int(index)
         if not 0 <= place < len(self._values):
             raise InvalidArgumentError(
-                None, None, f"Tried to read from index {place} but array size is: {len(self._values)}"
+                None,
+                None,
+                f"Tried to read from index {place} but array size is: {len(self._values)}",
             )
         return self._all()[place]
 
@@ -319,9 +321,7 @@ def case(
     if holding:
         return holding[0]()
     if default is None:
-        raise InvalidArgumentError(
-            None, None, "Input error: None of conditions evaluated as True"
-        )
+        raise InvalidArgumentError(None, None, "Input error: None of conditions evaluated as True")
     return default()
 
 
@@ -329,9 +329,7 @@ def switch_case(
     branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None
 ) -> Any:
     """The result of the function with this number; of the default, or the last one, if there is none."""
-    if isinstance(branch_fns, Mapping):
-        functions = dict(branch_fns)
-    elif branch_fns and isinstance(branch_fns[0], tuple):
+    if isinstance(branch_fns, Mapping) or (branch_fns and isinstance(branch_fns[0], tuple)):
         functions = dict(branch_fns)
     else:
         functions = dict(enumerate(branch_fns))

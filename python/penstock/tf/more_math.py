@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.tf.arithmetic import elementwise, elementwise_of_two, two
 from penstock.tf.arrays import tensor
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.arithmetic import elementwise, elementwise_of_two, two
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 rint = elementwise(np.rint, "The values rounded, halves to even.")
@@ -214,7 +214,9 @@ def _unsorted(combine: Any, start: Any, what: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         return tensor(_over_segments(data, segment_ids, int(num_segments), combine, start))
 
-    reduction.__doc__ = f"The {what} of the rows of each segment, in any order; negative ids are left out."
+    reduction.__doc__ = (
+        f"The {what} of the rows of each segment, in any order; negative ids are left out."
+    )
     return reduction
 
 
@@ -281,7 +283,9 @@ def bincount(
     kind = as_dtype(dtype).dtype if weights is None else _lasting(weights).dtype
     rows = given.reshape(1, -1) if axis is None or given.ndim < 2 else given
     made = np.zeros((len(rows), size), kind)
-    heavy = np.ones(rows.shape, kind) if weights is None else np.reshape(_lasting(weights), rows.shape)
+    heavy = (
+        np.ones(rows.shape, kind) if weights is None else np.reshape(_lasting(weights), rows.shape)
+    )
     for place, row in enumerate(rows):
         kept = row < size
         np.add.at(made[place], row[kept], heavy[place][kept])

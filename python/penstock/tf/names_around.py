@@ -31,7 +31,9 @@ autograph = SimpleNamespace(
     to_graph=_itself,
 )
 version = SimpleNamespace(VERSION="2.21.0", GIT_VERSION="penstock.tf")
-test = SimpleNamespace(gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never)
+test = SimpleNamespace(
+    gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never
+)
 
 
 class _Keras(ModuleType):

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf.arithmetic import tanh
 from penstock.tf.arrays import tensor
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.arithmetic import tanh
 from penstock.tf.missing import absent_from
 from penstock.tf.more_math import (
     in_top_k,
@@ -114,7 +114,9 @@ def moments(
     return tensor(np.asarray(mean, given.dtype)), tensor(np.asarray(variance, given.dtype))
 
 
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
+def embedding_lookup(
+    params: Any, ids: Any, max_norm: Any = None, name: str | None = None
+) -> Tensor:
     """The rows with these numbers."""
     return tensor(np.take(_array(params), np.asarray(ids), 0))
 
@@ -126,7 +128,9 @@ def _windows(
     steps = [int(s) for s in np.atleast_1d(np.asarray(strides))]
     down, right = (steps[1], steps[2]) if len(steps) == 4 else (steps[0], steps[-1])
     if padding == "SAME":
-        around = [_same(n, k, s) for n, k, s in zip(given.shape[1:3], size, (down, right), strict=True)]
+        around = [
+            _same(n, k, s) for n, k, s in zip(given.shape[1:3], size, (down, right), strict=True)
+        ]
         given = np.pad(given, [(0, 0), *around, (0, 0)], constant_values=fill)
     elif padding != "VALID":
         raise InvalidArgumentError(None, None, f"padding must be SAME or VALID, not {padding!r}")
@@ -172,7 +176,12 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 def max_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The greatest value of each window of images."""
     given = _array(input)
@@ -181,14 +190,21 @@ def max_pool2d(
 
 
 def avg_pool2d(
-    input: Any, ksize: Any, strides: Any, padding: Any, data_format: str = "NHWC", name: str | None = None
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The mean of each window of images; pads do not count."""
     given = _array(input)
     size = _pair(ksize)
     total = _windows(given, size, strides, padding, 0).sum((-1, -2))
     ones = np.ones((1, *given.shape[1:3], 1), given.dtype)
-    return tensor((total / _windows(ones, size, strides, padding, 0).sum((-1, -2))).astype(given.dtype))
+    return tensor(
+        (total / _windows(ones, size, strides, padding, 0).sum((-1, -2))).astype(given.dtype)
+    )
 
 
 __getattr__ = absent_from("tf.nn")

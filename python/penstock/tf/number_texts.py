@@ -13,7 +13,9 @@ from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.text_values import each
 
-_FLOAT = re.compile(r"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I)
+_FLOAT = re.compile(
+    r"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.IGNORECASE
+)
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
@@ -39,7 +41,10 @@ def as_string(
 
     Example:
         >>> import penstock.tf as tf
-        >>> tf.strings.as_string([1.5, 2]).numpy().tolist(), tf.strings.as_string(3, width=3).numpy()
+        >>> (
+        ...     tf.strings.as_string([1.5, 2]).numpy().tolist(),
+        ...     tf.strings.as_string(3, width=3).numpy(),
+        ... )
         ([b'1.500000', b'2.000000'], b'  3')
     """
     if isinstance(input, RaggedTensor):

@@ -20,7 +20,7 @@ from penstock.tf.features import PARTITIONS, RaggedFeature
 from penstock.tf.parse_errors import example_error, sequence_error
 from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
-from penstock.tf.placeholders import of_features, placeholder, specs_of_lists
+from penstock.tf.placeholders import of_parsed, of_sequences
 from penstock.tf.recognised import NotRecorded, Recorded
 from penstock.tf.tensor import convert_to_tensor
 
@@ -61,7 +61,7 @@ def parse_example(
     if isinstance(serialized, Recorded):
         return _recorded(serialized, features, example_names)
     if probing.is_on():
-        return _placeholders(features, list(np.shape(serialized)))
+        return of_parsed(features, list(np.shape(serialized)))
     payloads, alone = _payloads(serialized)
     names = None if example_names is None else _names(example_names, payloads, alone)
     if alone:
@@ -101,7 +101,7 @@ def parse_single_example(
             raise NotRecorded("a batch")
         return _recorded(serialized, features, example_names)
     if probing.is_on():
-        return _placeholders(features, [])
+        return of_parsed(features, [])
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -178,7 +178,7 @@ def parse_sequence_example(
             "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
         )
     if probing.is_on():
-        return _placeholder_sequences(serialized, context_features, sequence_features)
+        return of_sequences(serialized, context_features, sequence_features)
     payloads, alone = _payloads(serialized)
     return _sequence(
         payloads, alone, context_features or {}, sequence_features or {}, example_names
@@ -221,7 +221,7 @@ def parse_single_sequence_example(
             "Both context_features and sequence_features are None, but at least one should have values."
         )
     if probing.is_on():
-        return _placeholder_sequences(serialized, context_features, sequence_features)[:2]
+        return of_sequences(serialized, context_features, sequence_features)[:2]
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -276,16 +276,6 @@ def _names(names: Any, payloads: list[bytes], alone: bool) -> list[Any] | None:
             f"name.shape={list(given.shape)}, serialized.shape={list(shape)}",
         )
     return given.reshape(-1).tolist() if given.size else None
-
-
-def _placeholders(features: Features, batch: list[Any]) -> dict[str, Any]:
-    return placeholder(of_features(features, batch))
-
-
-def _placeholder_sequences(serialized: Any, context: Any, lists: Any) -> Any:
-    batch = list(np.shape(serialized))
-    specs, lengths = specs_of_lists(lists or {}, batch)
-    return _placeholders(context or {}, batch), placeholder(specs), placeholder(lengths)
 
 
 def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str, Any]:

@@ -106,3 +106,15 @@ def specs_of_lists(features: Any, batch: list[Any]) -> tuple[dict[str, Any], dic
                 shape, feature.dtype, len(shape) - 1, feature.row_splits_dtype
             )
     return specs, lengths
+
+
+def of_parsed(features: Any, batch: list[Any]) -> dict[str, Any]:
+    """Placeholders for what a parser makes of features, for a batch of this shape or for one record."""
+    return placeholder(of_features(features, batch))
+
+
+def of_sequences(serialized: Any, context: Any, lists: Any) -> Any:
+    """Placeholders for the context, the lists and the numbers of frames of parsed SequenceExamples."""
+    batch = list(np.shape(serialized))
+    specs, lengths = specs_of_lists(lists or {}, batch)
+    return of_parsed(context or {}, batch), placeholder(specs), placeholder(lengths)

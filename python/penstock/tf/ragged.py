@@ -143,7 +143,9 @@ def range(
     """Rows of numbers from `starts` to before `limits`."""
     if limits is None:
         starts, limits = 0, starts
-    first, last, step = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v)) for v in (starts, limits, deltas)))
+    first, last, step = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(v)) for v in (starts, limits, deltas))
+    )
     kind = convert_to_tensor(limits).dtype if dtype is None else as_dtype(dtype)
     rows = [np.arange(a, b, c, kind.dtype) for a, b, c in zip(first, last, step, strict=True)]
     return stack([row.view(Tensor) for row in rows])
@@ -155,7 +157,9 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
         mask = RaggedTensor.from_tensor(mask)
     given = data if isinstance(data, RaggedTensor) else RaggedTensor.from_tensor(data)
     kept = np.asarray(mask.values)
-    lengths = np.add.reduceat(np.append(kept, False).astype(np.int64), np.asarray(mask.row_splits)[:-1])
+    lengths = np.add.reduceat(
+        np.append(kept, False).astype(np.int64), np.asarray(mask.row_splits)[:-1]
+    )
     lengths = np.where(np.asarray(mask.row_lengths()) > 0, lengths, 0) if len(mask) else lengths[:0]
     return RaggedTensor.from_row_lengths(given.values[kept], lengths)
 

@@ -42,7 +42,21 @@ def _backward(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda self, other: _with(self, other, lambda a, b: combine(b, a))
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+):
     _operation = getattr(operator, _name)
     setattr(RaggedOperators, f"__{_name}__", _forward(_operation))
     if _name in {"add", "sub", "mul", "truediv", "floordiv", "mod", "pow"}:

@@ -159,7 +159,9 @@ def linear_to_mel_weight_matrix(
     bins = mel(linear)[:, None]
     edges = np.linspace(mel(lower_edge_hertz), mel(upper_edge_hertz), num_mel_bins + 2, dtype=kind)
     low, centre, high = edges[:-2], edges[1:-1], edges[2:]
-    weights = np.maximum(0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre)))
+    weights = np.maximum(
+        0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre))
+    )
     return tensor(np.pad(weights, [(1, 0), (0, 0)]).astype(kind))
 
 

@@ -55,7 +55,10 @@ def split(
 
     Example:
         >>> import penstock.tf as tf
-        >>> tf.strings.split("a b  c").numpy().tolist(), tf.strings.split(["a-b", "c"], "-").to_list()
+        >>> (
+        ...     tf.strings.split("a b  c").numpy().tolist(),
+        ...     tf.strings.split(["a-b", "c"], "-").to_list(),
+        ... )
         ([b'a', b'b', b'c'], [[b'a', b'b'], [b'c']])
     """
     between = bytes_of(sep) if sep is not None else b""
@@ -151,7 +154,9 @@ def _reader(encoding: str, errors: str, replacement: int) -> Callable[[bytes], s
             return text.decode(codec)
         except UnicodeDecodeError as error:
             if errors == "strict":
-                raise InvalidArgumentError(None, None, "Invalid formatting on input string") from error
+                raise InvalidArgumentError(
+                    None, None, "Invalid formatting on input string"
+                ) from error
             if errors == "ignore":
                 return text.decode(codec, "ignore")
             return text.decode(codec, "replace").replace("�", chr(replacement))

@@ -93,7 +93,7 @@ def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     return each(input, len, "int32")
 
 
-def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:  # noqa: A002
+def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None) -> Any:
     """A part of each string.
 
     Args:
@@ -191,9 +191,7 @@ def to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -
     return each(input, lambda text: fingerprint64(text) % num_buckets, "int64")
 
 
-def to_hash_bucket_strong(
-    input: Any, num_buckets: int, key: Any, name: str | None = None
-) -> Any:
+def to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Any:
     """The bucket of each string by SipHash with a key of two numbers, int64."""
     pair = int(key[0]), int(key[1])
     return each(input, lambda text: siphash(text, pair) % num_buckets, "int64")
@@ -220,4 +218,3 @@ def _murmur(text: bytes, seed: int = 0xDECAFCAFFE) -> int:
 
 
 __getattr__ = absent_from("tf.strings")
-

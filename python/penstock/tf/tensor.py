@@ -16,7 +16,6 @@ from penstock.tf import probing
 from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.shapes import TensorShape, TensorSpec
 
-
 _NUMPY_DTYPE: Any = np.ndarray.dtype
 
 

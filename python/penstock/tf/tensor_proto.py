@@ -105,7 +105,11 @@ class TensorProto:
 
 
 def make_tensor_proto(
-    values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False, allow_broadcast: bool = False
+    values: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    allow_broadcast: bool = False,
 ) -> TensorProto:
     """Values as a TensorProto, of which `SerializeToString` gives the bytes."""
     made = convert_to_tensor(values, dtype)

@@ -86,9 +86,7 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(found, re.ASCII)
     except re.error as error:
-        raise InvalidArgumentError(
-            None, None, f"Invalid pattern: {text}, error: {error}"
-        ) from None
+        raise InvalidArgumentError(None, None, f"Invalid pattern: {text}, error: {error}") from None
 
 
 @lru_cache(512)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator as PythonIterator
 from typing import Any
@@ -102,6 +103,9 @@ class Base:
                 return getattr(Adapter(self), name)
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known = inspect.getattr_static(type(self), name, None)
+        if isinstance(known, property):  # which raised an AttributeError of its own
+            return known.__get__(self)
         raise missing(f"tf.data.Dataset.{name}")
 
     def __iter__(self) -> Iterator:

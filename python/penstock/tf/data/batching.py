@@ -160,10 +160,7 @@ class PaddedBatch(Batch):
         leaves = flatten(inner, lists=False)
         shapes = [None if leaf.shape.rank is None else [None] * leaf.shape.rank for leaf in leaves]
         if self._shapes is None:
-            shapes = [
-                leaf.shape if leaf.shape.is_fully_defined() else shape
-                for leaf, shape in zip(leaves, shapes, strict=True)
-            ]
+            shapes = [leaf.shape for leaf in leaves]
         else:
             shapes = list(self._wanted(leaves, inner)[0])
         padded = [with_shape(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]

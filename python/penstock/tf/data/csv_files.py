@@ -48,7 +48,9 @@ class _Csv(Op):
 
     def _run(self) -> Iterator[Any]:
         for file in self._files:
-            for number, line in enumerate(islice(lines_of(file, self._container), int(self._header), None)):
+            for number, line in enumerate(
+                islice(lines_of(file, self._container), int(self._header), None)
+            ):
                 yield self._record(number, fields_of(line, self._between, self._quotes))
 
     def _record(self, number: int, fields: list[bytes]) -> tuple[Tensor, ...]:
@@ -59,7 +61,9 @@ class _Csv(Op):
                 None, None, f"Expect {len(self._defaults)} fields but have {len(fields)} in record"
             )
         return tuple(
-            np.array(value_of(field, default, self._missing, number, place), default.dtype.dtype).view(Tensor)
+            np.array(
+                value_of(field, default, self._missing, number, place), default.dtype.dtype
+            ).view(Tensor)
             for place, (field, default) in enumerate(zip(fields, self._defaults, strict=True))
         )
 
@@ -84,7 +88,7 @@ def _default(given: Any) -> Tensor:
 
 
 class CsvDataset(Dataset):
-    """The records of CSV files, each a tuple of scalars.
+    r"""The records of CSV files, each a tuple of scalars.
 
     Args:
         filenames: a name, or several.
@@ -100,7 +104,7 @@ class CsvDataset(Dataset):
 
     Example:
         >>> import penstock.tf as tf
-        >>> tf.io.write_file("two.csv", "a,b\\n1,x\\n2,y\\n")
+        >>> tf.io.write_file("two.csv", "a,b\n1,x\n2,y\n")
         >>> rows = tf.data.experimental.CsvDataset("two.csv", [tf.int32, ""], header=True)
         >>> [(int(a), b.numpy()) for a, b in rows]
         [(1, b'x'), (2, b'y')]
@@ -186,7 +190,9 @@ def make_csv_dataset(
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
         first = next(lines_of(files[0], container))
-        column_names = [f.decode(encoding) for f in fields_of(first, between.encode(), use_quote_delim)]
+        column_names = [
+            f.decode(encoding) for f in fields_of(first, between.encode(), use_quote_delim)
+        ]
     chosen = _chosen(select_columns, column_names)
     if column_defaults is None:
         rows = _rows(files, container, header, between, use_quote_delim, num_rows_for_inference)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class _Writing:
         os.makedirs(self._beside, exist_ok=True)
         self._file = TFRecordWriter(f"{self._beside}/{_DATA}", compression or "")
 
-    def __enter__(self) -> _Writing:
+    def __enter__(self) -> Self:
         return self
 
     def write(self, element: Any) -> None:
@@ -64,7 +64,7 @@ class _Writing:
                 self._file.write(serialize_tensor(part).item())
         self._count += 1
 
-    def __exit__(self, kind: Any, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._file.close()
         if kind is None:
             facts = {
@@ -89,7 +89,9 @@ def _parts(leaf: Any) -> list[Any]:
         return [leaf.flat_values, *leaf.nested_row_splits]
     if isinstance(leaf, np.ndarray):
         return [leaf]
-    raise UnimplementedError(None, None, f"an element of type {type(leaf).__name__} cannot be saved")
+    raise UnimplementedError(
+        None, None, f"an element of type {type(leaf).__name__} cannot be saved"
+    )
 
 
 def _described(spec: Any) -> Any:

@@ -13,6 +13,7 @@ from penstock.tf.data.op import looking, merged_specs, specs_of
 from penstock.tf.placeholders import placeholder
 from penstock.tf.recognised import NotRecorded
 
+_NONE = object()
 _NEEDED = 2
 """Runs that must succeed: one alone cannot tell which sizes are known."""
 
@@ -27,12 +28,8 @@ def traced(function: Callable[[Any], Any], spec: Any) -> Any:
     Returns:
         The specs, or None if the function does not take placeholders.
     """
-    found: list[Any] = []
-    for run in range(probing.RUNS):
-        try:
-            found.append(_run(function, spec, run))
-        except (Exception, NotRecorded):  # noqa: BLE001 -- whatever a user's function does with placeholders
-            continue
+    runs = (_run(function, spec, run) for run in range(probing.RUNS))
+    found = [specs for specs in runs if specs is not _NONE]
     if len(found) < _NEEDED:
         return None
     made = found[0]
@@ -45,6 +42,10 @@ def traced(function: Callable[[Any], Any], spec: Any) -> Any:
 
 
 def _run(function: Callable[[Any], Any], spec: Any, run: int) -> Any:
-    with looking(), probing.probing(run), np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return specs_of(function(placeholder(spec)))
+    """The specs that one run finds; _NONE if the function fails, for whatever reason, with these placeholders."""
+    try:
+        with looking(), probing.probing(run), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return specs_of(function(placeholder(spec)))
+    except (Exception, NotRecorded):
+        return _NONE

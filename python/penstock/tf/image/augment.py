@@ -87,7 +87,9 @@ def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -
 
 def _placeholder(value: Any, size: Any, *_: Any, **__: Any) -> Tensor:
     whole = zip(np.asarray(size).tolist(), np.shape(value), strict=True)
-    return probing.array([n if s == -1 else s for s, n in whole], convert_to_tensor(value).dtype).view(Tensor)
+    return probing.array(
+        [n if s == -1 else s for s, n in whole], convert_to_tensor(value).dtype
+    ).view(Tensor)
 
 
 @probing.instead(_placeholder)

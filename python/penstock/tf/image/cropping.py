@@ -29,7 +29,11 @@ def _images(image: Any) -> Tensor:
 
 
 def _placeholder(
-    image: Any, offset_height: Any = 0, offset_width: Any = 0, target_height: Any = 0, target_width: Any = 0
+    image: Any,
+    offset_height: Any = 0,
+    offset_width: Any = 0,
+    target_height: Any = 0,
+    target_width: Any = 0,
 ) -> Tensor:
     shape = np.shape(image)
     sizes = [*shape[:-3], int(target_height), int(target_width), shape[-1]]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf.arithmetic import cast
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.resizing import in_proportion
 from penstock.tf.image.resizing import resize as newer
-from penstock.tf.arithmetic import cast
 from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -74,9 +74,9 @@ def resize(
         return _bicubic(plain.astype(np.float32), rows, columns).view(Tensor)
     if kind != "nearest":
         return _bilinear(plain.astype(np.float32), rows, columns).view(Tensor)
-    pick = np.round if align_corners else np.floor
-    across = pick(columns).astype(int).clip(max=plain.shape[-2] - 1)
-    down = pick(rows).astype(int).clip(max=plain.shape[-3] - 1)
+    half = np.float32(0.5 if align_corners else 0)
+    across = np.floor(columns + half).astype(int).clip(max=plain.shape[-2] - 1)
+    down = np.floor(rows + half).astype(int).clip(max=plain.shape[-3] - 1)
     return plain[..., down, :, :][..., across, :].view(Tensor)
 
 
