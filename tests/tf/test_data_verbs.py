@@ -195,12 +195,12 @@ def test_numpy_iterators_give_plain_values() -> None:
 
 
 def test_what_is_missing_names_the_symbol_and_another_way() -> None:
-    with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset\.save"):
-        Data.range(3).save("x")
-    with pytest.raises(AttributeError, match=r"tf\.data\.Dataset\.load"):
-        Data.load("x")
-    with pytest.raises(NotImplementedError, match="rejection_resample"):
-        ours.data.experimental.rejection_resample(lambda x: x, [1])
+    with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset\.sparse_batch"):
+        Data.range(3).sparse_batch(2, [3])
+    with pytest.raises(AttributeError, match=r"tf\.data\.Dataset\.fingerprint"):
+        Data.fingerprint()
+    with pytest.raises(NotImplementedError, match="dense_to_sparse_batch"):
+        ours.data.experimental.dense_to_sparse_batch(2, [3])
     assert not hasattr(ours.data, "no_such_name")
 
 

@@ -181,7 +181,7 @@ from penstock.tf.more_math import (
     sinh,
     tan,
 )
-from penstock.tf.names_around import autograph, keras, test, type_spec_from_value, version
+from penstock.tf.names_around import autograph, test, type_spec_from_value, version
 from penstock.tf.printing import (
     print,
 )
@@ -307,7 +307,6 @@ __all__ = [
     "int64",
     "io",
     "is_tensor",
-    "keras",
     "less",
     "less_equal",
     "linalg",

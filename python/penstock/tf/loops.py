@@ -10,7 +10,7 @@ import numpy as np
 from penstock.tf import probing
 from penstock.tf.arrays import concat as _concat
 from penstock.tf.dtypes import as_dtype
-from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.errors import InvalidArgumentError, OutOfRangeError
 from penstock.tf.functions import is_true
 from penstock.tf.nest import flatten, map_structure, pack_sequence_as
 from penstock.tf.shapes import TensorShape
@@ -59,13 +59,13 @@ class TensorArray:
         """The array with a tensor in this place.
 
         Raises:
-            InvalidArgumentError: a place beyond the end.
+            OutOfRangeError: a place beyond the end.
         """
         place = int(index)
         made = self._copy()
         if place >= len(made._values):
             if not (self.dynamic_size or probing.is_on()):
-                raise InvalidArgumentError(
+                raise OutOfRangeError(
                     None, None, f"Tried to write to index {place} but array is not resizeable and size is: {len(self._values)}",
                 )  # fmt: skip
             made._values += [None] * (place + 1 - len(made._values))
@@ -83,7 +83,7 @@ class TensorArray:
         """The tensor in this place."""
         place = int(index)
         if not 0 <= place < len(self._values):
-            raise InvalidArgumentError(
+            raise OutOfRangeError(
                 None,
                 None,
                 f"Tried to read from index {place} but array size is: {len(self._values)}",

@@ -1,13 +1,12 @@
-"""Names of TensorFlow that programs use around their data: `tf.autograph`, `tf.version`, `tf.test`, `tf.keras`."""
+"""Names of TensorFlow that programs use around their data: `tf.autograph`, `tf.version`, `tf.test`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from penstock.tf.data.op import as_leaf, spec_of
-from penstock.tf.missing import missing
 from penstock.tf.shapes import TypeSpec
 
 
@@ -34,18 +33,6 @@ version = SimpleNamespace(VERSION="2.21.0", GIT_VERSION="penstock.tf")
 test = SimpleNamespace(
     gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never
 )
-
-
-class _Keras(ModuleType):
-    """`tf.keras`: Keras is a package of its own, and every name of it raises an error that says so."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise missing(f"tf.keras.{name}")
-
-
-keras = _Keras("tf.keras")
 
 
 def type_spec_from_value(value: Any) -> TypeSpec:

@@ -75,7 +75,7 @@ def _checked_nesting(pylist: Any, ragged_rank: int | None, inner_rank: int) -> t
 def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]]:
     """The values of rows nested this many levels deep, and the row splits of each level."""
     nested: list[list[int]] = []
-    for _ in range(levels):
+    for _ in builtins.range(levels):
         splits = [0]
         for row in rows:
             splits.append(splits[-1] + len(row))
@@ -113,7 +113,8 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> RaggedTensor:
     if axis != 0:
         raise ValueError("tf.ragged.stack of penstock stacks along the first dimension only")
     joined = concat_rows(parts)
-    return RaggedTensor.from_row_lengths(joined, [len(part) for part in parts])
+    kind = np.int64 if any(isinstance(part, RaggedTensor) for part in parts) else np.int32
+    return RaggedTensor.from_row_lengths(joined, np.array([len(part) for part in parts], kind))
 
 
 def concat_rows(parts: Any) -> Any:
@@ -129,7 +130,7 @@ def concat_columns(parts: Any) -> RaggedTensor:
     """Ragged or dense tensors joined row by row."""
     ragged = [p if isinstance(p, RaggedTensor) else RaggedTensor.from_tensor(p) for p in parts]
     rows = [concat_rows([p[n] for p in ragged]) for n in builtins.range(len(ragged[0]))]
-    return stack(rows)
+    return stack(rows).with_row_splits_dtype(int64)
 
 
 def range(
@@ -148,7 +149,8 @@ def range(
     )
     kind = convert_to_tensor(limits).dtype if dtype is None else as_dtype(dtype)
     rows = [np.arange(a, b, c, kind.dtype) for a, b, c in zip(first, last, step, strict=True)]
-    return stack([row.view(Tensor) for row in rows])
+    made = stack([row.view(Tensor) for row in rows])
+    return made.with_row_splits_dtype(row_splits_dtype)
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
@@ -169,8 +171,9 @@ def segment_ids_to_row_splits(
 ) -> Tensor:
     """The row splits of row numbers."""
     ids = np.asarray(segment_ids)
+    kind = as_dtype(out_type or int64).dtype
     count = int(num_segments) if num_segments is not None else (int(ids[-1]) + 1 if len(ids) else 0)
-    return sums(np.bincount(ids, minlength=count).astype(np.int64)).view(Tensor)
+    return sums(np.bincount(ids, minlength=count).astype(kind)).view(Tensor)
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Tensor:

@@ -124,7 +124,7 @@ def unicode_encode(
         rows = [given.tolist()]
     made = np.empty(len(rows), object)
     made[:] = ["".join(map(chr, row)).encode(codec) for row in rows]
-    return tensor(made if isinstance(input, RaggedTensor) else made[0])
+    return tensor(made if isinstance(input, RaggedTensor) else made.reshape(()))
 
 
 def unicode_transcode(
@@ -206,7 +206,8 @@ def reduce_join(
         made = np.empty(len(rows), object)
         made[:] = [between.join(row) for row in rows]
         return reduce_join(made.view(Tensor), separator=separator) if axis is None else tensor(made)
-    over = range(given.ndim) if axis is None else [int(a) for a in np.atleast_1d(axis)]
+    # The first dimension of `axis` is joined first, so it varies fastest.
+    over = range(given.ndim) if axis is None else [int(a) for a in np.atleast_1d(axis)][::-1]
     chosen = [a % max(given.ndim, 1) for a in over] if given.ndim else []
     kept = [a for a in range(given.ndim) if a not in chosen]
     shape = given.shape
