@@ -80,7 +80,9 @@ def encode_wav(audio: Any, sample_rate: Any, name: str | None = None) -> Tensor:
     """The bytes of a WAV file of 16 bits with samples [samples, channels] from -1 to 1."""
     given = convert_to_tensor(audio).view(np.ndarray)
     scaled = given * np.float32(32768)
-    scaled = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).clip(-32768, 32767).astype("<i2")
+    scaled = (
+        np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).clip(-32768, 32767).astype("<i2")
+    )
     rate, channels, data = int(sample_rate), given.shape[1], scaled.tobytes()
     header = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * 2, channels * 2, 16)
     body = b"WAVEfmt " + struct.pack("<I", 16) + header + b"data" + struct.pack("<I", len(data))

@@ -137,10 +137,6 @@ def _no_tpu(*_: Any, **__: Any) -> Any:
     raise NotFoundError(None, None, "No TPU devices found")
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """No effect."""
-
-
 cluster_resolver = SimpleNamespace(TPUClusterResolver=TPUClusterResolver)
 experimental = SimpleNamespace(
     CentralStorageStrategy=Strategy,

@@ -23,7 +23,7 @@ def of_jpeg(contents: Any, channels: int = 0, *_: Any, **__: Any) -> Tensor:
 
 def of_crop(contents: Any, window: Any = None, channels: int = 0, *_: Any, **k: Any) -> Tensor:
     """The placeholder of a part of a JPEG."""
-    *_, height, width = np.asarray(k.get("crop_window", window)).tolist()
+    height, width = np.asarray(k.get("crop_window", window)).tolist()[-2:]
     return probing.array([height, width, channels or None], uint8).view(Tensor)
 
 

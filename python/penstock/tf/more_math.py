@@ -87,7 +87,7 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """The sum of several tensors."""
     parts = [convert_to_tensor(part) for part in inputs]
-    total = parts[0]
+    total: Any = parts[0]
     for part in parts[1:]:
         total = total + part
     return total

@@ -121,4 +121,5 @@ def give_shape(placeholder: np.ndarray[Any, Any], shape: Any) -> None:
         return
     made = array(wanted, placeholder.dtype)
     raw: Any = made.ravel().tolist() if made.dtype == object else made.tobytes()
-    placeholder.__setstate__((1, wanted, made.dtype, False, raw))
+    state: Any = (1, wanted, made.dtype, False, raw)
+    placeholder.__setstate__(state)

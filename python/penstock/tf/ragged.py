@@ -148,7 +148,9 @@ def range(
         *(np.atleast_1d(np.asarray(v)) for v in (starts, limits, deltas))
     )
     kind = convert_to_tensor(limits).dtype if dtype is None else as_dtype(dtype)
-    rows = [np.arange(a, b, c, kind.dtype) for a, b, c in zip(first, last, step, strict=True)]
+    rows: list[Any] = [
+        np.arange(a, b, c, dtype=np.dtype(kind)) for a, b, c in zip(first, last, step, strict=True)
+    ]
     made = stack([row.view(Tensor) for row in rows])
     return made.with_row_splits_dtype(row_splits_dtype)
 

@@ -18,7 +18,7 @@ class RaggedConversions:
 
     @classmethod
     def from_sparse(
-        cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = "int64"
+        cls: Any, st_input: Any, name: str | None = None, row_splits_dtype: Any = "int64"
     ) -> Any:
         """The rows of a sparse matrix whose values stand at the beginning of each row.
 

@@ -154,7 +154,25 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
     return _from_block(count, block, words(pair[0]), words(pair[1]))
 
 
+def _one_block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> np.ndarray:
+    """One block, without NumPy, which takes ten times longer for it."""
+    c0, c1, c2, c3 = counter
+    low, high = key
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = (
+            (p1 >> 32) ^ c1 ^ low,
+            p1 & 0xFFFFFFFF,
+            (p0 >> 32) ^ c3 ^ high,
+            p0 & 0xFFFFFFFF,
+        )
+        low, high = (low + _INCREMENTS[0]) & 0xFFFFFFFF, (high + _INCREMENTS[1]) & 0xFFFFFFFF
+    return np.array([c0, c1, c2, c3], np.uint32)
+
+
 def _from_block(count: int, block: int, key: tuple[int, int], high: tuple[int, int]) -> np.ndarray:
+    if count <= _BLOCK:
+        return _one_block((*words(block), *high), key)[:count]
     numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
     return philox_blocks([numbers & _LOW, numbers >> np.uint64(32), *high], key).reshape(-1)[:count]
 
@@ -286,7 +304,9 @@ def _stateless_bits(count: int, seed: Any) -> np.ndarray:
     if pair.shape != (2,):
         raise InvalidArgumentError(None, None, f"seed must have shape [2], not {list(pair.shape)}")
     first, second = (int(s) & 0xFFFFFFFFFFFFFFFF for s in pair)
-    ((m0, m1, m2, m3),) = philox_blocks([*words(first), *words(second)], _STATELESS_KEY).tolist()
+    m0, m1, m2, m3 = _one_block((*words(first), *words(second)), _STATELESS_KEY).tolist()
+    if count <= _BLOCK:
+        return _one_block((0, 0, m2, m3), (m0, m1))[:count]
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
     return philox_blocks([blocks & _LOW, blocks >> np.uint64(32), m2, m3], (m0, m1)).reshape(-1)[
         :count

@@ -49,7 +49,7 @@ class UniqueWithCounts(NamedTuple):
 
     y: Tensor
     idx: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]
 
 
 def unique(x: Any, out_idx: Any = "int32", name: str | None = None) -> Unique:
@@ -210,7 +210,7 @@ def histogram_fixed_width(
 
 def tensor_dot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """The sums of products along dimensions of both tensors."""
-    pair = axes if np.ndim(axes) == 0 else [np.asarray(part).tolist() for part in axes]
+    pair: Any = axes if np.ndim(axes) == 0 else [np.asarray(part).tolist() for part in axes]
     return tensor(np.asarray(np.tensordot(_array(a), _array(b), pair)))
 
 

@@ -31,7 +31,7 @@ def strings(value: Any) -> Any:
         return value
     given = convert_to_tensor(value)
     if given.dtype != string and not given.size and not isinstance(value, np.ndarray):
-        return np.empty(given.shape, object).view(Tensor)
+        return np.empty(np.shape(given), object).view(Tensor)
     if given.dtype != string:
         raise InvalidArgumentError(
             None, None, f"expected strings, not a tensor of {as_dtype(given.dtype).name}"

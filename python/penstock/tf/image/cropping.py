@@ -16,7 +16,7 @@ def sides(array: Any) -> tuple[int, int]:
     Raises:
         ValueError: neither three nor four dimensions.
     """
-    shape = np.shape(array)
+    shape = np.ndarray.shape.__get__(array) if isinstance(array, np.ndarray) else np.shape(array)  # type: ignore[attr-defined]
     if len(shape) not in {3, 4}:
         raise ValueError(f"'image' must have either 3 or 4 dimensions, not shape {shape}.")
     return shape[-3], shape[-2]
