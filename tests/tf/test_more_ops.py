@@ -164,7 +164,7 @@ EQUAL: dict[str, Any] = {
         t.linalg.band_part(t.ones([3, 4]), 1, 0), t.linalg.diag([1, 2]), t.linalg.diag_part(t.constant([[1, 2], [3, 4]])),
         t.linalg.trace(t.constant([[1.0, 2.0], [3.0, 4.0]])), t.linalg.matvec([[1.0, 2.0]], [3.0, 4.0]),
         t.linalg.set_diag(t.constant([[1, 2], [3, 4]]), t.constant([9, 9])), t.linalg.matrix_transpose(t.constant([[1, 2]])), t.linalg.inv(t.constant([[2.0]])),
-        t.tensordot([[1.0, 2.0]], [[3.0], [4.0]], 1), t.einsum("ij,kj->ik", [[1.0, 2.0]], [[3.0, 4.0]]),
+        t.tensordot(t.constant([[1.0, 2.0]]), t.constant([[3.0], [4.0]]), 1), t.einsum("ij,kj->ik", t.constant([[1.0, 2.0]]), t.constant([[3.0, 4.0]])),
     ],
     "signals": lambda t: [
         t.signal.frame(t.range(10), 4, 3), t.signal.frame(t.range(10.0), 4, 3, pad_end=True),

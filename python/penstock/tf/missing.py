@@ -41,6 +41,7 @@ NEAREST: dict[str, str] = {
     "tf.nn": "torch, JAX or keras: penstock prepares data",
     "tf.random": "numpy.random, or tf.random.uniform",
     "tf.ragged": "the values and row_splits of a ragged tensor, which are arrays",
+    "tf.signal": "numpy.fft, which takes tensors of penstock.tf",
     "tf.sparse": "the indices and values of a sparse tensor, which are arrays",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
     "tf.train": "torch, JAX or keras: penstock prepares data",
