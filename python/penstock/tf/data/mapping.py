@@ -60,18 +60,34 @@ class Map(Op):
         return self._recordings[kinds]
 
     def open(self) -> Stream:
-        stream = self.source.open()
-        if isinstance(stream, Blocks):
-            kinds = tuple(stream.batched if string else None for string in stream.strings)
-            recording = self.recording(stream.structure, kinds)
-            plan = None if recording is None else plan_of(recording)
-            if plan is not None:
-                return self._planned(stream, plan)
-        run = mapped(self.function)
+        stream, run = self._joined()
+        if run is None:
+            return stream
         if self.calls is None:
             return map(run, elements(stream))
         threads = default_threads() if self.calls == AUTOTUNE else min(self.calls, _MOST_THREADS)
         return Parallel(run, elements(stream), threads)
+
+    def _joined(self) -> tuple[Stream, Callable[[Any], Any] | None]:
+        """The stream before consecutive maps on threads, and all their functions as one, which needs threads only once;
+        a stream that is done, and no function, if kernels execute it."""
+        before: Callable[[Any], Any] | None = None
+        if (
+            isinstance(self.source, Map)
+            and self.calls is not None
+            and self.source.calls is not None
+        ):
+            stream, before = self.source._joined()
+        else:
+            stream = self.source.open()
+        if before is None and isinstance(stream, Blocks):
+            kinds = tuple(stream.batched if string else None for string in stream.strings)
+            recording = self.recording(stream.structure, kinds)
+            plan = None if recording is None else plan_of(recording)
+            if plan is not None:
+                return self._planned(stream, plan), None
+        own = mapped(self.function)
+        return stream, own if before is None else _after(before, own)
 
     def _planned(self, stream: Blocks, plan: Plan) -> Stream:
         strings = tuple(plan.is_string(leaf, stream.strings) for leaf in range(plan.num_leaves))
@@ -146,6 +162,10 @@ class Map(Op):
         if self._traced is None:
             self._traced = traced(mapped(self.function), known)
         return super().spec() if self._traced is None else self._traced
+
+
+def _after(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda element: second(first(element))
 
 
 class _Work:

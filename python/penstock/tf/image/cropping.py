@@ -191,7 +191,14 @@ def flip_left_right(image: Any) -> Tensor:
         >>> flip_left_right(np.array([[[1], [2]]])).ravel().tolist()
         [2, 1]
     """
-    return _images(image)[..., ::-1, :]
+    array = _images(image)
+    plain = array.view(np.ndarray)
+    if plain.dtype == object or not plain.size or not plain.flags.c_contiguous:
+        return array[..., ::-1, :]
+    # Whole pixels are moved, which is faster than value by value, and so is all that follows.
+    pixels = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[-1])))[..., 0]
+    made = np.ascontiguousarray(pixels[..., ::-1])
+    return made.view(plain.dtype).reshape(plain.shape).view(Tensor)
 
 
 def flip_up_down(image: Any) -> Tensor:
