@@ -282,20 +282,21 @@ def threads() -> set[str]:
     return {t.name for t in threading.enumerate() if t.name.startswith("penstock")}
 
 
+def slow(x: Any) -> Any:
+    time.sleep(0.002)
+    return x + 1
+
+
 def test_iterators_dropped_in_the_middle_leave_no_thread() -> None:
     datasets = [
         Data.range(10**6).map(lambda x: x + 1).prefetch(5),
-        Data.range(10**6).map(lambda x: x + 1, num_parallel_calls=2),
-        Data.range(10**6)
-        .map(lambda x: x + 1, num_parallel_calls=2)
-        .shuffle(9)
-        .batch(2)
-        .prefetch(3),
+        Data.range(10**6).map(slow, num_parallel_calls=2),
+        Data.range(10**6).map(slow, num_parallel_calls=2).shuffle(9).batch(2).prefetch(3),
         Data.range(10**6).map(lambda x: x + 1).prefetch(2).prefetch(2),
     ]
     for dataset in datasets:
         iterator = iter(dataset)
-        next(iterator)
+        next(iterator), next(iterator), next(iterator)
         assert threads()
         del iterator
         gc.collect()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -257,3 +259,25 @@ def test_rows_of_elements_of_different_sizes_are_taken() -> None:
         ]
 
     assert found(tf) == found(tensorflow)
+
+
+def test_a_slow_function_is_called_on_threads() -> None:
+    names: set[str] = set()
+
+    def noted(x: Any) -> Any:
+        names.add(threading.current_thread().name)
+        time.sleep(0.002)
+        return x + 1
+
+    assert values(tf.data.Dataset.range(40).map(noted, num_parallel_calls=2)) == [*range(1, 41)]
+    assert names - {threading.current_thread().name}
+
+
+def test_maps_on_threads_that_follow_one_another_keep_order_and_errors() -> None:
+    def found(t: Any) -> list[Any]:
+        made = t.data.Dataset.range(9).map(lambda x: x * 2, 2).map(lambda x: 100 // (x - 6), 2)
+        return values(made.map(lambda x: x + 1, 2).take(3)), values(
+            made.apply(t.data.experimental.ignore_errors())
+        )
+
+    assert found(tf)[0] == found(tensorflow)[0]

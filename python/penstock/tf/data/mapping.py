@@ -37,6 +37,8 @@ from penstock.tf.tensor import Tensor
 
 _MOST_THREADS = 32
 _MOST_TASK = 256
+_TRIED = 4
+_SLOW_S, _QUICK_S = 0.001, 0.0001
 
 
 class Map(Op):
@@ -66,7 +68,7 @@ class Map(Op):
         if self.calls is None:
             return map(run, elements(stream))
         threads = default_threads() if self.calls == AUTOTUNE else min(self.calls, _MOST_THREADS)
-        return Parallel(run, elements(stream), threads)
+        return Trying(run, elements(stream), threads)
 
     def _joined(self) -> tuple[Stream, Callable[[Any], Any] | None]:
         """The stream before consecutive maps on threads, and all their functions as one, which needs threads only once;
@@ -219,6 +221,43 @@ class Parallel:
     def close(self) -> None:
         """Stop the threads."""
         self._results.close()
+
+
+class Trying:
+    """A function of elements, called here for the first few, then on threads; not if it is so quick that threads, which
+    share one interpreter lock, would only slow it down."""
+
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
+        self._run, self._source, self._threads = run, source, threads
+        self._times: list[float] = []
+        self._rest: Iterator[Any] | None = None
+
+    def __iter__(self) -> Trying:
+        return self
+
+    def __next__(self) -> Any:
+        if self._rest is not None:
+            return next(self._rest)
+        element = next(self._source)
+        begun = time.perf_counter()
+        try:
+            return self._run(element)
+        finally:
+            self._times.append(time.perf_counter() - begun)
+            self._decide()
+
+    def _decide(self) -> None:
+        """Choose what calls the function for the other elements, once that is known."""
+        tried = len(self._times)  # the first call may be slow for other reasons
+        if (tried > 1 and self._times[-1] > _SLOW_S) or tried == _TRIED:
+            is_quick = min(self._times) < _QUICK_S
+            quick = map(self._run, self._source)
+            self._rest = quick if is_quick else Parallel(self._run, self._source, self._threads)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if isinstance(self._rest, Parallel):
+            self._rest.close()
 
 
 def _held_bytes(done: list[Any]) -> int:

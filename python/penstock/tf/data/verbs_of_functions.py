@@ -44,7 +44,8 @@ class FunctionVerbs(Base):
 
         Args:
             map_func: gets an element; the components of a tuple as several arguments.
-            num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread.
+            num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread,
+                which also calls a function that takes less than 0.1 ms.
             deterministic, synchronous, use_unbounded_threadpool, name: ignored.
 
         Raises:
