@@ -32,7 +32,7 @@ def convert_image_dtype(
         >>> import penstock.tf as tf
         >>> from penstock.tf.image import convert_image_dtype
         >>> convert_image_dtype(np.array([0, 51, 255], np.uint8), tf.float32).numpy().tolist()
-        [0.0, 0.20000000298023224, 1.0]
+        [0.0, 0.20000001788139343, 1.0]
     """
     array, kind = convert_to_tensor(image), as_dtype(dtype)
     old = array.dtype

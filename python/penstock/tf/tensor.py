@@ -194,7 +194,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Example:
         >>> import penstock.tf as tf
         >>> tf.constant([1, 2]).dtype, tf.constant("é").numpy()
-        (dtype('int32'), b'\xc3\xa9')
+        (tf.int32, b'\xc3\xa9')
     """
     made = _tensor(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
