@@ -494,6 +494,18 @@ class ImageRecipe:
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of what is looked at, and whether it is mirrored."""
 
+def hash_records(batch: _Arrow, key: bytes) -> ArrowArray:
+    """The 128-bit hash of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64 bits."""
+
+@final
+class Groups:
+    """Numbers for equal records, in the order in which they are first seen."""
+
+    def __new__(cls) -> Groups: ...
+    def __len__(self) -> int: ...
+    def numbers(self, hashes: _Arrow) -> ArrowArray:
+        """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
+
 def glue(array: _Arrow) -> ArrowArray:
     """Each head and its body as one: a struct array of heads (binary) and bodies (binary_view) as a
     binary array."""

@@ -9,12 +9,13 @@ from typing import Any
 
 from penstock import formats
 from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.paths import expand, reading_index
+from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
 _CHOICES = {
@@ -39,6 +40,7 @@ def open(
     overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
     dialect: str = "protobuf",
+    split: str | None = None,
     storage: Storage | None = None,
     cache: str | None = None,
     **format_options: Any,
@@ -72,6 +74,8 @@ def open(
             fields in the files. raw=True never includes overlays.
         limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
+        split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
+            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
         storage: the storage of the files; None for this machine.
         cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
             copies are not supported yet.
@@ -82,6 +86,7 @@ def open(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        ValueError: there are no files of the split; the message lists the splits.
         FormatError: the format of the content is unknown, or the content breaks its rules; or the files of a folder
             have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
@@ -108,7 +113,7 @@ def open(
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
+    paths, skipped, sets, listed = expand_split(source, split, place, is_folder=is_folder)
     if format is None:
         for files in sets:
             refuse_several_formats(files, place)

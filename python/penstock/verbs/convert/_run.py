@@ -21,7 +21,7 @@ from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.check import textindex
-from penstock.verbs.convert._parts import OutputFile, check_names
+from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.progress import Meter
@@ -57,6 +57,7 @@ class Writing:
 def run(
     parts: list[OutputFile],
     target: str,
+    place: str,
     reading: Reading,
     writing: Writing,
     meter: Meter,
@@ -64,10 +65,10 @@ def run(
     prove: bool,
     overwrite: bool,
 ) -> Summary:
-    """Write the parts that are not finished yet, then give all parts their final names."""
+    """Write the parts that are not finished yet, then give all parts their final names. The parts are
+    in the folder `place` until then."""
     finals = [part.final for part in parts]
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
-    place = os.path.dirname(finals[0])
     storage = reading.storage.no_more_open_than(finals)
     journal = _journal(target, place, cuts, reading, writing, storage)
     if not overwrite and not journal.is_publishing:

@@ -1,0 +1,58 @@
+//! Hashes of records, and groups of equal ones.
+
+use std::sync::{Mutex, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, FixedSizeBinaryArray, Int64Array};
+use arrow_buffer::Buffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::arrow::{ArrowArray, import};
+use super::msgpack::batch_of;
+use super::run;
+use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES};
+
+/// The 128-bit hash of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64 bits.
+#[pyfunction]
+pub fn hash_records(py: Python<'_>, batch: &Bound<'_, PyAny>, key: &[u8]) -> PyResult<ArrowArray> {
+    let batch = batch_of(batch)?;
+    let key = key.try_into().map_err(|_| PyValueError::new_err("a key has 32 bytes"))?;
+    let hashes = run(py, || kernel::hash_records(&batch, key))?;
+    let values = Buffer::from_vec(hashes.into_flattened());
+    FixedSizeBinaryArray::try_new(HASH_BYTES as i32, values, None)
+        .map(ArrowArray::new)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Numbers for equal records, in the order in which they are first seen.
+#[pyclass(name = "Groups", frozen, module = "penstock._core")]
+pub struct PyGroups(Mutex<Groups>);
+
+#[pymethods]
+impl PyGroups {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(Groups::default()))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The group of each record, given by its hash, as int64. A group that is new gets the next number.
+    fn numbers(&self, py: Python<'_>, hashes: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
+        let hashes = import(hashes)?;
+        let held = match hashes.as_fixed_size_binary_opt() {
+            Some(held) if held.value_length() == HASH_BYTES as i32 => held,
+            _ => return Err(PyTypeError::new_err("hashes are an array of binary[16]")),
+        };
+        let start = held.offset().saturating_mul(HASH_BYTES);
+        let length = held.len().saturating_mul(HASH_BYTES);
+        let data = held.values().as_slice();
+        let data = data.get(start..start.saturating_add(length)).unwrap_or(data);
+        let numbers =
+            run(py, || Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).of(data)))?;
+        Ok(ArrowArray::new(Int64Array::from(numbers)))
+    }
+}
