@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
@@ -92,11 +93,8 @@ def _floats(array: Any) -> Any:
 
 def _lists(array: Any) -> Any:
     """Return the lists with canonical values. Offsets and nulls stay as they are."""
-    type_ = array.type
-    if _kinds.is_list_view(type_):
-        array = array.cast(pa.list_(type_.value_type))
-    elif _kinds.is_large_list_view(type_):
-        array = array.cast(pa.large_list(type_.value_type))
+    if _kinds.is_list_view(array.type) or _kinds.is_large_list_view(array.type):
+        return _list_views(array)
     values = _values(array.values)
     made: Any = pa.list_(values.type)
     if _kinds.is_large_list(array.type):
@@ -107,6 +105,13 @@ def _lists(array: Any) -> Any:
     return pa.Array.from_buffers(
         made, len(array), buffers, offset=array.offset, children=[values]
     )
+
+
+def _list_views(array: Any) -> Any:
+    lengths = compute.fill_null(compute.list_value_length(array), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    values = _values(array.flatten())
+    return pa.LargeListArray.from_arrays(offsets, values, mask=array.is_null())
 
 
 def _structs(array: Any) -> Any:
