@@ -16,7 +16,9 @@ import penstock as ps
 
 NAN = float("nan")
 VALUES = st.one_of(
-    st.none(), st.sampled_from([0.0, -0.0, 1.5, NAN, math.inf]), st.floats(width=32, allow_nan=False)
+    st.none(),
+    st.sampled_from([0.0, -0.0, 1.5, NAN, math.inf]),
+    st.floats(width=32, allow_nan=False),
 )
 ROWS = st.fixed_dictionaries(
     {

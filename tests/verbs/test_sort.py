@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import math
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "date": (pa.date32(), st.dates()),
     "timestamp": (
         pa.timestamp("us"),
-        st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1)),
+        st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1)),
     ),
     "decimal": (pa.decimal128(5, 2), st.decimals(-100, 100, places=2)),
     "label": (pa.dictionary(pa.int8(), pa.string()), st.sampled_from(["b", "a", "c"])),
@@ -98,7 +98,7 @@ def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> N
     out = tmp_path / "out.arrow"
     with pytest.raises(ps.SchemaError, match="there are: id, tokens"):
         ps.sort(tmp_path / "in.arrow", "nothing", into=out)
-    with pytest.raises(ps.SchemaError, match="field 'tokens': values of type .* have no order"):
+    with pytest.raises(ps.SchemaError, match="have no order"):
         ps.sort(tmp_path / "in.arrow", "tokens", into=out)
     with pytest.raises(ps.UnsupportedError, match="damage='skip'"):
         ps.sort(ps.open(tmp_path / "in.arrow", damage="skip"), "id", into=out)

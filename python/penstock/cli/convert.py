@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import chain
 from typing import Any
 
 import click
@@ -13,12 +11,15 @@ from penstock.cli.options import (
     NAMES,
     json_option,
     misuse,
+    names_in,
     pairs_of,
     reading,
     source_argument,
     values_of,
+    where_option,
 )
 from penstock.cli.writing import datasets_of, source_of
+
 
 @click.command(
     "convert",
@@ -39,18 +40,16 @@ Examples:
 @click.argument("target", type=click.Path())
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
-@click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Only the records for which this is true: 'label >= 3 and len(name) < 9'.",
-)
+@where_option
 @click.option(
     "--sample",
     metavar="PART|N",
     help="Only a fraction of the records (0.1), or a number of them (1000).",
 )
 @click.option(
-    "--sample-rest", metavar="PART|N", help="Only the records that --sample of this value leaves out."
+    "--sample-rest",
+    metavar="PART|N",
+    help="Only the records that --sample of this value leaves out.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of both samples.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Write the records in random order.")
@@ -115,8 +114,7 @@ def command(
     written = values_of(more, "--option")
     if "compression" in written:
         pairs["compression"] = written.pop("compression")  # decides the names of files
-    words_of_where = re.findall(r"`([^`]+)`|([^\W\d]\w*)", options["where"] or "")
-    named = {*(columns or ()), *renamed, *renamed.values(), *chain(*words_of_where)}
+    named = {*(columns or ()), *renamed, *renamed.values(), *names_in(options["where"])}
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
             data,

@@ -9,7 +9,7 @@ import click
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument
-from penstock.cli.writing import datasets_of, source_of, writing, written_as
+from penstock.cli.writing import source_of, writing, written_as
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -46,7 +46,13 @@ Examples:
     metavar="NAME,…",
     help="Let the values of these fields decide: equal ones stay together, whatever is added later.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another seed makes other splits.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Another seed makes other splits.",
+)
 @click.option("--stratify", metavar="NAME", help="Divide the records of each value of this field.")
 @writing(shard_bytes=False)
 @json_option
@@ -74,7 +80,9 @@ def command(
             data, into, parts, by=by, stratify=stratify, progress=progress, **pairs
         )
     if as_json:
-        output.emit({"splits": {name: _document(part) for name, part in made.items()}, "damage": []})
+        output.emit(
+            {"splits": {name: _document(part) for name, part in made.items()}, "damage": []}
+        )
         return
     for name, part in made.items():
         click.echo(f"{describe.escape(name)}: {output.summary_line(part)}")

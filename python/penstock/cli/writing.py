@@ -43,7 +43,9 @@ _OPTIONS = (
         help="An option of the written format.",
     ),
     click.option("--overwrite", is_flag=True, help="Replace files that exist."),
-    click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."),
+    click.option(
+        "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
+    ),
     reading("format", "read", "raw", "checksums", "damage", "index"),
     reading("limits", "threads", "dialect", "infer"),
 )

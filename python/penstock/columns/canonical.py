@@ -102,9 +102,7 @@ def _lists(array: Any) -> Any:
     elif _kinds.is_fixed_size_list(array.type):
         made = pa.list_(values.type, array.type.list_size)
     buffers = array.buffers()[: 1 if _kinds.is_fixed_size_list(made) else 2]
-    return pa.Array.from_buffers(
-        made, len(array), buffers, offset=array.offset, children=[values]
-    )
+    return pa.Array.from_buffers(made, len(array), buffers, offset=array.offset, children=[values])
 
 
 def _list_views(array: Any) -> Any:

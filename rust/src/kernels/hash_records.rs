@@ -20,10 +20,7 @@ pub const HASH_BYTES: usize = 16;
 const BLOCK: usize = 4096;
 
 /// The hash of each record of a batch.
-pub fn hash_records(
-    batch: &StructArray,
-    key: &[u8; 32],
-) -> Result<Vec<[u8; HASH_BYTES]>, Fault> {
+pub fn hash_records(batch: &StructArray, key: &[u8; 32]) -> Result<Vec<[u8; HASH_BYTES]>, Fault> {
     let mut hashes = Vec::with_capacity(batch.len());
     for start in (0..batch.len()).step_by(BLOCK) {
         let block = batch.slice(start, BLOCK.min(batch.len().saturating_sub(start)));

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, FixedSizeBinaryArray, Int64Array};
+use arrow_array::{FixedSizeBinaryArray, Int64Array};
 use arrow_buffer::Buffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -47,10 +47,7 @@ impl PyGroups {
             Some(held) if held.value_length() == HASH_BYTES as i32 => held,
             _ => return Err(PyTypeError::new_err("hashes are an array of binary[16]")),
         };
-        let start = held.offset().saturating_mul(HASH_BYTES);
-        let length = held.len().saturating_mul(HASH_BYTES);
-        let data = held.values().as_slice();
-        let data = data.get(start..start.saturating_add(length)).unwrap_or(data);
+        let data = held.value_data();
         let numbers =
             run(py, || Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).of(data)))?;
         Ok(ArrowArray::new(Int64Array::from(numbers)))

@@ -91,9 +91,7 @@ def groups(
         yield as_numpy(known.numbers(found)), before
 
 
-def values_of(
-    dataset: Dataset, columns: list[str], threads: int | None, meter: Meter
-) -> pa.Table:
+def values_of(dataset: Dataset, columns: list[str], threads: int | None, meter: Meter) -> pa.Table:
     """Return some columns of all records, in memory."""
     batches: list[pa.RecordBatch] = []
     for batch in dataset.scan(columns, None, threads):

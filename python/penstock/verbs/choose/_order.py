@@ -60,9 +60,7 @@ def _plain(column: pa.ChunkedArray, name: str) -> Any:
         values = values.cast(pa.int32())
     elif _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
         values = values.cast(pa.int64())
-    elif not (
-        _kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)
-    ):
+    elif not (_kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)):
         hint = "sort by a column of numbers, texts, bytes, times or truth values"
         raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
     return values.combine_chunks()

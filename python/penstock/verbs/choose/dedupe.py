@@ -63,7 +63,9 @@ def dedupe(
 
     Example:
         >>> import penstock as ps
-        >>> _ = ps.write({"id": [1, 2, 1], "name": ["a", "b", "c"]}, "some.tfrecord", overwrite=True)
+        >>> _ = ps.write(
+        ...     {"id": [1, 2, 1], "name": ["a", "b", "c"]}, "some.tfrecord", overwrite=True
+        ... )
         >>> made = ps.dedupe("some.tfrecord", "id", into="unique.tfrecord", overwrite=True)
         >>> ps.open("unique.tfrecord").to_table().to_pydict()
         {'id': [1, 2], 'name': [b'a', b'b']}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -26,8 +25,8 @@ from penstock.verbs.choose._keys import (
     hashes,
 )
 from penstock.verbs.convert.choice import Choice
-from penstock.verbs.convert.parts import Cut, Piece
 from penstock.verbs.convert.convert import How, write_chosen
+from penstock.verbs.convert.parts import Cut, Piece
 from penstock.verbs.progress import Progress
 
 _ROUNDING = 1e-9
@@ -128,7 +127,10 @@ def write_splits(
         >>> import penstock as ps
         >>> _ = ps.write({"id": list(range(10))}, "ten.tfrecord", overwrite=True)
         >>> made = ps.write_splits(
-        ...     "ten.tfrecord", "{split}-{shard}.tfrecord", {"train": 0.8, "val": 0.2}, overwrite=True
+        ...     "ten.tfrecord",
+        ...     "{split}-{shard}.tfrecord",
+        ...     {"train": 0.8, "val": 0.2},
+        ...     overwrite=True,
         ... )
         >>> made["val"].paths, made["val"].num_records
         (('val-00000.tfrecord',), 2)

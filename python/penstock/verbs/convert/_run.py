@@ -21,9 +21,9 @@ from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.check import textindex
-from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
+from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.shards import Names

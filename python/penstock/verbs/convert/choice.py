@@ -54,7 +54,9 @@ def _sampled(numbers: np.ndarray, choice: Choice) -> np.ndarray:
     if choice.sample is None and choice.sample_rest is None:
         return numbers
     if choice.sample is not None and choice.sample_rest is not None:
-        raise ValueError("sample= and sample_rest= are two halves of the records; write one at a time")
+        raise ValueError(
+            "sample= and sample_rest= are two halves of the records; write one at a time"
+        )
     total = len(numbers)
     order = permuted(total, checked_seed(choice.seed), 0, Draw.SAMPLES, 0, total)
     if choice.sample is not None:

@@ -21,11 +21,11 @@ from penstock.contract.format import Format, Summary
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import not_local
 from penstock.storage.paths import index_option
-from penstock.verbs.convert.choice import Choice
-from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
+from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
