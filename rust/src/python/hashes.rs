@@ -11,14 +11,21 @@ use pyo3::prelude::*;
 use super::arrow::{ArrowArray, import};
 use super::msgpack::batch_of;
 use super::run;
-use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES};
+use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES, Hash};
 
-/// The 128-bit hash of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64 bits.
+/// The 128-bit hash of each record of a batch, as binary[16]: BLAKE3 with `secret`, 32 bytes, or HighwayHash with `seed`.
+/// Numbers must come in 64 bits.
 #[pyfunction]
-pub fn hash_records(py: Python<'_>, batch: &Bound<'_, PyAny>, key: &[u8]) -> PyResult<ArrowArray> {
+#[pyo3(signature = (batch, seed = 0, secret = None))]
+pub fn hash_records(
+    py: Python<'_>,
+    batch: &Bound<'_, PyAny>,
+    seed: u64,
+    secret: Option<[u8; 32]>,
+) -> PyResult<ArrowArray> {
     let batch = batch_of(batch)?;
-    let key = key.try_into().map_err(|_| PyValueError::new_err("a key has 32 bytes"))?;
-    let hashes = run(py, || kernel::hash_records(&batch, key))?;
+    let hash = secret.map_or(Hash::Fast([seed, 0, 0, 0]), Hash::Secure);
+    let hashes = run(py, || kernel::hash_records(&batch, hash))?;
     let values = Buffer::from_vec(hashes.into_flattened());
     FixedSizeBinaryArray::try_new(HASH_BYTES as i32, values, None)
         .map(ArrowArray::new)

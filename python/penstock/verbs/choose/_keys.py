@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,8 +18,6 @@ from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.verbs.progress import Meter
-
-KEY_BYTES = 32
 
 
 def checked_columns(dataset: Dataset, names: str | Sequence[str], option: str) -> list[str]:
@@ -60,15 +58,19 @@ def check_unchanged(dataset: Dataset) -> None:
 def hashes(
     dataset: Dataset,
     columns: list[str] | None,
-    key: bytes,
     threads: int | None,
     meter: Meter | None = None,
+    *,
+    seed: int = 0,
+    secret: bytes | None = None,
 ) -> Iterator[pa.Array]:
-    """Yield the hash of each record, binary[16], batch by batch. Equal values have equal hashes in every format. With
-    the same key they are the same everywhere."""
+    """Yield the hash of each record, binary[16], batch by batch. Equal values have equal hashes in every format.
+
+    With the same seed the hashes are the same everywhere. With a secret key of 32 bytes they are cryptographic.
+    """
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.Array]:
-        yield pa.array(_core.hash_records(canonical(batch, columns), key))
+        yield pa.array(_core.hash_records(canonical(batch, columns), seed, secret))
 
     stream: Callable[[], Iterator[Any]] = partial(dataset.scan, columns, None, threads)
     for found in in_order([stream], run, lambda made: made.nbytes, threads):
@@ -81,12 +83,10 @@ def groups(
     dataset: Dataset, columns: list[str] | None, threads: int | None, meter: Meter | None = None
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yield for each batch the group of each record, int64, and how many groups there were before. Records with equal
-    values are in one group, and groups are numbered as they are first seen.
-
-    The hashes have a secret key, so nobody can make records that differ but have the same hash.
-    """
+    values are in one group, and groups are numbered as they are first seen."""
     known = _core.Groups()
-    for found in hashes(dataset, columns, os.urandom(KEY_BYTES), threads, meter):
+    secret = secrets.token_bytes(32)  # nobody can make records that differ but have the same hash
+    for found in hashes(dataset, columns, threads, meter, secret=secret):
         before = len(known)
         yield as_numpy(known.numbers(found)), before
 

@@ -17,7 +17,6 @@ from penstock.datasets.open import open as open_dataset
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.storage.folder import size_of
 from penstock.verbs.choose._keys import (
-    KEY_BYTES,
     check_has_numbers,
     check_unchanged,
     checked_columns,
@@ -274,9 +273,8 @@ def _by_hash(
     if _leaves_none_out(shares):
         ends[-1] = 2**64
     lasts = np.array([end - 1 for end in ends], np.uint64)
-    key = seed.to_bytes(KEY_BYTES, "little")
     found = [np.zeros(0, np.int16)]
-    for batch in hashes(dataset, columns, key, threads):
+    for batch in hashes(dataset, columns, threads, seed=seed):
         draws = np.frombuffer(batch.buffers()[1], "<u8", 2 * len(batch))[::2]
         found.append(np.searchsorted(lasts, draws, "left").astype(np.int16))
     return np.concatenate(found)
