@@ -494,9 +494,12 @@ class ImageRecipe:
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of what is looked at, and whether it is mirrored."""
 
-def hash_records(batch: _Arrow, seed: int = 0, secret: bytes | None = None) -> ArrowArray:
-    """The 128-bit hash of each record of a batch, as binary[16]: BLAKE3 with `secret`, 32 bytes, or HighwayHash with
-    `seed`. Numbers must come in 64 bits."""
+def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
+    """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
+
+def secure_hashes(batch: _Arrow, key: bytes) -> ArrowArray:
+    """The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
+    bits."""
 
 @final
 class Groups:

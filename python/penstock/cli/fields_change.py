@@ -109,7 +109,7 @@ def add(source: str, as_json: bool, **options: Any) -> None:
 Examples:
   penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
   penstock fields replace 'train-*.tfrecord' --set split=test --into out/
-  penstock fields replace train.tfrecord --set label=0 --where 'label > 9' --in-place
+  penstock fields replace train.tfrecord --set label=0 --where 'label >= 10' --in-place
 """,
 )
 @_source

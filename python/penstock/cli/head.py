@@ -35,7 +35,7 @@ Examples:
   penstock head train.tfrecord
   penstock head -n 3 --columns image,label 'train-*.tfrecord'
   penstock head --start 41092 -n 1 train.tfrecord
-  penstock head --where 'label == 3 and len(tokens) > 10' train.tfrecord
+  penstock head --where 'label == 3 and len(tokens) >= 10' train.tfrecord
   penstock head --json -n 100 train.parquet
 """,
 )

@@ -61,7 +61,8 @@ def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
         found = [path for path, own in zip(paths, names, strict=True) if any(map(holds, own))]
         if found:
             return found
-    known = sorted({own[0] if len(own) > 2 else own[-1] for own in names})
+    folders = {own[0] for own in names if len(own) > 2}
+    known = sorted(folders if len(folders) > 1 else {own[-1] or own[-2] for own in names})
     listed = ", ".join(known[:_MOST_LISTED]) + ", …" * (len(known) > _MOST_LISTED)
     raise ValueError(f"no files of the split {split!r}; there are: {listed}")
 

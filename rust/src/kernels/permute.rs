@@ -35,7 +35,7 @@ fn mix(x: u64) -> u64 {
 }
 
 /// A key and one more number make another key; for one key, different numbers make different ones.
-fn absorb(key: u64, number: u64) -> u64 {
+pub fn absorb(key: u64, number: u64) -> u64 {
     mix((key ^ number).wrapping_add(GOLDEN))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{FixedSizeBinaryArray, Int64Array};
+use arrow_array::{FixedSizeBinaryArray, Int64Array, UInt64Array};
 use arrow_buffer::Buffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,21 +11,26 @@ use pyo3::prelude::*;
 use super::arrow::{ArrowArray, import};
 use super::msgpack::batch_of;
 use super::run;
-use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES, Hash};
+use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES};
 
-/// The 128-bit hash of each record of a batch, as binary[16]: BLAKE3 with `secret`, 32 bytes, or HighwayHash with `seed`.
-/// Numbers must come in 64 bits.
+/// A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits.
 #[pyfunction]
-#[pyo3(signature = (batch, seed = 0, secret = None))]
-pub fn hash_records(
+pub fn record_draws(py: Python<'_>, batch: &Bound<'_, PyAny>, seed: u64) -> PyResult<ArrowArray> {
+    let batch = batch_of(batch)?;
+    let draws = run(py, || kernel::draws(&batch, seed))?;
+    Ok(ArrowArray::new(UInt64Array::from(draws)))
+}
+
+/// The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
+/// bits.
+#[pyfunction]
+pub fn secure_hashes(
     py: Python<'_>,
     batch: &Bound<'_, PyAny>,
-    seed: u64,
-    secret: Option<[u8; 32]>,
+    key: [u8; 32],
 ) -> PyResult<ArrowArray> {
     let batch = batch_of(batch)?;
-    let hash = secret.map_or(Hash::Fast([seed, 0, 0, 0]), Hash::Secure);
-    let hashes = run(py, || kernel::hash_records(&batch, hash))?;
+    let hashes = run(py, || kernel::secure_hashes(&batch, &key))?;
     let values = Buffer::from_vec(hashes.into_flattened());
     FixedSizeBinaryArray::try_new(HASH_BYTES as i32, values, None)
         .map(ArrowArray::new)

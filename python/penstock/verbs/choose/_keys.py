@@ -55,28 +55,27 @@ def check_unchanged(dataset: Dataset) -> None:
         dataset.files.check_unchanged(shard)
 
 
-def hashes(
+def of_batches(
     dataset: Dataset,
     columns: list[str] | None,
+    make: Callable[[pa.RecordBatch], Any],
     threads: int | None,
-    meter: Meter | None = None,
-    *,
-    seed: int = 0,
-    secret: bytes | None = None,
 ) -> Iterator[pa.Array]:
-    """Yield the hash of each record, binary[16], batch by batch. Equal values have equal hashes in every format.
-
-    With the same seed the hashes are the same everywhere. With a secret key of 32 bytes they are cryptographic.
-    """
+    """Yield what a kernel makes of each batch of canonical values. Equal values give equal results in every format."""
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.Array]:
-        yield pa.array(_core.hash_records(canonical(batch, columns), seed, secret))
+        yield pa.array(make(canonical(batch, columns)))
 
     stream: Callable[[], Iterator[Any]] = partial(dataset.scan, columns, None, threads)
-    for found in in_order([stream], run, lambda made: made.nbytes, threads):
-        yield found
-        if meter is not None:
-            meter.add(len(found))
+    return in_order([stream], run, lambda made: made.nbytes, threads)
+
+
+def draws(
+    dataset: Dataset, columns: list[str], seed: int, threads: int | None
+) -> Iterator[np.ndarray]:
+    """Yield for each batch a number of each record, uint64, which only its values and the seed determine."""
+    for made in of_batches(dataset, columns, partial(_core.record_draws, seed=seed), threads):
+        yield as_numpy(made)
 
 
 def groups(
@@ -85,10 +84,12 @@ def groups(
     """Yield for each batch the group of each record, int64, and how many groups there were before. Records with equal
     values are in one group, and groups are numbered as they are first seen."""
     known = _core.Groups()
-    secret = secrets.token_bytes(32)  # nobody can make records that differ but have the same hash
-    for found in hashes(dataset, columns, threads, meter, secret=secret):
+    key = secrets.token_bytes(32)  # nobody can make records that differ but have the same hash
+    for made in of_batches(dataset, columns, partial(_core.secure_hashes, key=key), threads):
         before = len(known)
-        yield as_numpy(known.numbers(found)), before
+        yield as_numpy(known.numbers(made)), before
+        if meter is not None:
+            meter.add(len(made))
 
 
 def values_of(dataset: Dataset, columns: list[str], threads: int | None, meter: Meter) -> pa.Table:

@@ -20,8 +20,8 @@ from penstock.verbs.choose._keys import (
     check_has_numbers,
     check_unchanged,
     checked_columns,
+    draws,
     groups,
-    hashes,
 )
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
@@ -268,16 +268,16 @@ def _by_hash(
     seed: int,
     threads: int | None,
 ) -> np.ndarray:
-    """Return the split of each record by the first 64 bits of its hash, a number that is drawn evenly."""
+    """Return the split of each record by a number of 64 bits that its values determine."""
     ends = [min(int(end * 2**64), 2**64) for end in accumulate(shares)]
     if _leaves_none_out(shares):
         ends[-1] = 2**64
     lasts = np.array([end - 1 for end in ends], np.uint64)
-    found = [np.zeros(0, np.int16)]
-    for batch in hashes(dataset, columns, threads, seed=seed):
-        draws = np.frombuffer(batch.buffers()[1], "<u8", 2 * len(batch))[::2]
-        found.append(np.searchsorted(lasts, draws, "left").astype(np.int16))
-    return np.concatenate(found)
+    found = (
+        np.searchsorted(lasts, numbers, "left").astype(np.int16)
+        for numbers in draws(dataset, columns, seed, threads)
+    )
+    return np.concatenate([np.zeros(0, np.int16), *found])
 
 
 def _warn_of_rest(which: np.ndarray, num_splits: int) -> None:

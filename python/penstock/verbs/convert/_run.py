@@ -13,7 +13,7 @@ from uuid import uuid4
 from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.datasets.open import open as open_dataset
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
@@ -213,11 +213,22 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
         "version": version("penstock"),
         "sources": sources,
         "overlays": [files.overlay_digests(n) for n in range(len(sources))],
+        "view": _view_of(reading),
         "read": reading.identity,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,
         "cuts": cuts,
     }
+
+
+def _view_of(reading: Reading) -> str:
+    """Return what identifies the records of a view. Those of a view that skips damage have no numbers, so a killed job
+    starts again."""
+    files = reading.dataset.files
+    try:
+        return files.choice_digest
+    except UnsupportedError:
+        return uuid4().hex
 
 
 def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:

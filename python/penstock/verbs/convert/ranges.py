@@ -23,6 +23,8 @@ from penstock.errors import ChangedError
 from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
 _MOST_RECORDS = 1 << 20
+_PIECE_RECORDS = 1 << 16
+"""Records that one thread takes out of a block at a time."""
 
 
 def batches_between(
@@ -134,8 +136,12 @@ def shuffled_between(
         if lend or end - first > 2 * len(numbers):
             return [take(dataset, numbers, columns, lend=lend)]
         # Reading all in order and choosing from it is faster than reading most of it by number.
-        parts = list(batches_between(dataset, first, end, columns, threads))
-        return [reordered(join(parts), numbers - first)]
+        whole = join(list(batches_between(dataset, first, end, columns, threads)))
+        pieces = [
+            numbers[at : at + _PIECE_RECORDS] for at in range(0, len(numbers), _PIECE_RECORDS)
+        ]
+        pick = lambda piece: [reordered(whole, piece - first)]  # noqa: E731
+        return in_order([lambda: iter(pieces)], pick, _held_bytes, threads)
 
     # Read one block ahead only: a block is large, and several threads gather its records anyway.
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)
