@@ -68,7 +68,7 @@ def dedupe(
         ... )
         >>> made = ps.dedupe("some.tfrecord", "id", into="unique.tfrecord", overwrite=True)
         >>> ps.open("unique.tfrecord").to_table().to_pydict()
-        {'id': [1, 2], 'name': [b'a', b'b']}
+        {'id': [1, 2], 'name': ['a', 'b']}
     """
     how = How(
         prove=prove,
