@@ -1,8 +1,10 @@
 """The public names of penstock and where each is found: the one table, for type checkers and for `__init__.py`."""
 
 from penstock import bench as bench, describe as describe, features as features
+from penstock.adapters.hf import to_hf as to_hf
 from penstock.columns import types as types
 from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
+from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
 from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
 from penstock.datasets.open import open as open
@@ -67,6 +69,7 @@ from penstock.verbs.fields.overlays import (
     remove_overlay as remove_overlay,
 )
 from penstock.verbs.inspect.info import Info as Info, ShardInfo as ShardInfo, info as info
+from penstock.verbs.inspect.layout import Layout as Layout, layout as layout
 from penstock.verbs.inspect.observe import ImageSizes as ImageSizes
 from penstock.verbs.inspect.schemas import (
     FieldPresence as FieldPresence,

@@ -100,7 +100,7 @@ def test_a_function_of_batches_filters_as_well(source: list[str], tmp_path: Path
     found = converted(source, tmp_path, where=even, reads=["of-file"], columns=["label"])
     assert found.column("label").to_pylist() == [n % 7 for n in range(0, COUNT, 2)]
     assert given == {("of-file",)}
-    with pytest.raises(TypeError, match="not a truth value for each"):
+    with pytest.raises(TypeError, match="not one boolean for each"):
         converted(source, tmp_path, where=lambda batch: [1, 2])
 
 
@@ -122,7 +122,7 @@ def test_words_that_are_no_condition_say_what_could_stand_there(
         converted(source, tmp_path, where="nothing == 3")
     with pytest.raises(ps.SchemaError, match="cannot be compared"):
         converted(source, tmp_path, where='label == "three"')
-    with pytest.raises(ps.SchemaError, match="not truth values"):
+    with pytest.raises(ps.SchemaError, match="not booleans"):
         converted(source, tmp_path, where="label")
 
 

@@ -77,7 +77,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
-@reading("format", "read", "columns", "raw", "checksums", "damage", "index")
+@reading("format", "read", "columns", "types", "raw", "checksums", "damage", "index")
 @reading("limits", "threads", "dialect", "infer")
 @json_option
 def command(
@@ -98,8 +98,8 @@ def command(
     It joins files (SOURCE may be several), divides them (--num-shards), samples, filters and shuffles.
 
     Files get their names when all of them are complete. If a conversion was killed, repeat the
-    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on; {shard} in a
-    name puts the number there; a folder gets one file for each of SOURCE.
+    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard} in a
+    name is replaced by the file's number. A folder gets one file for each file of SOURCE.
     """
     import penstock as ps
 
@@ -113,7 +113,7 @@ def command(
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     written = values_of(more, "--option")
     if "compression" in written:
-        pairs["compression"] = written.pop("compression")  # decides the names of files
+        pairs["compression"] = written.pop("compression")  # it decides the names of files
     named = {*(columns or ()), *renamed, *renamed.values(), *names_in(options["where"])}
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
@@ -129,7 +129,7 @@ def command(
 
 
 def _sample(text: str | None) -> float | None:
-    """A fraction is written with a point."""
+    """Return a number with a point as a fraction, and any other number as a count."""
     if text is None:
         return None
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _LEAST_WIDTH = 12
-"""If columns would be narrower than this, each field gets a line of its own."""
+"""If columns would be narrower than this, each field is shown on its own line."""
 
 
 @click.command(
@@ -52,6 +52,7 @@ Examples:
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
+@reading("types")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -61,10 +62,10 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show the first records, or others by number.
+    """Show the first records, or records from a given number on.
 
     Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values
-    are cut; --json prints complete values.
+    are shortened; --json prints complete values.
     """
     ds = filtered(opened(source, **options), where)
     with misuse(named=names_in(where)):
@@ -85,7 +86,7 @@ def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
         return ds.take(range(min(start, len(ds)), min(start + number, len(ds))))
     if not number:
         return None
-    # One thread: nothing beyond the first records needs decoding.
+    # One thread, since only the first records need decoding.
     batches = ds.scan(batch_records=number, threads=1)
     batch = next(batches, None)
     if batch is not None and batch.num_rows < number:
@@ -129,7 +130,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
 
 
 def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | None:
-    """The widths at which all columns fit, or None if some would be too narrow."""
+    """Return the widths at which all columns fit, or None if a column would be too narrow."""
     wanted: list[int] = []
     for heading, column in zip(names, batch.columns, strict=True):
         longest = max(len(describe.value(scalar, max(room, 8))) for scalar in column)

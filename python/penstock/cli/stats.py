@@ -51,6 +51,7 @@ Examples:
     "dialect",
     "infer",
 )
+@reading("types")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -130,7 +131,7 @@ def _show(found: ps.Stats) -> None:
             shown.add_row("", "", "")
     parts: list[Any] = [describe.records(found.num_records), "", shown]
     if found.fields_from is not None:
-        note = f"the fields of {found.fields_from}; --infer all adds those of all other records"
+        note = f"the fields of {found.fields_from}; --infer all adds fields that only other records have"
         parts += ["", output.dim(describe.escape(note))]
     output.show(*parts)
 
@@ -144,7 +145,6 @@ def _present(field: ps.FieldStats) -> Text:
 
 
 def _lines(field: ps.FieldStats) -> list[Text]:
-    """The facts about a field, one per line."""
     lines: list[str] = []
     if field.lengths is not None:
         lines.append("length " + output.spread(field.lengths, _figure))
@@ -182,7 +182,7 @@ def _range(field: ps.FieldStats) -> str:
 
 
 def _figure(value: Any) -> str:
-    """A number as text: integers in full, others to four digits."""
+    """Return a number as text: integers in full, other numbers to four digits."""
     if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()
@@ -209,6 +209,6 @@ def _distinct(field: ps.FieldStats) -> str:
 
 
 def _scalar(value: Any) -> pa.Scalar:
-    """A value as an Arrow scalar; pyarrow takes every integer for an int64 unless told otherwise."""
+    """Return a value as an Arrow scalar. By default pyarrow makes every integer an int64."""
     is_large = isinstance(value, int) and value >= 1 << 63
     return pa.scalar(value, pa.uint64()) if is_large else pa.scalar(value)

@@ -15,6 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 READING_DEFAULTS = {
     "format": None,
     "read": (),
+    "types": None,
     "raw": False,
     "checksums": "all",
     "damage": "error",
@@ -46,7 +47,7 @@ _OPTIONS = (
     click.option(
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
-    reading("format", "read", "raw", "checksums", "damage", "index"),
+    reading("format", "read", "types", "raw", "checksums", "damage", "index"),
     reading("limits", "threads", "dialect", "infer"),
 )
 

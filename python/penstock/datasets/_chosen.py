@@ -111,6 +111,10 @@ class ChosenFiles(Files):
         self._firsts = None
         self.listed = None
 
+    @property
+    def is_view(self) -> bool:
+        return True
+
     def reader(self, shard: int) -> Reader:
         return self.choice.reader(self.base, shard)
 
@@ -221,8 +225,8 @@ class ChosenReader(Reader):
             return Delivered(reordered(found.batch, rows), None, found.skipped)
         if (found.records < 0).any():
             raise UnsupportedError(
-                "records after the damage have no numbers, so which of them were chosen is unknown",
-                hint="penstock.repair the file, or choose by a condition",
+                "records after the damage have no numbers, so which of them were chosen is unknown;"
+                " repair the file first, or choose by a condition"
             )
         place = np.flatnonzero(np.isin(found.records, rows))
         numbers = np.searchsorted(rows, found.records[place])

@@ -6,7 +6,8 @@ import operator
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,9 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
 from penstock.storage.skipped import SkippedFile
 
+if TYPE_CHECKING:
+    import polars as pl
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -38,8 +42,8 @@ class Shard:
 
 
 class Dataset(Opened):
-    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it. A pickle of it
-    contains only the call that opened it.
+    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it, and its pickle
+    has only the arguments of `open`.
 
     Example:
         >>> import penstock as ps
@@ -58,8 +62,7 @@ class Dataset(Opened):
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
-        """The class names of label columns that a loader has found so far; None for a column with too many
-        classes. See loader/_class_names.py."""
+        """The class names that loaders have found so far, by path (None: too many); see loader/_class_names.py."""
         self._has_tensors: bool | None = None
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
@@ -70,7 +73,7 @@ class Dataset(Opened):
             return Dataset.view, (base, self._files.choice)
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
-            # Relative names may mean other files in the process that unpickles the dataset.
+            # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
         return dataset_of, (call, self._files.listed, self._skipped)
 
@@ -78,14 +81,13 @@ class Dataset(Opened):
 
     @property
     def skipped_files(self) -> tuple[SkippedFile, ...]:
-        """Files that were found but are not read, as pairs of a path and the reason: hidden and unfinished files,
-        markers and indexes of other programs, text such as a README, and empty files of a format that never has
-        empty files. Reading this property opens all files."""
+        """Files that were found but are not read, with the reason: hidden and unfinished files, markers and indexes of
+        other programs, text such as a README, and empty files if the format has no empty files. This opens all files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
     def shards(self) -> list[Shard]:
-        """The files with their format, record count and size in bytes. Counting may build an index."""
+        """The files with their format, record count and size. Counting may build an index."""
         files = self._files
         return [
             Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
@@ -94,11 +96,11 @@ class Dataset(Opened):
 
     @property
     def fingerprint(self) -> str:
-        """Return an identifier for exactly these records in this order. It is made from the names, sizes and record
-        counts of the shards, the checksums of their records if an index has them, and their overlays.
+        """An identifier for these records in this order. It depends on the names, sizes and record counts of the
+        shards, the checksums of their records if an index has them, and their overlays.
 
-        This reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without
-        an index, a change that keeps size and record count is not detected.
+        It reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without an
+        index, it does not detect a change that keeps size and record count.
         """
         import hashlib
 
@@ -129,10 +131,10 @@ class Dataset(Opened):
         """Yield all records as Arrow batches, in file order.
 
         Args:
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
-            batch_records: the records in each batch except the last. None makes one batch of each chunk
-                (about 2 MiB of the file; 8 MiB if records are large).
-            threads: the number of chunks that are decoded in parallel; None for all cores.
+            columns: names of columns; None for all. Other columns are not decoded.
+            batch_records: the records in each batch except the last. None makes one batch of each chunk (about 2 MiB
+                of the file; 8 MiB if records are large).
+            threads: how many chunks are decoded in parallel; None for one on each core.
 
         Raises:
             PenstockError: data is damaged (see `damage=` of `open`), or records do not fit the schema. The records
@@ -147,11 +149,8 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Return records by number, in the requested order. Repeats are allowed. Negative numbers count from the end.
-
-        Args:
-            records: the numbers of the records.
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
+        """Return records by number, in the requested order. Numbers may repeat, and negative numbers count from the end.
+        Only the named columns are decoded; None for all.
 
         Raises:
             RecordIndexError: a number is out of range.
@@ -274,7 +273,7 @@ class Dataset(Opened):
         return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
-        """Return several records in one call, for torch's DataLoader."""
+        """Several records in one call, for torch's DataLoader."""
         return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -282,8 +281,7 @@ class Dataset(Opened):
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """Return the records of a batch as dicts of Python values, with tensors as NumPy arrays. Raise SchemaError for
-        values that Python cannot express."""
+        """The records of a batch as dicts of Python values, with tensors as NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = (
@@ -304,8 +302,35 @@ class Dataset(Opened):
                 f"a record holds a value that Python cannot express: {error}",
                 file=file,
                 field=_unconvertible(batch),
-                hint="take or scan, which give it as Arrow",
+                hint="take or scan, which return it as Arrow",
             ) from error
+
+    def lazy(self) -> pl.LazyFrame:
+        """Return a polars LazyFrame. A query reads only the columns and records that it needs.
+
+        Example:
+            >>> import polars as pl
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").lazy().filter(pl.col("id") > 1).collect()[
+            ...     "id"
+            ... ].to_list()
+            [2, 3]
+        """
+        return import_module("penstock.adapters.polars").lazy_frame(self)
+
+    def to_arrow_dataset(self) -> pa.dataset.Dataset:
+        """Return a pyarrow.dataset.Dataset, for duckdb and pyarrow, which then read only the columns of a query.
+
+        Example:
+            >>> import duckdb
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> numbers = ps.open("numbers.tfrecord").to_arrow_dataset()
+            >>> duckdb.sql("select sum(id) from numbers where id > 1").fetchall()
+            [(5,)]
+        """
+        return import_module("penstock.adapters.arrow").ArrowDataset(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
@@ -330,8 +355,8 @@ class Dataset(Opened):
     # -- for the verbs --------------------------------------------------------------------------
 
     def complete(self) -> Dataset:
-        """Return this dataset for callers that must not lose fields missing from the schema (see Files.complete). Both
-        datasets share one list of skipped regions."""
+        """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
+        the list of skipped regions."""
         if self._columns is not None:
             return self
         other = Dataset(self._call, self._files.complete(), self._skipped)
@@ -352,7 +377,7 @@ class Dataset(Opened):
 def dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
-    """Return the dataset for a call to `open` whose source has been expanded to a list of files."""
+    """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "storage")
     files = Files(
         call["source"],
@@ -374,7 +399,6 @@ def check_are_names(columns: Any) -> None:
 
 
 def _unconvertible(batch: pa.RecordBatch) -> str | None:
-    """Return the first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.to_pylist()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import formats
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._splits import expand_split
+from penstock.datasets._types import schema_with
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
@@ -31,6 +32,7 @@ def open(
     *,
     format: str | None = None,
     schema: Any = None,
+    types: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     raw: bool = False,
     checksums: str = "all",
@@ -51,44 +53,43 @@ def open(
         source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
             it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
             shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
-            the files that are left out; a warning names the files among them that look like data.
-        format: a format's name; None detects the format from the file's content.
+            the files that are left out, and a warning names those that look like data.
+        format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
-        columns: the wanted columns, in this order. No other columns are decoded.
+        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
+            others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
+        columns: the columns to read, in this order. Other columns are not decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
-        checksums: "all" verifies all checksums that the format stores; "headers" verifies those of headers only;
-            "none" verifies none, and so reads files that were written without checksums. "index" verifies all, and
-            for formats without checksums also compares each MiB that is read with the checksums that
-            `index(checksums=True)` has stored.
+        checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
+            "none" verifies none, and so can read files that were written without checksums. "index" verifies all, and
+            for formats without checksums also compares each MiB that is read with the checksums stored by
+            `index(checksums=True)`.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
             them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
-        index: where sidecars (penstock's files of facts about a file) are read and stored. "auto" reads sidecars
-            next to the data or in the user's cache. It stores new sidecars in the cache, or next to the data if
-            one is already there. "beside" stores them next to the data, and a path stores them in that folder.
-            "never" reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto".
-            For files of another storage, sidecars are stored only in a folder.
-        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records,
-            but the process dies if a file is truncated meanwhile.
-        overlays: include the fields of overlays as if they were in the files; False returns only the
-            fields in the files. raw=True never includes overlays.
-        limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.
+        index: where sidecars (penstock's files with an index of a data file) are read and stored. "auto" reads them
+            next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
+            is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
+            reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
+            of another storage, sidecars are stored only in a folder.
+        mmap: map local files into memory instead of reading them. This is faster for large records, but the process
+            is killed if a file is truncated meanwhile.
+        overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
             front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
-        storage: the storage of the files; None for this machine.
-        cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
-            copies are not supported yet.
+        storage: the storage of the files; None for local files.
+        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
+            files of another storage.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
-    Returns:
-        A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
+    Opening reads a few kilobytes and a sample of the records of the first file.
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
         ValueError: there are no files of the split; the message lists the splits.
-        FormatError: the format of the content is unknown, or the content breaks its rules; or the files of a folder
-            have several formats.
+        FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
         StaleIndexError: a file has changed since its overlay was made.
 
@@ -105,11 +106,14 @@ def open(
     if checksums == "index":
         _check_can_use_index(index, mmap)
     if raw and schema is not None:
-        raise ValueError("raw=True returns bytes, which have no schema; leave out one of the two")
-    if cache is not None and storage is not None:
-        raise UnsupportedError(
-            "files of another storage cannot be kept in a cache= yet; leave it out"
+        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if types is not None and (raw or schema is not None):
+        other = "raw=True" if raw else "schema="
+        raise ValueError(
+            f"types= changes some of the fields that are found, which {other} replaces"
         )
+    if cache is not None and storage is not None:
+        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
@@ -132,6 +136,9 @@ def open(
         "format_options": format_options,
     }
     dataset = dataset_of(call, listed, skipped)
+    if types:
+        schema = schema_with(dataset.files.schema, types)
+        dataset = dataset_of({**call, "schema": schema}, listed, skipped)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
     if message is not None:
         warnings.warn(message, stacklevel=2)
@@ -148,6 +155,8 @@ def _check_choices(choices: dict[str, str]) -> None:
 
 def _check_can_use_index(index: Any, mmap: bool) -> None:
     if mmap:
-        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
+        raise ValueError(
+            'checksums="index" verifies each read, but mmap=True reads nothing; leave out one of them'
+        )
     if index == "never":
-        raise ValueError('checksums="index" needs an index, but index="never" reads none')
+        raise ValueError('checksums="index" needs an index, but index="never" does not read one')

@@ -1,10 +1,10 @@
-"""Prepares images for a model: `ps.Image` describes how, `decode_into` does it, a batch at a time.
+"""Prepares images for a model: `ps.Image` describes how, and `decode_into` does it for a batch.
 
-Only the part of a JPEG that its crop needs is decoded. The crop is resized, mirrored, converted to numbers and
-written into its place in the batch, by one Rust call on several threads. The result for a record
-depends only on its 64-bit key, not on threads, batches, or the order of the records.
+One Rust call decodes, on several threads, only the part of each JPEG that its crop needs, resizes and mirrors it,
+converts it to numbers, and writes it into the batch. The random crop and flip of a record depend only on its 64-bit
+key, not on threads, batches or the order of the records.
 
-`docs/guide/loader-images.md` reports measurements of what the fast path loses compared with `exact=True`.
+`docs/guide/loader-images.md` has measurements of how the fast path differs from `exact=True`.
 """
 
 from __future__ import annotations
@@ -31,30 +31,29 @@ _MOST_SIDE = 1 << 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """How the images of a batch are cropped, resized, flipped and turned into numbers.
+    """How the images of a batch are cropped, resized, flipped and converted to numbers.
 
-    A random crop is torchvision's `RandomResizedCrop`: an area (within `scale`, uniform) and an aspect ratio (within
-    `ratio`, uniform in its logarithm) are drawn up to ten times, until such a rectangle fits into the image, and then
-    its position. If none fits, the crop is the largest central one with an aspect ratio within `ratio`. Random
-    numbers are those of splitmix64, seeded by the record's key: one for the flip, two for each try, one each for top
-    and left.
+    A random crop is torchvision's `RandomResizedCrop`. An area (uniform within `scale`) and an aspect ratio (uniform
+    in its logarithm within `ratio`) are drawn until such a rectangle fits into the image, at most ten times, and then
+    its position is drawn. If no rectangle fits, the crop is the largest central one with a ratio within `ratio`. The
+    random numbers come from splitmix64, seeded by the record's key: one for the flip, two for each try, one each for
+    top and left.
 
-    A center crop gives the same result as torchvision's `Resize` to `size / center_fraction` (of the shorter side) and
-    `CenterCrop`, such as `Resize(256)` and `CenterCrop(224)`. Both are done in one step.
+    A center crop is torchvision's `Resize` of the shorter side to `size / center_fraction` and then `CenterCrop`, for
+    example `Resize(256)` and `CenterCrop(224)`, in one step.
 
     Args:
-        size: pixels of a side, or (height, width); None keeps the size of each image.
-        crop: None takes the whole image (its aspect ratio changes), "center" its middle, "random" a
-            random part.
+        size: the side in pixels, or (height, width); None keeps the size of each image.
+        crop: None takes the whole image, and its aspect ratio changes; "center" takes its middle, "random" a random
+            part.
         flip: mirror left and right, with probability 1/2.
-        dtype: "uint8"; or "float32" or "float16": scaled to 0..1, then `(x - mean) / std`.
-        mean: a number, or one for each of red, green and blue.
-        std: likewise.
+        dtype: "uint8"; or "float32" or "float16", scaled to 0..1 and then `(x - mean) / std`.
+        mean, std: a number, or one for each of red, green and blue.
         layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images at full resolution, even if less would do.
-        scale: the smallest and largest area of a random crop, as a part of the image's.
-        ratio: the smallest and largest width over height of a random crop.
-        center_fraction: the part of the shorter side that a center crop keeps.
+        exact: decode whole images at full resolution, even if a part or a lower resolution would do.
+        scale: the smallest and largest area of a random crop, as a fraction of the image's area.
+        ratio: the smallest and largest width / height of a random crop.
+        center_fraction: the fraction of the shorter side that a center crop keeps.
 
     Raises:
         ValueError: an argument is out of range, or has no effect with the others.
@@ -97,7 +96,7 @@ class Image:
 
     @property
     def height_width(self) -> tuple[int, int] | None:
-        """Height and width of the result in pixels; None without a size."""
+        """Height and width of the result in pixels; None if `size` is None."""
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def shape(self, height: int, width: int) -> tuple[int, int, int]:
@@ -114,21 +113,19 @@ class Image:
         limits: Limits | dict[str, int] | None = None,
         threads: int = 1,
     ) -> Any:
-        """A batch of images; `penstock.decode_images` calls it.
+        """Decode a batch of images; `penstock.decode_images` calls it.
 
         Args:
-            array: images, as `decode_into` takes them.
+            array, limits, threads: as in `decode_into`.
             keys: uint64[n]; None for the indices in the array.
-            allow_damaged: give the decodable part of damaged JPEGs.
-            limits: `image_pixels` bounds each image.
-            threads: how many decode in parallel.
+            allow_damaged: return the decodable part of damaged JPEGs.
 
         Returns:
-            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if there is no
-            `size` and the images differ in size.
+            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if `size` is None
+            and the images differ in size.
 
         Raises:
-            FormatError: a record is not an image, or damaged.
+            FormatError: a record is not an image, or it is damaged.
             LimitError: an image is too large.
 
         Example:
@@ -155,7 +152,7 @@ class ImageFault:
     Attributes:
         place: its index in the batch.
         error: what is wrong with it.
-        salvaged: whether the decodable part is in the batch; otherwise the batch has zeros.
+        salvaged: whether its decodable part is in the batch; otherwise its pixels are zeros.
     """
 
     place: int
@@ -174,31 +171,30 @@ def decode_into(
     damage: Damage = "error",
     pool: _core.BufferPool | None = None,
 ) -> tuple[Any, list[ImageFault]]:
-    """Make a batch of images, in one call of Rust without the GIL.
+    """Make a batch of images in one Rust call without the GIL.
 
     Args:
         images: a pyarrow array (or chunked array) of images or bytes, a list of bytes, or pixels:
             a pyarrow array of fixed-shape tensors uint8[height, width, 1 to 4], or such a NumPy array,
             uint8[n, height, width, channels].
-        spec: how they are made.
-        keys: uint64[n]; a record's random crop and flip are drawn from its key alone.
+        spec: what to do with each image.
+        keys: uint64[n]; a record's random crop and flip depend only on its key.
         out: where to write: an array of `spec.dtype` and the batch's shape, contiguous in memory.
             None for a new one.
         threads: how many decode in parallel.
         limits: `image_pixels` bounds each image.
-        damage: "error" raises at the first damaged image; "skip" makes them zeros; "salvage" gives the
-            decodable part of JPEGs. The last two return the faults.
-        pool: where a new array gets its memory, which returns there when the last view of the
-            array is gone.
+        damage: "error" raises at the first damaged image; "skip" fills damaged images with zeros; "salvage" keeps
+            the decodable part of JPEGs. The last two return the faults.
+        pool: where a new array gets its memory. The memory returns there when the last view of the array is gone.
 
     Returns:
-        The batch, [n, height, width, 3] or [n, 3, height, width], and the damaged ones. If there is no
-        `size` and the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
+        The batch, [n, height, width, 3] or [n, 3, height, width], and the faults. If there is no size and
+        the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
 
     Raises:
         FormatError: an image is damaged, and `damage` is "error"; `record` is its index.
         LimitError: an image is too large, and `damage` is "error".
-        ValueError: `out` or `keys` have another shape or dtype.
+        ValueError: `out` or `keys` has the wrong shape or dtype.
 
     Example:
         >>> import numpy as np, penstock as ps
@@ -243,7 +239,7 @@ def _room(
     out: np.ndarray | None,
     pool: _core.BufferPool | None,
 ) -> np.ndarray:
-    """Return `out` after checking it, or a new array."""
+    """Check `out` and return it, or return a new array."""
     if out is not None:
         if not is_uniform:
             raise ValueError("out cannot hold images of several sizes; give Image a size")
@@ -267,8 +263,7 @@ def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
 def _shapes(
     array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
 ) -> list[tuple[int, ...]]:
-    """The shape of each result, (0,) for an image of unknown size. A single shape if all results have the same
-    shape."""
+    """The shape of each result, (0,) for an image of unknown size; or one shape for all of them."""
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]
@@ -281,7 +276,7 @@ def _shapes(
 
 
 def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
-    """The images as one array, and the shape of their pixels if they are not encoded."""
+    """The images as one array; if they are pixels and not encoded, also the shape of an image."""
     if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
         shape = images.shape[1:]
         flat = pa.array(np.ascontiguousarray(images).reshape(-1))
@@ -322,10 +317,9 @@ def _recipe(spec: Image) -> _core.ImageRecipe:
 
 
 def value_table(spec: Image) -> np.ndarray:
-    """The value of each byte of red, green and blue: `spec.dtype`[3, 256].
+    """The value of each possible byte of red, green and blue: `spec.dtype`[3, 256].
 
-    There are only 256 bytes, so their values are computed once, by NumPy in float32, as `(byte / 255 - mean) / std`,
-    and looked up for each pixel.
+    The 256 values are computed once, by NumPy in float32, as `(byte / 255 - mean) / std`, and looked up for each pixel.
 
     Example:
         >>> import penstock as ps

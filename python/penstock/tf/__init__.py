@@ -1,7 +1,7 @@
-"""TensorFlow's names for what penstock does, for existing code: `import penstock.tf as tf`.
+"""TensorFlow's names for penstock's functions, for existing code: `import penstock.tf as tf`.
 
-Code that reads, writes and prepares data with TensorFlow runs with only the import changed. A missing symbol raises an
-error that names it and the nearest alternative; docs/guide/tensorflow.md lists the available ones.
+Code that reads, writes and prepares data with TensorFlow runs with only the import changed. A missing symbol raises
+an error that names it and the nearest alternative. docs/guide/tensorflow.md lists the available symbols.
 """
 
 from penstock.tf import (
@@ -294,6 +294,6 @@ __all__ = [
 ]
 
 __version__ = "2.21.0"
-"""The version of TensorFlow that this imitates."""
+"""The version of TensorFlow whose behaviour penstock.tf has."""
 
 __getattr__ = absent_from("tf")

@@ -1,6 +1,6 @@
 """Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, by NumPy.
 
-Only functions that appear in code that prepares data are here; NumPy's functions also take a `Tensor`.
+This module has only functions that occur in code that prepares data. NumPy's functions also accept a `Tensor`.
 """
 
 from __future__ import annotations

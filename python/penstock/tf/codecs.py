@@ -1,6 +1,6 @@
-"""`tf.io.decode_jpeg` and its relatives: one encoded image at a time, decoded to TensorFlow's pixels.
+"""`tf.io.decode_jpeg` and similar functions, which decode one image to TensorFlow's pixels.
 
-`docs/guide/tf-images.md` says how closely they agree, format by format.
+`docs/guide/tf-images.md` says how closely the pixels agree, for each format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 
 
 def _as_tensor(call: Callable[[], Any], what: str) -> Any:
-    """The result of a kernel as a tensor; its faults as TensorFlow's errors."""
+    """Convert the result of a kernel to a tensor, and its faults to TensorFlow's errors."""
     try:
         return np.asarray(call()).view(Tensor)
     except _core.KernelError as error:
@@ -104,7 +104,7 @@ def _gif(contents: bytes, channels: int, first_only: bool) -> Tensor:
 
 
 def _webp(contents: bytes, channels: int, dtype: Any, first_only: bool) -> Tensor:
-    """As in TensorFlow: a batch of frames with the stored channels."""
+    """As in TensorFlow: a batch of frames, with the stored channels."""
     if dtype != uint8:
         raise refuse("WebP only supports uint8 for dtype")
     if contents[12:16] == b"VP8X" and contents[20:21] and contents[20] & 2 and not first_only:
@@ -131,7 +131,7 @@ def _check(channels: int, ratio: int = 1, dct_method: str = "") -> None:
 
 
 def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: Any) -> Tensor:
-    """An image of any format for the operation `op`; as in TensorFlow, operations take each other's formats."""
+    """An image of any format for the operation `op`. As in TensorFlow, operations accept each other's formats."""
     data = scalar_bytes(contents)
     codec = _codec_of(data)
     if codec == "PNG":
@@ -162,12 +162,12 @@ def _png(data: bytes, channels: int, dtype: Any) -> Tensor:
         lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
         f"Invalid PNG data, size {len(data)}",
     )
-    # 16 bits were read for float32 as well.
+    # 16 bits were also read for float32.
     return found if dtype != float32 else found * np.float32(1 / 65535)
 
 
 def _gif_for(op: str, data: bytes, channels: int) -> Tensor:
-    """All frames of a GIF, or its only or first one, as the operation returns them."""
+    """All frames of a GIF, or its only or first frame, depending on the operation."""
     found = _gif(data, channels, first_only=op == "first frame")
     if op in {"DecodeJpeg", "DecodePng"} and len(found) != 1:
         message = "but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image"

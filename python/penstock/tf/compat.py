@@ -1,4 +1,4 @@
-"""`tf.compat.v1`: TensorFlow 1's names for what penstock.tf has. Other names are those of `tf` itself."""
+"""`tf.compat.v1`: TensorFlow 1's names for functions of penstock.tf. Other names are those of `tf`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging as python_logging
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-# The other form would import the package, which imports this module.
+# `from … import` would import the package, which imports this module.
 import penstock.tf.dtypes as dtypes  # noqa: PLR0402
 import penstock.tf.features as features  # noqa: PLR0402
 import penstock.tf.gfile as gfile  # noqa: PLR0402
@@ -29,7 +29,7 @@ def _cast_to(dtype: Any) -> Any:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """No effect."""
+    """Has no effect."""
 
 
 def _get_next(dataset: Any) -> Any:
@@ -37,7 +37,7 @@ def _get_next(dataset: Any) -> Any:
 
 
 class _Space(ModuleType):
-    """Names of TensorFlow 1; all others are looked up in a module of TensorFlow 2's names."""
+    """Names of TensorFlow 1. All others are looked up in the module with TensorFlow 2's names."""
 
     def __init__(self, symbol: str, module: str, **names: Any) -> None:
         super().__init__(symbol)

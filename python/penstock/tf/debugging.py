@@ -103,7 +103,7 @@ def Assert(  # noqa: N802 -- TensorFlow's name
 
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
-    """The tensor itself; InvalidArgumentError if it has a NaN or an infinity."""
+    """The tensor itself. InvalidArgumentError is raised if it has a NaN or an infinity."""
     value = convert_to_tensor(tensor)
     for what, found in (("NaN", np.isnan(value)), ("Inf", np.isinf(value))):
         if found.any():

@@ -96,7 +96,7 @@ def _checked_size(fixed_length: int, width: int) -> int:
 
 
 def _common_size(values: list[bytes], kind: DType) -> int:
-    """The size of all strings, which must be equal."""
+    """The size of the strings, which must be equal."""
     size = len(values[0]) if values else 0
     for number, value in enumerate(values):
         if len(value) != size:
@@ -113,7 +113,7 @@ def _common_size(values: list[bytes], kind: DType) -> int:
 
 
 def core_name(dtype: DType) -> str:
-    """A type's name in the messages of TensorFlow's C++ core."""
+    """The name of a type in the messages of TensorFlow's C++ core."""
     return {"float16": "half", "float32": "float", "float64": "double"}.get(dtype.name, dtype.name)
 
 

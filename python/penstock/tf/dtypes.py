@@ -53,22 +53,22 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
-        """Whether values are real and not whole numbers."""
+        """Whether values are floating-point numbers."""
         return self.dtype.kind == "f" or self.name == "bfloat16"
 
     @property
     def is_integer(self) -> bool:
-        """Whether values are whole numbers."""
+        """Whether values are integers."""
         return self.dtype.kind in "iu"
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether values are whole numbers without a sign."""
+        """Whether values are unsigned integers."""
         return self.dtype.kind == "u"
 
     @property
     def is_bool(self) -> bool:
-        """Whether values are true or false."""
+        """Whether values are booleans."""
         return self.dtype.kind == "b"
 
     @property
@@ -126,7 +126,7 @@ class DType:
             return False
 
     def __hash__(self) -> int:
-        return hash(self.dtype)  # equal to the NumPy dtype, so the hashes are, too
+        return hash(self.dtype)  # It equals the NumPy dtype, so their hashes must be equal.
 
     def __repr__(self) -> str:
         return f"tf.{self.name}"

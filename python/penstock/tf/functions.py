@@ -1,4 +1,4 @@
-"""TensorFlow's wrappers of functions. Functions run as plain Python here, so most return the function itself."""
+"""TensorFlow's wrappers of functions. Functions run as plain Python, so most wrappers return the function itself."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def py_function(
     """The function's results for tensors, as tensors with the dtypes `Tout`.
 
     Args:
-        func: gets the inputs as tensors.
+        func: a function of the inputs, as tensors.
         inp: the inputs.
-        Tout: the dtype of its result, a list of them for several, None for none.
+        Tout: the dtype of its result; a list of dtypes for several results, None if it returns nothing.
         name: ignored.
 
     Raises:
@@ -105,7 +105,7 @@ def executing_eagerly() -> bool:
 
 
 def get_logger() -> logging.Logger:
-    """The logger with the name of TensorFlow's."""
+    """The logger with TensorFlow's name."""
     return logging.getLogger("tensorflow")
 
 
@@ -141,7 +141,7 @@ def _printed(value: Any, edge: int) -> str:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """The tensor itself: penstock.tf has no gradients."""
+    """The tensor itself, because penstock.tf has no gradients."""
     return input
 
 
@@ -151,7 +151,7 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The result of one of two functions, as a condition decides; the other is not called."""
+    """The result of one of two functions, depending on a condition. The other function is not called."""
     assert true_fn is not None
     assert false_fn is not None
     return true_fn() if bool(np.asarray(pred)) else false_fn()
@@ -175,11 +175,11 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
 
 @contextmanager
 def name_scope(name: str) -> Generator[str]:
-    """No effect: operations have no names."""
+    """Has no effect, because operations have no names."""
     yield name
 
 
 @contextmanager
 def device(device_name: Any) -> Generator[None]:
-    """No effect: tensors are in CPU memory."""
+    """Has no effect, because tensors are in CPU memory."""
     yield

@@ -1,4 +1,4 @@
-"""`tf.io`: reading, writing, parsing and decoding under TensorFlow's names."""
+"""`tf.io`: reading, writing, parsing and decoding with TensorFlow's names."""
 
 import penstock.tf.gfile as gfile  # noqa: PLR0402 - the other form imports the package, which imports this
 from penstock.tf.codecs import (

@@ -1,7 +1,7 @@
-"""Arithmetic in preparing data: `tf.cast`, `tf.reduce_mean` and others, by NumPy.
+"""Arithmetic for preparing data: `tf.cast`, `tf.reduce_mean` and others, by NumPy.
 
 Results have TensorFlow's dtypes, which sometimes differ from NumPy's: a sum of int32 stays int32, a mean of integers
-is an integer, a Python number takes the dtype of the other operand.
+is an integer, and a Python number takes the dtype of the other operand.
 """
 
 from __future__ import annotations

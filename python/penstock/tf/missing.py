@@ -1,4 +1,4 @@
-"""The error for what TensorFlow has and penstock lacks, with the nearest alternative."""
+"""The error for symbols of TensorFlow that penstock lacks, with the nearest alternative."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ NEAREST: dict[str, str] = {
     "tf.train": "torch, JAX or keras: penstock prepares data",
     "tf.while_loop": "while, since a function given to Dataset.map sees values",
 }
-"""The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
+"""The nearest alternative, by the prefix of a symbol. The longest matching prefix is used."""
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
 
 
 class MissingSymbolError(UnimplementedError, AttributeError):
-    """A symbol of TensorFlow that penstock.tf lacks; `hint` names the nearest alternative."""
+    """The error for a symbol of TensorFlow that penstock.tf lacks; `hint` names the nearest alternative."""
 
 
 def nearest(symbol: str) -> str:
@@ -74,7 +74,7 @@ def nearest(symbol: str) -> str:
 
 
 def in_numpy(name: str) -> str:
-    """The NumPy function of the same name as an alternative."""
+    """The NumPy function of the same name, as an alternative."""
     return f"numpy.{name}, which takes tensors of penstock.tf"
 
 
@@ -86,7 +86,7 @@ _OLD_NAMES = {
     f"tf.data.experimental.{name}": f"tf.data.Dataset.{name}"
     for name in ("load", "rejection_resample", "save", "snapshot")
 } | {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
-"""Functions that became methods."""
+"""Functions that are now methods."""
 
 
 def missing(symbol: str) -> MissingSymbolError:
@@ -103,7 +103,7 @@ def missing(symbol: str) -> MissingSymbolError:
 
 
 def absent_from(space: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`, which raises that error for every unknown name."""
+    """A module's `__getattr__`, which raises this error for every unknown name."""
 
     def refuse(name: str) -> Any:
         if name.startswith("__"):
@@ -114,7 +114,7 @@ def absent_from(space: str) -> Callable[[str], Any]:
 
 
 class KnownNames(type):
-    """The metaclass of a class of TensorFlow, which raises that error for every unknown name."""
+    """The metaclass of a class of TensorFlow. It raises this error for every unknown name."""
 
     def __getattr__(cls, name: str) -> Any:
         return absent_from(f"tf.{cls.__name__}")(name)

@@ -1,8 +1,8 @@
-"""`tf.io.parse_example` and its relatives: from serialized records to tensors, by TensorFlow's rules.
+"""`tf.io.parse_example` and similar functions: from serialized records to tensors, by TensorFlow's rules.
 
-One call of the kernel decodes a whole batch (`_core.decode_tensors`); its result becomes tensors without a loop over
-records. The forms for a batch and for one record differ as in TensorFlow: a single record is never padded, an entry
-without a kind never replaces an earlier one, and errors do not name the record.
+One call of the kernel decodes a whole batch (`_core.decode_tensors`), and its result becomes tensors without a loop
+over records. The functions for a batch and for one record differ as in TensorFlow: a single record is never padded,
+an entry without a kind never replaces an earlier entry, and errors do not name the record.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse_example(
     Returns:
         A tensor for each feature: dense [batch] + shape for FixedLenFeature, [batch, longest] + shape for
         FixedLenSequenceFeature, a SparseTensor for VarLenFeature and SparseFeature, a RaggedTensor for
-        RaggedFeature. A key whose entry has no list of any kind counts as missing; one with an empty list does not.
+        RaggedFeature. A key whose entry has no list of any kind counts as missing; an empty list does not.
         As in TensorFlow, runs of packed values after the first are not read.
 
     Raises:
@@ -279,7 +279,7 @@ def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str,
 
 
 def _decode(plan: Plan, payloads: Any) -> tuple[list[Any], Any]:
-    """The decoded columns, and the records as the kernel took them."""
+    """The decoded columns, and the records in the form that the kernel accepts."""
     try:
         return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
     except TypeError:
@@ -350,7 +350,7 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """Raise if TensorFlow would: it checks the values of dense context features even without records."""
+    """Raise an error if TensorFlow would, which checks the values of dense context features even without records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:
             wanted = int(np.prod(key.shape))
@@ -365,11 +365,11 @@ def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
 
 _MAX_PLANS = 256
 _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
-"""By dialect, keys and kinds of features: copies of these, the kinds of their partitions, and the plan."""
+"""By dialect, keys and kinds of features: copies of the features, the kinds of their partitions, and the plan."""
 
 
 def _plan_of(dialect: str, *groups: Features) -> Plan:
-    """The plan for these features, which may be new objects in every call, or may have been changed."""
+    """The plan for these features, which may be new objects in every call, or objects that were changed."""
     try:
         where = (
             dialect,
@@ -403,7 +403,7 @@ def _same(known: tuple[Features, ...], groups: tuple[Features, ...]) -> bool:
 
 
 def _partition_kinds(groups: tuple[Features, ...]) -> Any:
-    """The kinds of partitions, which equality of tuples ignores; None if there are none."""
+    """The kinds of partitions, because equality of tuples ignores them; None if there are no partitions."""
     return [
         [type(partition) for partition in feature.partitions]
         for features in groups

@@ -1,4 +1,4 @@
-"""Conversion of images between numeric types, with the meaning of their values."""
+"""Converts images between numeric types, and scales their values accordingly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def convert_image_dtype(
     Args:
         image: of integers or floats.
         dtype: of integers or floats.
-        saturate (bool): clip what does not fit; else it wraps.
+        saturate (bool): clip values that do not fit; otherwise they wrap around.
         name: ignored.
 
     Returns:
@@ -60,7 +60,7 @@ def _whole(array: Any, kind: Any, saturate: bool) -> Tensor:
     if saturate and array.dtype.kind == "f":
         float_ = array.dtype.type
         most = float_(min(kind.max, float(np.finfo(float_).max)))
-        if float(most) > kind.max:  # the float next to the range is beyond it
+        if float(most) > kind.max:  # the float next to the range is outside it
             most = np.nextafter(most, float_(0))
         array = np.nan_to_num(np.clip(array, float_(kind.min), most))
     elif saturate:

@@ -55,7 +55,7 @@ def constant(
 
 
 def _checked_nesting(pylist: Any, ragged_rank: int | None, inner_rank: int) -> tuple[int, int]:
-    """The nesting depth of lists, and how many of their levels are ragged."""
+    """The nesting depth of lists, and the number of their levels that are ragged."""
     scalars, deepest = _depths(pylist)
     if scalars is not None and deepest > scalars:
         raise ValueError(
@@ -82,7 +82,7 @@ def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]
 
 
 def _depths(value: Any) -> tuple[int | None, int]:
-    """The nesting depth of the values (None without any), and that of the deepest list."""
+    """The nesting depth of the values (None if there are none), and that of the deepest list."""
     if not isinstance(value, (list, tuple)) and np.ndim(value) == 0:
         return 0, 0
     scalars, deepest = None, 1

@@ -26,10 +26,10 @@ _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _INCREMENTS = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 _DEFAULT_SEED = 87654321
-"""The global seed if only the operation has one."""
+"""The global seed if only the operation has a seed."""
 _BLOCK = 4
 _RESERVED = 256
-"""Blocks that TensorFlow reserves for each number, so that no two operations share one."""
+"""The number of blocks that TensorFlow reserves for each number, so that no two operations share one."""
 _MOST = 2**31 - 1
 _STATELESS_KEY = 0x3EC8F720, 0x02461E29
 
@@ -87,7 +87,7 @@ class Philox:
 
 
 class _Global:
-    """The program's seed, and the generator for operations without a seed of their own."""
+    """The program's seed, and the generator of seeds for operations without one."""
 
     seed: int | None = None
     draws = random.Random()  # noqa: S311 -- the very generator that TensorFlow draws from
@@ -113,7 +113,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def op_seeds(seed: Any) -> tuple[int, int]:
-    """The pair of seeds of a new operation; `seed` is its own, or None."""
+    """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
     own = None if seed is None else int(seed)
     with _Global.lock:
         if _Global.seed is not None:
@@ -127,8 +127,8 @@ def op_seeds(seed: Any) -> tuple[int, int]:
 
 
 class _Streams:
-    """The position in the sequence of each pair of seeds: an operation continues where the last one with the same seeds
-    ended, until the program's seed is set again."""
+    """The position in the sequence of each pair of seeds. An operation continues where the last operation with the same
+    seeds ended, until the program's seed is set again."""
 
     lock = threading.Lock()
     program: Any = None
@@ -136,7 +136,7 @@ class _Streams:
 
 
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """The next 32-bit numbers of a kind of operation and its seed, which use up `blocks` blocks of four."""
+    """The next 32-bit numbers for a kind of operation and its seed. They use up `blocks` blocks of four."""
     pair = op_seeds(seed)
     # Replaced when the program's seed is set.
     program = _Global.draws
@@ -230,7 +230,7 @@ def truncated_normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """As `normal`, without numbers more than two standard deviations from the mean."""
+    """Like `normal`, but without numbers more than two standard deviations from the mean."""
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
     count = math.prod(sizes)
     groups = -(-count // _BLOCK)
@@ -335,7 +335,7 @@ def stateless_normal(
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """Normal random numbers, the same for the same seed; arguments as of `normal`."""
+    """Normal random numbers, the same for the same seed. The arguments are those of `normal`."""
 
     def take(count: int) -> np.ndarray:
         return _stateless_bits(count, seed)

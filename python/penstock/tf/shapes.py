@@ -1,4 +1,4 @@
-"""`tf.TensorShape`, and specs of elements that do not exist yet: `tf.TensorSpec` and others."""
+"""`tf.TensorShape`, and specs of future elements: `tf.TensorSpec` and others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
     """The sizes of a tensor's dimensions, as a tuple; None for an unknown size.
 
     Args:
-        dims: the sizes, another shape, or one size; None for an unknown number of dimensions: the tuple is then empty
-            and the rank None.
+        dims: the sizes, another shape, or one size; None for an unknown number of dimensions. The tuple is then empty
+            and the rank is None.
 
     Example:
         >>> import penstock.tf as tf
@@ -173,7 +173,7 @@ class TypeSpec:
         return hash((type(self).__name__, *self._facts()))
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether a value of the other spec, or with the other's shape and dtype, fits this one."""
+        """Whether a value with the other spec, or with the other value's shape and dtype, matches this spec."""
         return self.dtype == other.dtype and self.shape.is_compatible_with(other.shape)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""`Tensor`: a NumPy array with TensorFlow's methods, so that code written for either runs.
+"""`Tensor`: a NumPy array with TensorFlow's methods, so that code written for either works.
 
-A Tensor *is* an `np.ndarray`: NumPy, torch.from_numpy and jax.numpy take it without a copy. Strings are arrays of
-`bytes` objects. TensorFlow's additions are here: `.numpy()`, scalars that stay tensors, `.shape` with `as_list()`,
-float32 quotients of small integers, the printed form.
+A Tensor *is* an `np.ndarray`: NumPy, torch.from_numpy and jax.numpy accept it without a copy. Strings are arrays of
+`bytes` objects. TensorFlow's additions are `.numpy()`, scalars that stay tensors, `.shape` with `as_list()`, float32
+quotients of small integers, and the printed form.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return (np.ndarray.__getitem__(self, (i, ...)) for i in range(len(self)))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        # NumPy would turn results without dimensions into its own scalars.
+        # NumPy would convert results without dimensions to its scalars.
         return (
             array.view(Tensor) if isinstance(array, np.ndarray) else np.asarray(array).view(Tensor)
         )
@@ -99,7 +99,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
 
 
-# In TensorFlow `x += 1` makes a new tensor; here x may be part of an array that is reused.
+# In TensorFlow, `x += 1` makes a new tensor. Here x may be part of an array that is reused.
 for _operation in [
     "add",
     "and",
@@ -136,7 +136,7 @@ def _divisible(value: Any) -> Any:
 
 
 def _comparable(tensor: Tensor, other: Any) -> Any:
-    """The operand of a comparison: beside a tensor of strings, text becomes UTF-8 bytes."""
+    """The operand of a comparison. If the other operand is a tensor of strings, text becomes UTF-8 bytes."""
     return _tensor(other, None) if tensor.dtype == object and other is not None else other
 
 
@@ -148,7 +148,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
     Args:
         value: the values.
-        dtype: the type to convert to; None: as above, and NumPy arrays keep theirs.
+        dtype: the type to convert to; None: as above, and NumPy arrays keep their type.
         shape: reshape to this; a single value is repeated to fill it.
         name: ignored.
 

@@ -1,4 +1,4 @@
-//! A batch of images for a model: several threads crop, resize and mirror them, and write each into
+//! Makes a batch of images for a model: several threads crop, resize and mirror them, and write each into
 //! its place in the caller's memory.
 
 use super::images::training_view::{Maker, Recipe};
@@ -9,16 +9,16 @@ use crate::wire::{Fault, FaultKind, image_head};
 /// One image of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Picture<'a> {
-    /// The bytes of a file.
+    /// The bytes of an image file.
     File(&'a [u8]),
     /// Pixels of this shape.
     Pixels(Shape, &'a [u8]),
-    /// The head of a PPM file, and its pixels from elsewhere.
+    /// The head of a PPM file, and its pixels from another buffer.
     Headed(&'a [u8], &'a [u8]),
 }
 
 impl<'a> Picture<'a> {
-    /// The image by its head, if that is separate.
+    /// The image, read by its head if that is separate.
     fn seen(self, most_pixels: u64) -> Result<Self, Fault> {
         let Self::Headed(head, pixels) = self else { return Ok(self) };
         let (found, start, largest) = image_head::ppm(head)?;
@@ -49,16 +49,16 @@ pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u3
 /// How damaged images are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The first of them is a fault.
+    /// The first damaged image is a fault.
     Error,
     /// They become zeros, and are reported.
     Skip,
-    /// They are decoded as far as possible, and reported.
+    /// They are decoded as far as possible and reported.
     Salvage,
 }
 
 impl Damage {
-    /// The mode of that name.
+    /// The mode with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "error" => Some(Self::Error),
@@ -69,14 +69,14 @@ impl Damage {
     }
 }
 
-/// An image that is damaged.
+/// A damaged image.
 #[derive(Debug)]
 pub struct Damaged {
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub place: usize,
     /// Its fault.
     pub fault: Fault,
-    /// Whether it was decoded in part.
+    /// Whether a part of it was decoded.
     pub salvaged: bool,
 }
 
@@ -86,12 +86,12 @@ pub struct Rules {
     pub most_pixels: u64,
     /// How damaged images are handled.
     pub damage: Damage,
-    /// Threads that work in parallel.
+    /// The number of threads.
     pub threads: usize,
 }
 
-/// Make all images, one after another in `out`. If each keeps its size, an image whose head is not
-/// valid takes no bytes.
+/// Make all images, one after another in `out`. If images keep their size, an image without a valid head
+/// takes no bytes.
 pub fn make(
     images: &[Option<Picture<'_>>],
     keys: &[u64],
@@ -136,7 +136,7 @@ pub fn make(
     Ok(damaged.collect())
 }
 
-/// Make one image; returns the fault of one that was salvaged.
+/// Make one image. Returns its fault if it was salvaged.
 fn one(
     maker: &mut Maker,
     image: Option<Picture<'_>>,

@@ -1,4 +1,4 @@
-//! Batches of images for training, and the memory that they are made in.
+//! Makes batches of images for training, and the memory for them.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -66,8 +66,7 @@ impl PyRecipe {
     }
 }
 
-/// The images of an array: files, some with separate heads, or pixels of a shape (height, width,
-/// channels).
+/// The images of an array: files, some with separate heads, or pixels of a shape (height, width, channels).
 fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Option<Picture<'_>>>> {
     let Some((height, width, channels)) = shape else {
         return files(array).map_err(super::raise);
@@ -80,7 +79,7 @@ fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Optio
     if usize::try_from(lists.value_length()) != Ok(length) || length == 0 {
         return Err(wrong());
     }
-    // A slice of lists has only its own values here.
+    // A slice of lists has only the values of the slice here.
     let each = pixels.values().chunks_exact(length).enumerate();
     let picture = |(place, one)| lists.is_valid(place).then_some(Picture::Pixels(shape, one));
     Ok(each.take(lists.len()).map(picture).collect())
@@ -118,7 +117,7 @@ pub fn image_view_sizes(
     ])))
 }
 
-/// The memory of a NumPy array that may be written to: where it begins, and how long it is.
+/// The writable memory of a NumPy array: address and length.
 fn memory(array: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let interface = array.getattr("__array_interface__")?;
     let interface = interface.cast::<PyDict>()?;
@@ -142,7 +141,7 @@ fn overlaps(data: &ArrayData, start: usize, end: usize) -> bool {
         || data.child_data().iter().any(|child| overlaps(child, start, end))
 }
 
-/// Images made into `out`; the damaged ones as (place, fault, whether something of it was given).
+/// Make images into `out`. Returns the damaged ones as (index, fault, whether a part of it was decoded).
 #[pyfunction]
 #[pyo3(signature = (
     images, keys, recipe, out, *, shape = None, image_pixels, damage = "error", threads = 1
@@ -175,29 +174,29 @@ pub fn make_images(
     let room: &mut [u8] = if length == 0 {
         &mut []
     } else {
-        // SAFETY: the array has this many writable bytes; `out` is held until this function returns,
-        // and does not overlap what is read. The caller must not write to it meanwhile, as with
-        // any array that threads share.
+        // SAFETY: the array has this many writable bytes. `out` is kept alive until this function returns,
+        // and does not overlap the input. As for any array shared between threads, the caller must not
+        // write to it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
     };
     let damaged = run(py, move || make(&images, keys.values(), &recipe.0, &rules, room))?;
     Ok(damaged.into_iter().map(|one| (one.place, one.fault.into(), one.salvaged)).collect())
 }
 
-/// Memory that is free again.
+/// Free memory.
 struct Pool {
     most_bytes: usize,
     bytes: usize,
     free: Vec<Vec<u8>>,
 }
 
-/// Batches come and go, all of one size; their memory is used again, because fresh memory costs a
-/// page fault and a cleared page for every 4 KiB.
+/// Batches of the same size are made and freed all the time. Their memory is reused, because fresh memory
+/// costs a page fault and the clearing of a page for every 4 KiB.
 #[pyclass(name = "BufferPool", frozen, module = "penstock._core")]
 pub struct PyBufferPool(Arc<Mutex<Pool>>);
 
-/// Memory from a pool, which NumPy reads and writes by its array interface. It returns to the pool when
-/// the last array in it is freed.
+/// Memory from a pool, which NumPy reads and writes by its array interface. It returns to the pool when the
+/// last array that uses it is freed.
 #[pyclass(name = "PooledBuffer", frozen, module = "penstock._core")]
 pub struct PyPooledBuffer {
     bytes: Mutex<Vec<u8>>,
@@ -206,8 +205,8 @@ pub struct PyPooledBuffer {
     pool: Weak<Mutex<Pool>>,
 }
 
-/// Run with the pool if it is free. Never waits: after a fork its lock may belong to a thread that the
-/// child does not have.
+/// Run with the pool if it is not locked. It never waits: after a fork, its lock may belong to a thread
+/// that the child does not have.
 fn with<T>(pool: &Mutex<Pool>, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
     const TRIES: usize = 1000;
     for _ in 0..TRIES {
@@ -246,7 +245,7 @@ impl PyBufferPool {
         Ok(PyPooledBuffer { bytes: Mutex::new(bytes), address, length: num_bytes, pool })
     }
 
-    /// An empty pool of the same limit, for unpickling in another process.
+    /// An empty pool with the same limit, for unpickling in another process.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (usize,))> {
         let most_bytes = with(&slf.get().0, |pool| pool.most_bytes).unwrap_or_default();
         Ok((slf.get_type().into_any(), (most_bytes,)))
@@ -267,7 +266,7 @@ impl PyPooledBuffer {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
         interface.set_item("shape", (self.length,))?;
-        // The memory is not touched before this object goes, which the array keeps alive.
+        // The memory is not accessed before this object is dropped, and the array keeps it alive.
         interface.set_item("data", (self.address, false))?;
         Ok(interface)
     }

@@ -1,7 +1,7 @@
 """Whether the statistics of a row group exclude all of its records.
 
-Specification: ColumnMetaData.statistics of parquet.thrift. A writer may truncate long minima and maxima of byte strings,
-but only so that they remain bounds.
+Specification: ColumnMetaData.statistics of parquet.thrift. A writer may truncate long minima and maxima of byte
+strings, but they must remain bounds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.conditions import Bound
 from penstock.formats.parquet._footer import ColumnChunk
 
 _MAY_BE: dict[str, Callable[[Any, Any, Any], bool]] = {
-    # whether a column between these limits may hold a value that compares so
+    # Whether a column with this minimum and maximum may have a value for which the comparison holds.
     "==": lambda low, high, value: low <= value <= high,
     "<": lambda low, _, value: low < value,
     "<=": lambda low, _, value: low <= value,
@@ -28,17 +28,12 @@ def may_hold(
     places: Mapping[str, int],
     bounds: Sequence[Bound],
 ) -> bool:
-    """Return whether a row group may hold records within these bounds.
-
-    Args:
-        row_group: pyarrow's metadata of the row group.
-        chunks: its columns, as the footer describes them.
-        places: the places among `chunks` of the columns that may be compared.
-        bounds: all of these hold for a record that is wanted.
-    """
+    """Return whether a row group may hold records within all these bounds. `row_group` is its metadata from pyarrow,
+    `chunks` its columns from the footer. `places` has the positions among `chunks` of the columns that may be
+    compared."""
     for bound in bounds:
         place = places.get(bound.field, len(chunks))
-        # pyarrow ends the process if asked about an encrypted column; these have no pages here.
+        # pyarrow ends the process if it is asked about an encrypted column, which has no pages here.
         if place >= len(chunks) or chunks[place].end <= chunks[place].start:
             continue
         found = row_group.column(place).statistics
@@ -54,9 +49,9 @@ def _fits(statistics: Any, bound: Bound) -> bool:
     try:
         low, high = statistics.min, statistics.max
         if not isinstance(low, (int, float, str)):
-            return True  # times and decimals compare in other ways
+            return True  # statistics of times and decimals are not used
         if isinstance(bound.value, float) and isinstance(low, int):
             low, high = float(low), float(high)  # as Arrow compares them
         return bool(_MAY_BE[bound.operator](low, high, bound.value))
     except (TypeError, ValueError, OverflowError):
-        return True  # numbers and texts do not compare; evaluating the condition reports it
+        return True  # evaluating the condition reports that the types do not compare

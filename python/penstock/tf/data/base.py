@@ -1,4 +1,4 @@
-"""The base of datasets: the op, iteration and the specs of elements. The verbs are in `making.py` and `verbs_of_*.py`."""
+"""The base class of datasets: op, iteration and specs of elements. `making.py` and `verbs_of_*.py` have the methods."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ class Iterator:
 
 
 class Base:
-    """The base of all datasets. Attributes: element_spec."""
+    """The base class of all datasets. Attributes: element_spec."""
 
     op: Op
 
     @classmethod
     def of(cls, op: Op) -> Any:
-        """A plain dataset of an op, whatever class the method was called on."""
+        """A dataset of an op, with the class Dataset, whatever class the method was called on."""
         made = object.__new__(PLAIN[0])
         made.op = op
         return made
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        """The class for `isinstance`: also Keras's adapter, once Keras is imported."""
+        """The class that `isinstance` checks against. It also has Keras's adapter as a base, once Keras is imported."""
         if "keras" in sys.modules:
             from penstock.tf.data.for_keras import with_adapter
 
@@ -104,7 +104,7 @@ class Base:
     def element_spec(self) -> Any:
         """The structure of the specs of an element.
 
-        The specs after a user's function are inferred from the first two elements; sizes that differ between them
+        After a user's function, the specs are inferred from the first two elements; sizes that differ between them
         are unknown.
         """
         return self.op.spec()
@@ -152,7 +152,7 @@ class Base:
 
 
 PLAIN: list[Any] = []
-"""The class of the datasets that verbs make; `dataset.py` sets it."""
+"""The class of the datasets that methods make. `dataset.py` sets it."""
 
 
 def _plain(leaf: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Elements combined to batches, and batches split: batch, padded_batch, ragged_batch, unbatch, rebatch."""
+"""Combines elements to batches and splits batches: batch, padded_batch, ragged_batch, unbatch, rebatch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.tf.tensor import convert_to_tensor
 
 
 class Groups:
-    """A fixed number of elements combined to one. After an error it continues with the next batch."""
+    """A fixed number of elements, combined to one. After an error, it continues with the next batch."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class Batch(Op):
             assert isinstance(block, Block)
             start = 0
             if waiting:
-                # Complete the batch that crosses the boundary, so that the rest of the block need not be copied.
+                # Complete the batch that crosses the block boundary, so that the rest of the block is not
+                # copied.
                 start = min(size - count, len(block))
                 waiting.append(block.sliced(0, start))
                 count += start
@@ -172,7 +173,7 @@ class PaddedBatch(Batch):
 
 
 def _aligned(structure: Any, values: Any) -> list[Any]:
-    """The paddings of the leaves of a structure; None means the default for all leaves below it."""
+    """The padding of each leaf of a structure. None stands for the default for all leaves below it."""
     if values is None:
         return [None] * len(flatten(structure, lists=False))
     if not is_nested(structure, lists=False):
@@ -284,7 +285,7 @@ class RaggedBatch(Batch):
 
 
 class Rebatch(Op):
-    """Batches cut to other sizes, which alternate."""
+    """Batches divided into batches of other sizes, which alternate."""
 
     def __init__(self, source: Op, batch_size: Any, drop_remainder: Any) -> None:
         self.source = source

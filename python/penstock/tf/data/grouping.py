@@ -1,4 +1,4 @@
-"""`Dataset.group_by_window`: elements with one key, collected until a window is full."""
+"""`Dataset.group_by_window`: elements with the same key, collected until a window is full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.tf.tensor import Tensor
 
 
 class Groups(Op):
-    """The elements of the datasets that a function makes from windows of elements with one key."""
+    """The elements of datasets that a function makes from windows of elements with the same key."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Several datasets at once: interleave, flat_map, and choices between datasets.
+"""Several datasets in turns: interleave, flat_map, and choices between datasets.
 
-Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and a slot
-yields up to `block_length` elements. A slot whose dataset ends becomes empty and its turn is over, so an empty
+Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and then
+yields up to `block_length` elements. If its dataset ends, the slot becomes empty and its turn is over, so an empty
 dataset costs a turn.
 """
 
@@ -34,7 +34,7 @@ from penstock.tf.tensor import Tensor
 
 
 def slots(cycle_length: Any, calls: int | None) -> int:
-    """The number of datasets that are open at once.
+    """The number of datasets that are open at the same time.
 
     Raises:
         InvalidArgumentError: an invalid number.
@@ -91,7 +91,7 @@ class Interleave(Op):
         return _in_turns(map(elements, opened), self.cycle, self.block)
 
     def spec(self) -> Any:
-        # Like TensorFlow's tracing, this calls the function with a meaningless value.
+        # As in TensorFlow's tracing, the function is called with a meaningless value.
         try:
             blank = map_structure(_blank, self.source.spec(), lists=False)
             return self.function(blank).spec()
@@ -168,7 +168,7 @@ class _Slot:
 
 
 class _Columns:
-    """The same turns over blocks: as long as no slot ends, whole rounds are made at once."""
+    """The same turns over blocks. As long as no slot ends, whole rounds are made in one step."""
 
     def __init__(self, kind: Blocks, opened: Iterator[Stream], cycle: int, block: int) -> None:
         self._kind = kind

@@ -51,7 +51,7 @@ class Map(Op):
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
-        """The recorded steps of the function, if it only parses and chooses. It is called once."""
+        """The recorded steps of the function, if it only parses and chooses. For this, the function is called once."""
         if kinds not in self._recordings:
             self._recordings[kinds] = record(self.function, structure, call, list(kinds))
         return self._recordings[kinds]
@@ -93,7 +93,7 @@ class Map(Op):
         )
 
     def _parsed(self, block: Any, stream: Blocks, plan: Plan) -> Iterator[Any]:
-        """A block with the columns of the result, and failures in place of elements without one."""
+        """A block with the columns of the result. Elements without a result become failures."""
         if type(block) is Failure:
             yield block
             return
@@ -101,7 +101,7 @@ class Map(Op):
         try:
             columns = plan.columns(rows.columns)
         except Exception as error:
-            # The function itself, called with each record, finds the bad one and its error.
+            # The function is called with each record, to find the bad record and its error.
             good, failure = self._until_error(block, stream)
             if failure is None:
                 raise
@@ -142,7 +142,7 @@ class Map(Op):
 
 
 class _Work:
-    """The state that the threads of a Parallel share, without a reference to the consumer, which may be dropped."""
+    """The state that the threads of a Parallel share. It has no reference to the consumer, which may be dropped."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any]) -> None:
         self._run = run
@@ -300,7 +300,7 @@ class Scan(Op):
 
 
 class Unique(Op):
-    """The first of equal elements."""
+    """The elements without repeats."""
 
     def __init__(self, source: Op) -> None:
         self.source = source

@@ -53,14 +53,14 @@ class Options:
     __hash__ = None  # type: ignore[assignment]
 
     def merge(self, options: Options) -> Options:
-        """Both merged; the other's attributes take precedence."""
+        """Merge both; the other's attributes have priority."""
         made = Options()
         made._values = {**self._values, **options._values}
         return made
 
 
 class Wishes:
-    """One group of options, such as `options.threading`: any attribute may be set; None otherwise."""
+    """One group of options, such as `options.threading`. Any attribute may be set; the others are None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

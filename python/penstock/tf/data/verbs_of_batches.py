@@ -1,4 +1,4 @@
-"""Verbs of datasets that combine elements and split them."""
+"""Methods of datasets that combine elements and split them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class BatchVerbs(Base):
         row_splits_dtype: Any = "int64",
         name: str | None = None,
     ) -> Any:
-        """The same as ragged tensors, without padding."""
+        """The same as `batch`, with ragged tensors for elements of different sizes."""
         return self.of(RaggedBatch(self.op, batch_size, drop_remainder, row_splits_dtype))
 
     def unbatch(self, name: str | None = None) -> Any:
@@ -104,7 +104,7 @@ class BatchVerbs(Base):
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
     ) -> Any:
-        """Batches cut to another size, or to several alternating sizes."""
+        """Batches divided into batches of another size, or of several alternating sizes."""
         return self.of(Rebatch(self.op, batch_size, drop_remainder))
 
     def window(

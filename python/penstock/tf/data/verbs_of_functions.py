@@ -1,4 +1,4 @@
-"""Verbs of datasets that take a function."""
+"""Methods of datasets that take a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.tf.data.op import Op, as_element, call
 
 
 def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
-    """A function from an element to a dataset, as one that returns the dataset's op."""
+    """Convert a function from an element to a dataset to one that returns the dataset's op."""
 
     def made(element: Any) -> Op:
         dataset = call(function, element)
@@ -38,11 +38,11 @@ class FunctionVerbs(Base):
     ) -> Any:
         """The results of a function of each element, in the same order.
 
-        The function gets values, so it may do anything. One that only parses and chooses
+        The function gets values, so it may do anything. A function that only parses and chooses
         (`tf.io.parse_single_example`, then some of its results) is called once, and executed on columns.
 
         Args:
-            map_func: gets an element; the components of a tuple as several arguments.
+            map_func: a function of an element; the components of a tuple are several arguments.
             num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread.
             deterministic, synchronous, use_unbounded_threadpool, name: ignored.
 
@@ -69,7 +69,7 @@ class FunctionVerbs(Base):
         Args:
             key_func: from an element to its key, an integer.
             reduce_func: from a key and the dataset of a window to a dataset.
-            window_size: elements of a window; the last one of a key may have fewer.
+            window_size: elements of a window; the last window of a key may have fewer.
             window_size_func: from a key to its window size, instead of window_size.
             name: ignored.
 
@@ -163,7 +163,7 @@ class FunctionVerbs(Base):
             map_func: from an element to a dataset.
             cycle_length: how many datasets are open; None depends on the machine's cores, as in TensorFlow.
             block_length: consecutive elements of one dataset.
-            num_parallel_calls: checked like in TensorFlow; does not change the order.
+            num_parallel_calls: checked as in TensorFlow, but it does not change the order.
             deterministic, name: ignored.
 
         Raises:

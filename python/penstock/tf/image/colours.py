@@ -28,7 +28,7 @@ def _floats(image: Any) -> tuple[Tensor, Any]:
 
 
 def _colours(array: Any, change: str, amount: float = 0.0) -> Tensor:
-    """Pixels of three values changed by the kernel."""
+    """Pixels of three values, changed by the kernel."""
     if not np.shape(array) or np.shape(array)[-1] != 3:
         message = f"input must have 3 channels but instead has shape {np.shape(array)}"
         raise InvalidArgumentError(None, None, message)

@@ -1,4 +1,4 @@
-"""`tf.compat.v1.image.resize`: TensorFlow 1's resizing, which treats pixels as points at their corners."""
+"""`tf.compat.v1.image.resize`: TensorFlow 1's resizing, in which the position of a pixel is its corner."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _places(old: int, new: int, *, align_corners: bool) -> np.ndarray:
 
 
 def _between(places: np.ndarray, old: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pixels on both sides of each position, and its distance from the first."""
+    """The pixels on both sides of each position, and its distance from the first of them."""
     first = np.floor(places).astype(int)
     return first, np.minimum(first + 1, old - 1), (places - first).astype(np.float32)
 

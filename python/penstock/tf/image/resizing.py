@@ -54,7 +54,7 @@ def resize(
         images: [height, width, channels] or [batch, height, width, channels], of any numeric type.
         size: the new height and width.
         method: one of ResizeMethod.
-        preserve_aspect_ratio (bool): keep the proportions, with the largest size that fits.
+        preserve_aspect_ratio (bool): keep the aspect ratio, with the largest size that fits.
         antialias (bool): average all covered pixels when the image shrinks.
         name: ignored.
 
@@ -135,7 +135,7 @@ def resize_with_pad(
     method: str = ResizeMethod.BILINEAR,
     antialias: bool = False,
 ) -> Tensor:
-    """Images resized to the largest size that fits in proportion, padded with zeros.
+    """Images resized to the largest size that fits with the same aspect ratio, padded with zeros.
 
     Args:
         image: [height, width, channels] or a batch of them.
@@ -159,7 +159,7 @@ def resize_with_pad(
     if target_height <= 0 or target_width <= 0:
         side = "target_width" if target_width <= 0 else "target_height"
         raise ValueError(f"{side} must be > 0.")
-    # In float32 like TensorFlow: its rounding can decide about a row or column.
+    # In float32 as in TensorFlow, because rounding can add or remove a row or column.
     old = np.array([height, width], np.float32)
     new = np.array([target_height, target_width], np.float32)
     new_height, new_width = old / (old / new).max()

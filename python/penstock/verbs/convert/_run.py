@@ -32,8 +32,6 @@ from penstock.verbs.write.write import drop_old_indexes, write
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The format and options with which files are written."""
-
     kind: Format
     options: Any
     format_options: dict[str, Any]
@@ -41,7 +39,6 @@ class Writing:
     threads: int | None
 
     def file(self, data: Incoming, path: str, **more: Any) -> Summary:
-        """Write records to one file or several files."""
         return write(
             data,
             path,
@@ -65,8 +62,7 @@ def run(
     prove: bool,
     overwrite: bool,
 ) -> Summary:
-    """Write the parts that are not finished yet, then give all parts their final names. The parts are
-    in the folder `place` until then."""
+    """Write the unfinished parts, then give all parts their final names. Until then they are in the folder `place`."""
     finals = [part.final for part in parts]
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
     storage = reading.storage.no_more_open_than(finals)
@@ -169,7 +165,6 @@ def _journal(
 def _publish(
     journal: Journal, finals: list[str], reading: Reading, writing: Writing, *, overwrite: bool
 ) -> Summary:
-    """Give the finished parts their final names."""
     finished = [journal.done[number] for number in sorted(journal.done)]
     num_bytes = sum(part.num_bytes for part in finished)
     notes = tuple(dict.fromkeys(note for part in finished for note in part.notes))
@@ -232,7 +227,6 @@ def _view_of(reading: Reading) -> str:
 
 
 def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:
-    """Compare a finished part with the source records that were written to it."""
     # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 

@@ -14,8 +14,6 @@ from penstock.orders.keys import Draw, checked_seed, permuted
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The caller's options for the choice of records."""
-
     where: Where | None = None
     reads: list[str] | None = None
     sample: float | None = None
@@ -27,18 +25,13 @@ class Choice:
 
     @property
     def is_all(self) -> bool:
-        """Whether all records are chosen, in the order of the files."""
         asked = (self.where, self.sample, self.sample_rest, self.shuffle, self.numbers)
         return all(one is None for one in asked)
 
 
 def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
-    """Return the numbers of the chosen records, int64, in the order in which they are to be written.
-    Return None if all records are written in the order of the files.
-
-    Raises:
-        ValueError: `sample` is neither a fraction up to 1 nor a count up to the number of records.
-    """
+    """Return the numbers of the chosen records, int64, in the order of writing, or None for all records in the order
+    of the files. Raise ValueError for an invalid `sample`."""
     if choice.is_all:
         return None
     if choice.numbers is not None:
@@ -80,13 +73,13 @@ def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.nda
 
 def _count(option: str, sample: float, num_records: int) -> int:
     if isinstance(sample, bool) or not sample > 0:
-        raise ValueError(f"{option}= is a part of 1 or a number of records, not {sample!r}")
+        raise ValueError(
+            f"{option}= must be a fraction up to 1 or a number of records, not {sample!r}"
+        )
     if isinstance(sample, float):
         if sample > 1:
-            raise ValueError(
-                f"{option}={sample} is more than all records; a count is a whole number"
-            )
+            raise ValueError(f"{option}={sample} is above 1; a number of records must be an int")
         return round(num_records * sample)
     if sample > num_records:
-        raise ValueError(f"{option}={sample}, and there are {num_records} records")
+        raise ValueError(f"{option}={sample} is more than the {num_records} records")
     return sample

@@ -1,10 +1,9 @@
 """`convert` writes the same records in another format, compression or number of shards. It is resumable.
 
-A conversion is a list of parts. Each part is a range of the source's records and becomes one file. Parts are
-written under temporary names; when all are complete, they get their final names together. A journal lists the
-finished parts, so a killed job continues where it stopped, and its result has the same bytes. With `shard_bytes`
-the ranges are known only after writing, so such a job continues only if all files were complete. A target can
-be written by only one job at a time.
+A conversion is a list of parts. Each part is a range of the source's records and becomes one file. Parts are written
+under temporary names, and get their final names together when all are complete. A journal lists the finished parts,
+so a killed job continues where it stopped, and its result has the same bytes. With `shard_bytes` the ranges are known
+only after writing, so such a job continues only if all files were complete. Only one job at a time can write a target.
 """
 
 from __future__ import annotations
@@ -61,42 +60,40 @@ def convert(
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
 
-    TFRecord holds int64, float32 and bytes, and lists of these. The documentation of its writer says how
-    other types are converted: a float64 becomes the nearest float32, unless exact=True, and a type without
-    a counterpart is a SchemaError. Arrow types that do not exist in TFRecord (int32, timestamps, strings)
-    are read back as the types in which they were stored. From TFRecord to TFRecord, payloads are copied
-    without being parsed, unless columns or names change.
+    TFRecord holds int64, float32 and bytes, and lists of these. The documentation of its writer says how other types
+    are converted: a float64 becomes the nearest float32, unless exact=True, and a type without a counterpart is a
+    SchemaError. Arrow types that do not exist in TFRecord (int32, timestamps, strings) are read back as the types in
+    which they were stored. From TFRecord to TFRecord, payloads are copied without being parsed, unless columns or
+    names change.
 
-    After a kill, the same call continues the conversion, and the result has the same bytes. No file gets
-    its final name until all files are complete.
+    After a kill, the same call continues the conversion, and the result has the same bytes. No file gets its final
+    name until all files are complete.
 
     Args:
         source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
             damage is read one extra time, to count its undamaged records; only these are written.
-        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
-            folder (an existing folder, or a name that ends in "/"). A folder gets one file for each
-            shard of the source, under the same name with a new suffix.
+        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a folder (an
+            existing folder, or a name that ends in "/"). A folder gets one file for each shard of the source, under
+            the same name with a new suffix.
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
-        where: only the records for which this condition is true: a text, such as
-            `label >= 3 and (split == "train" or len(tokens) > 10)` (docs/guide/conditions.md has
-            the language), a pyarrow.compute.Expression, or a function that takes a batch and returns
-            bool[num_rows].
+        where: write only the records for which this condition is true: a text, such as
+            `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
+            pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
         reads: the columns that a function or an expression reads; None for all.
-        sample: write only a random sample of the records: a fraction (a float up to 1) or a number of
-            records (an int). `seed` determines the sample. It has no repeats, and keeps the order.
+        sample: write only a random sample of the records, in their order and without repeats: a fraction (a float up
+            to 1) or a number of records (an int). `seed` determines the sample.
         sample_rest: write only the records that `sample` of this value and `seed` leaves out.
-        shuffle: a seed for a random order of the records over all shards, that of `penstock.Shuffled`. The
-            order takes 8 bytes of memory per record. Records are then read at random: this is fast for
-            TFRecord and Arrow, but takes many passes over large Parquet files.
-        seed: the seed for `sample` and `sample_rest`.
-        images: the columns that hold encoded images. "auto" finds them by their type or, if the target
-            format stores images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or
-            "raw"), `jpeg_quality` or `max_side` (pixels) the images are encoded again, in every format.
-            Some formats have further image options, see their pages.
-        prove: before the result gets its name, read it again and compare every value with the source,
-            after the writer's conversions. Images that the target format encodes again are compared
-            by their pixels; JPEG and WebP images are compared by the means of squares of pixels.
+        shuffle: a seed for a random order of the records over all shards, that of `penstock.Shuffled`. The order takes 8 bytes of memory per
+            record. Records are then read at random: this is fast for TFRecord and Arrow, but takes many passes over
+            large Parquet files.
+        images: the columns that hold encoded images. "auto" finds them by their type or, if the target format stores
+            images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or "raw"), `jpeg_quality` or
+            `max_side` (pixels) the images are encoded again, in every format. Some formats have further image
+            options, see their pages.
+        prove: before the result gets its name, read it again and compare every value with the source, after the
+            writer's conversions. Images that the target format encodes again are compared by their pixels; JPEG and
+            WebP images are compared by the means of squares of pixels.
         format: the format to write; None infers it from the target's name. Required for a folder.
         compression: a compression of the target format, as for `write`.
         num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record.
@@ -104,13 +101,12 @@ def convert(
         shard_bytes: a shard ends with the record that brings it to this many bytes, see `write`. A
             job that was killed before all shards were complete then starts again.
         index: write an index with each file, if its format has one; a path is the folder for them.
-        overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
             "webp" and `max_side`, because they change pictures.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
-        write_options: options of the target format by name. Use this for an option with the same name
-            as a keyword above, such as HDF5's `shuffle`.
+        write_options: options of the target format by name, for an option with the same name as a keyword above,
+            such as HDF5's `shuffle`.
         format_options: options of the target format; an unknown option is an error.
 
     Returns:
@@ -120,8 +116,7 @@ def convert(
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another conversion is writing the target.
         ValueError: `where` is not a condition, or there are fewer records than `sample`.
-        SchemaError: the format cannot hold a column or a value. Columns are checked before anything is
-            written.
+        SchemaError: the format cannot hold a column or a value. Columns are checked before anything is written.
         FormatError: the source is damaged, or (with `prove`) a written value differs from the source.
 
     Example:
@@ -232,17 +227,17 @@ def write_chosen(
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
-    """Return the target, and whether it is a folder that gets one file for each source shard."""
+    """Return the target, and whether it is a folder that gets one file per source shard."""
     if format is not None and formats.by_name(format).info.is_folder:
         return to.rstrip("/"), False  # in this format a shard is a folder
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if is_folder and format is None:
-        raise ValueError(f"{to} is a folder; format= says what to write there")
+        raise ValueError(f"{to} is a folder; format= must name the format to write")
     return to, is_folder
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:
-    """Remove and return the image options, unless the format itself has options of these names."""
+    """Remove and return the image options that the format itself does not have."""
     own = {field.name for field in fields(kind.write_options)}
     words = (_IMAGE_WORDS - own) & format_options.keys()
     return {word: format_options.pop(word) for word in words}
@@ -254,13 +249,15 @@ def _refuse_contradictions(
     prove, exact, shard_bytes = how.prove, how.exact, how.shard_bytes
     is_changed = asked.get("image_mode") in ("jpg", "webp") or asked.get("max_side") is not None
     if exact and is_changed:
-        raise ValueError("exact=True changes no picture; leave it out, or image_mode and max_side")
+        raise ValueError(
+            "exact=True changes no picture; leave it out, or leave out image_mode and max_side"
+        )
     if prove and getattr(options, "max_side", None) is not None:
         raise ValueError("max_side changes the images that prove=True would compare; leave one out")
     if is_folder and shard_bytes is not None:
-        raise ValueError("a folder gets one file a shard; shard_bytes needs a file name")
+        raise ValueError("a folder gets one file per source shard; shard_bytes needs a file name")
     if prove and shard_bytes is not None:
-        raise ValueError("prove=True needs shards that are cut by records, not by bytes")
+        raise ValueError("prove=True needs shards split by records, not by bytes")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from penstock.verbs.write.shards import Names
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """One file to write. It gets records [first, last) in the order in which they are read."""
+    """One file to write. It gets the records [first, last) in the order of reading."""
 
     number: int
     first: int
@@ -57,11 +57,13 @@ class Cut:
 def plan(
     reading: Reading, kind: Format, target: str, is_folder: bool, cut: Cut, compression: str | None
 ) -> list[OutputFile]:
-    """Return the files to write, in the order of their records. This writes nothing."""
+    """Return the files to write, in the order of their records. Nothing is written here."""
     dataset = reading.dataset
     if is_folder:
         if cut.is_sharded:
-            raise ValueError("a folder gets one file a shard; num_shards needs a file name")
+            raise ValueError(
+                "a folder gets one file per source shard; num_shards needs a file name"
+            )
         edges = [int(first) for first in reading.firsts]
         finals = [_in_folder(path, target, kind, compression) for path in dataset.paths]
     else:
@@ -107,13 +109,13 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
     for path in files.paths if isinstance(files.storage, LocalStorage) else ():
         for final in finals:
             if os.path.exists(final) and os.path.samefile(path, final):
-                raise ValueError(f"{path} is read, and cannot be written at the same time")
+                raise ValueError(f"{path} is a source, so it cannot be a target")
     for final in finals:
         refuse_device(final)
 
 
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
-    """Return the target path for a source shard: its name with the suffix of the new format."""
+    """Return the target path of a source shard: its name with the suffix of the new format."""
     name = os.path.basename(path).removesuffix(".gz")
     suffix = kind.info.extensions[0]
     can_gzip = "gzip" in kind.info.compressions and isinstance(kind, FramedFormat)

@@ -1,7 +1,7 @@
 """`schemas` lists the fields of each file of a dataset, and which files lack which field.
 
-The result covers only the files that were read. It has their number, and for each file whether the fields
-are stored in it or inferred from some or all of its records.
+The result covers only the files that were read, and gives the number of all files. For each file it reports whether
+the fields are stored in the file or inferred from some or all of its records.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 
 MOST_FILES = 101
-"""The most files that are read by default."""
+"""The most files to read by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The fields of one file. `inferred_from` names the records from which the fields were inferred, or is None
-    if the file stores its fields. `is_whole` is true if the file stores them, or if they were inferred from
-    all records. `has_records` is False for a file of Examples without records."""
+    """The fields of one file. `inferred_from` names the records from which the fields were inferred, or is None if the
+    file stores its fields. `is_whole` is true if the file stores them, or if they were inferred from all records.
+    `has_records` is False for a file of Examples without records."""
 
     path: str
     schema: pa.Schema
@@ -38,9 +38,9 @@ class FileSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldPresence:
-    """The presence of a field in the files that were read. `num_files` is the number of files that have it. The
-    others are paths: the files in `lacking` lack the field, in `empty` no record has a value for it, and in
-    `otherwise` it has another type. Files without records are not counted."""
+    """The presence of a field in the files that were read. `num_files` is the number of files that have it. The others
+    are paths: files in `lacking` lack the field, in `empty` no record has a value for it, and in `otherwise` it has
+    another type. Files without records are not counted."""
 
     field: pa.Field
     num_files: int
@@ -62,7 +62,7 @@ class Schemas:
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether all files that were read have the same fields, of the same types, with values."""
+        """Whether all files that were read have the same fields, of the same types, and with values."""
         return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
 
 
@@ -73,22 +73,21 @@ def schemas(
     everything: bool = False,
     threads: int | None = None,
 ) -> Schemas:
-    """List which fields each file of a dataset has, and which files lack which field. The types come from the
-    files, not from the sidecars that penstock writes with files.
+    """List the fields of each file of a dataset, and the files that lack a field. The types come from the files, not
+    from the sidecars that penstock writes with files.
 
-    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first records
-    of each file (1000, or the `infer_records` of the Dataset). So a field that only later records have is
-    missed, unless `everything` is True.
+    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first records of each file
+    (1000, or the `infer_records` of the Dataset). So a field that only later records have is missed, unless
+    `everything` is True.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
         columns: the fields of interest; None for all.
-        everything: read every record of every file, instead of the first records of the first 101
-            files.
-        threads: the number of files that are read in parallel; None: one per core.
+        everything: read every record of every file, instead of the first records of the first 101 files.
+        threads: the number of files to read in parallel; None for all cores.
 
     Returns:
-        Schemas: `fields` with the files that lack them, `files`, and how much was read.
+        `fields` with the files that lack them, `files`, and how much was read.
 
     Raises:
         PenstockError: the format of a file is unknown, or a field holds values of several kinds.
@@ -143,7 +142,7 @@ def _selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _union(schemas: list[pa.Schema]) -> pa.Schema:
-    """Return all fields of all files: the fields of the first file in order, then further fields of the others."""
+    """Return the fields of the first file in order, then further fields of the other files."""
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
@@ -156,7 +155,7 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
 
 
 def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
-    """Return the field that fits both files, if one type is a list of the other or has no values."""
+    """Return the more general field, if one type is a list of the other or is null."""
     if pa.types.is_null(known.type):
         return other
     is_several = is_list(other.type) and other.type.value_type == known.type
@@ -164,7 +163,7 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
-    """Return {field name: types}. A name may have several, because columns of an Arrow file can share a name."""
+    """Return {field name: types}. A name can have several types, because columns of an Arrow file can share a name."""
     found: dict[str, list[pa.DataType]] = {}
     for field in schema:
         found.setdefault(field.name, []).append(field.type)
@@ -174,7 +173,7 @@ def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
 def _presence(
     field: pa.Field, files: Sequence[FileSchema], file_types: Sequence[dict[str, list[pa.DataType]]]
 ) -> FieldPresence:
-    """Return the presence of a field. `file_types` has the types of each file's fields by name."""
+    """Return the presence of a field. `file_types` has the types of each file's fields, by name."""
     lacking: list[str] = []
     empty: list[str] = []
     otherwise: list[tuple[str, pa.DataType]] = []

@@ -1,8 +1,7 @@
 """`stats` summarises the values of each field in one pass over the records, in bounded memory.
 
-Batches are read in parallel, and their figures are merged in file order, so the result does not depend on
-the number of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to
-`DISTINCT_LIMIT`.
+Batches are read in parallel, and their figures are merged in file order, so the result does not depend on the number
+of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to `DISTINCT_LIMIT`.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from penstock.verbs.progress import Progress, meter_of
 class FieldStats:
     """The summary of one field. The children of a struct follow it as `parent.child`.
 
-    `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists,
-    `lengths` has the numbers of values without nulls; all other figures are about the innermost values.
-    `values` is the range of numbers, except NaN and infinities, which are counted separately. `sizes` is
-    in bytes. If values are not counted (floats, long bytes), `most_common` is empty and `num_distinct`
-    None. `has_more_distinct` is true if counting stopped at `num_distinct`.
+    `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists, `lengths` has the
+    numbers of values without nulls; all other figures are about the innermost values. `values` is the range of numbers,
+    except NaN and infinities, which are counted separately. `sizes` is in bytes. If values are not counted (floats,
+    long bytes), `most_common` is empty and `num_distinct` None. `has_more_distinct` is true if counting stopped at
+    `num_distinct`.
     """
 
     name: str
@@ -54,8 +53,8 @@ class FieldStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, if other
-    records may have fields that are not in `fields`; else it is None."""
+    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, or is None if no
+    other record can have further fields."""
 
     num_records: int
     fields: tuple[FieldStats, ...]
@@ -80,16 +79,16 @@ def stats(
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        columns: the fields to read; None for all fields of the Dataset. No others are decoded. To include
+        columns: the fields to read; None for all fields of the Dataset. Other fields are not decoded. To include
             fields that only later records have, open the Dataset with `infer_records="all"`.
         where: only the records for which this condition is true, as for `Dataset.filter`.
-        threads: the number of threads; None: one per core.
-        progress: called with the records done, the bytes done and the total bytes. The bytes done are
-            estimated from the records. With `progress`, the records are counted first.
+        threads: the number of threads; None for all cores.
+        progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
+            `progress`, the records are counted first.
 
     Returns:
-        Stats: the number of records, and for each field its nulls, lengths, ranges, distinct
-        values, histogram and image sizes.
+        The number of records, and for each field its nulls, lengths, ranges, distinct values, histogram and image
+        sizes.
 
     Raises:
         PenstockError: damaged data, unless the Dataset was opened to skip it.
@@ -118,7 +117,7 @@ def stats(
 
 
 def _fields_from(ds: Dataset) -> str | None:
-    """Return a text that names the records from which the fields were inferred, or None if it was all."""
+    """Return the name of the records from which the fields were inferred, or None if these were all records."""
     seen = InferredFrom.of(ds.schema)
     if seen is None or ds.columns is not None:
         return None

@@ -1,5 +1,5 @@
-//! PNG by the png crate. Every checksum is verified: the CRC of each chunk, also of those
-//! that say nothing of the pixels, and the Adler-32 of the whole.
+//! Decodes and encodes PNG by the png crate. Every checksum is verified: the CRC of each chunk, including
+//! chunks that do not affect the pixels, and the Adler-32 of all data.
 
 use std::io::{Cursor, ErrorKind};
 
@@ -10,7 +10,7 @@ use png::{
 use super::{Shape, change_channels, damaged, fit};
 use crate::wire::{Fault, FaultKind};
 
-/// The decoder's memory limit besides the pixels: rows, chunks.
+/// The decoder's memory limit, not counting the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
 /// The fault of a PNG.
@@ -25,8 +25,8 @@ pub fn fault(error: &DecodingError) -> Fault {
     Fault::new(kind, 0, format!("a damaged PNG: {}", reason(error)))
 }
 
-/// The error in words for the owner of the image. The crate's messages are for its users, and its kinds
-/// of error are not public.
+/// The error in words for the owner of the image. The crate's messages are for its users, and its error
+/// kinds are not public.
 fn reason(error: &DecodingError) -> &'static str {
     const KNOWN: [(&str, &str); 6] = [
         ("CRC error", "the checksum of a chunk does not match"),
@@ -78,7 +78,7 @@ pub fn decode(
         || reader.output_buffer_size() != Some(length)
         || pixels.len() != wanted
     {
-        return Err(damaged("a PNG that is not what its header says"));
+        return Err(damaged("a PNG that contradicts its header"));
     }
     if found == shape {
         reader.next_frame(pixels).map_err(|error| fault(&error))?;
@@ -90,7 +90,7 @@ pub fn decode(
     reader.finish().map_err(|error| fault(&error))
 }
 
-/// An image of one to four channels.
+/// Encode an image of one to four channels.
 pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let refuse = |error: png::EncodingError| damaged(format!("no PNG of these pixels: {error}"));
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 use super::{Shape, change_channels, damaged};
 use crate::wire::{Fault, FaultKind, image_head};
 
-/// The pixels in place, if they are bytes of RGB from 0 to 255.
+/// The pixels in place, if they are RGB bytes from 0 to 255.
 pub fn plain(bytes: &[u8], shape: Shape) -> Result<Option<&[u8]>, Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;
     let length = shape.bytes()?;
@@ -42,7 +42,7 @@ pub fn decode(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault
     change_channels(&source, channels, shape.channels, pixels)
 }
 
-/// An image of one channel as PGM, of three as PPM.
+/// Encode an image of one channel as PGM, or of three as PPM.
 pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let magic = if shape.channels == 1 { 5 } else { 6 };
     let mut bytes = format!("P{magic}\n{} {}\n255\n", shape.width, shape.height).into_bytes();
