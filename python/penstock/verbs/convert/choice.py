@@ -14,6 +14,8 @@ from penstock.orders.keys import Draw, checked_seed, permuted
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """Which records are chosen, and in which order."""
+
     where: Where | None = None
     reads: list[str] | None = None
     sample: float | None = None
