@@ -26,6 +26,7 @@ __all__ = [
     "FloatList",
     "Framed",
     "Frames",
+    "Groups",
     "ImageRecipe",
     "Inflater",
     "Int64List",
@@ -87,6 +88,7 @@ __all__ = [
     "probe_images",
     "read_files",
     "read_frames",
+    "record_draws",
     "record_keys",
     "recordio_columns",
     "recordio_payloads",
@@ -95,6 +97,7 @@ __all__ = [
     "resize_images",
     "riegeli_head",
     "riegeli_records",
+    "secure_hashes",
     "splice_fields",
     "start_sync",
     "sync_file_system",
@@ -489,6 +492,22 @@ class ImageRecipe:
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
+
+def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
+    """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
+
+def secure_hashes(batch: _Arrow, key: bytes) -> ArrowArray:
+    """The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
+    bits."""
+
+@final
+class Groups:
+    """Numbers for equal records, in the order in which they are first seen."""
+
+    def __new__(cls) -> Groups: ...
+    def __len__(self) -> int: ...
+    def numbers(self, hashes: _Arrow) -> ArrowArray:
+        """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
 
 def glue(array: _Arrow) -> ArrowArray:
     """Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array."""

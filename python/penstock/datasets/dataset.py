@@ -21,7 +21,7 @@ from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
 from penstock.datasets.take import take
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
 from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -222,6 +222,27 @@ class Dataset(Opened):
             {'id': [2, 3]}
         """
         return self.view(ByCondition(where, self.schema.names))
+
+    def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
+        """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
+
+        Raises:
+            ValueError: the numbers are not ascending, or occur twice.
+            RecordIndexError: a number is out of range.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").subset([0, 2]).to_table().to_pydict()
+            {'id': [1, 3]}
+        """
+        numbers = np.asarray(records, np.int64)
+        if (np.diff(numbers) <= 0).any():
+            raise ValueError("a view keeps the order of the files; its numbers are ascending")
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
+            wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
+            raise RecordIndexError(f"no record {wrong} among {len(self)}")
+        return self.view(ByNumber.of(numbers, self._files.firsts))
 
     def view(self, choice: Choice) -> Dataset:
         """Return a view of some of the records."""

@@ -10,13 +10,14 @@ from typing import Any, Unpack
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._splits import expand_split
 from penstock.datasets._types import schema_with
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.paths import expand, reading_index
+from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
 _CHOICES = {
@@ -42,6 +43,7 @@ def open(
     overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
+    split: str | None = None,
     storage: Storage | None = None,
     cache: str | None = None,
     **format_options: Unpack[OpenOptions],
@@ -76,6 +78,8 @@ def open(
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
+        split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
+            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
         storage: the storage of the files; None for local files.
         cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
             files of another storage.
@@ -85,6 +89,7 @@ def open(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        ValueError: there are no files of the split; the message lists the splits.
         FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
         StaleIndexError: a file has changed since its overlay was made.
@@ -113,7 +118,7 @@ def open(
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
+    paths, skipped, sets, listed = expand_split(source, split, place, is_folder=is_folder)
     if format is None:
         for files in sets:
             refuse_several_formats(files, place)

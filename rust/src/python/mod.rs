@@ -7,6 +7,7 @@ mod compression;
 mod encode;
 mod files;
 mod frames;
+mod hashes;
 mod headed;
 mod image_arrays;
 mod images;
@@ -186,6 +187,7 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         files::{PyFile, exchange, read_files, reserve, start_sync, sync_file_system},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        hashes::{PyGroups, record_draws, secure_hashes},
         headed::glue,
         image_arrays::{
             bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape, png_bytes,
