@@ -40,6 +40,15 @@ Examples:
 @click.argument("target", type=click.Path())
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
+@click.option(
+    "--text",
+    type=NAMES,
+    metavar="NAME,…|auto",
+    help="Fields of bytes that hold text; auto: those that are text in all records.",
+)
+@click.option(
+    "--key", metavar="NAME", help="In tars: the field whose values are the records' keys."
+)
 @where_option
 @click.option(
     "--sample",
@@ -88,6 +97,8 @@ def command(
     more: tuple[str, ...],
     sample: str | None,
     sample_rest: str | None,
+    text: list[str] | None,
+    key: str | None,
     columns: list[str] | None,
     threads: int | None,
     as_json: bool,
@@ -109,12 +120,22 @@ def command(
     renamed = pairs_of(rename or [], "--rename")
     pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
     pairs |= {"sample": _sample(sample), "sample_rest": _sample(sample_rest)}
+    pairs["text"] = "auto" if text == ["auto"] else text
     # Options that are not given keep the defaults of the written format.
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     written = values_of(more, "--option")
     if "compression" in written:
         pairs["compression"] = written.pop("compression")  # it decides the names of files
-    named = {*(columns or ()), *renamed, *renamed.values(), *names_in(options["where"])}
+    if key is not None:
+        written["key"] = key
+    named = {
+        *(columns or ()),
+        *(text or ()),
+        *([] if key is None else [key]),
+        *renamed,
+        *renamed.values(),
+        *names_in(options["where"]),
+    }
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
             data,

@@ -41,6 +41,7 @@ class ConvertOptions(TypedDict, total=False):
     idx: bool
     image_mode: str
     jpeg_quality: int
+    key: str | None
     level: int | None
     max_side: int | None
     member_bytes: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -18,6 +18,7 @@ from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened
+from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
 from penstock.datasets.take import take
@@ -368,6 +369,10 @@ class Dataset(Opened):
         other = Dataset(self._call, self._files.complete(), self._skipped)
         other._regions, other._records = self._regions, self._records
         return other
+
+    def with_types(self, types: Mapping[str, Any]) -> Dataset:
+        """Return a dataset of the same records with other types for some fields: `types=` of `open`."""
+        return self.reopened(schema=schema_with(self._files.schema, types))
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""

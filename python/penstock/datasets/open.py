@@ -11,7 +11,6 @@ from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._splits import expand_split
-from penstock.datasets._types import schema_with
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
@@ -138,8 +137,7 @@ def open(
     }
     dataset = dataset_of(call, listed, skipped)
     if types:
-        schema = schema_with(dataset.files.schema, types)
-        dataset = dataset_of({**call, "schema": schema}, listed, skipped)
+        dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
     if message is not None:
         warnings.warn(message, stacklevel=2)

@@ -12,11 +12,14 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Unpack
 
 from penstock import formats
 from penstock.conditions import Where
 from penstock.contract.format import Format, Summary
+from penstock.contract.keywords import ConvertOptions
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import not_local
 from penstock.storage.paths import index_option
@@ -25,6 +28,7 @@ from penstock.verbs.convert._run import Writing, run, run_by_bytes
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
 from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.inspect.stats import stats
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
@@ -37,6 +41,8 @@ def convert(
     *,
     columns: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
+    types: Mapping[str, Any] | None = None,
+    text: str | Sequence[str] | None = None,
     where: Where | None = None,
     reads: Sequence[str] | None = None,
     sample: float | None = None,
@@ -56,7 +62,7 @@ def convert(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
-    **format_options: Any,
+    **format_options: Unpack[ConvertOptions],
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
 
@@ -77,6 +83,9 @@ def convert(
             the same name with a new suffix.
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
+        types: {field: type}: the types of some fields, as for `open`.
+        text: fields of bytes that hold UTF-8, and become strings, which are .txt in tars; "auto": those that `stats`
+            finds to be text in all records. Bytes that are not UTF-8 are then an error that names the record.
         where: write only the records for which this condition is true: a text, such as
             `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
             pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
@@ -143,9 +152,24 @@ def convert(
         threads=threads,
         progress=progress,
         write_options=write_options,
-        format_options=format_options,
+        format_options=dict(format_options),
     )
+    if types or text:
+        source = _typed(source, types or {}, text or [], threads)
     return write_chosen(source, target, choice, how)
+
+
+def _typed(
+    source: Any, types: Mapping[str, Any], text: str | Sequence[str], threads: int | None
+) -> Dataset:
+    """Return the source with other types for some fields."""
+    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    if isinstance(text, str) and text != "auto":
+        raise TypeError(f'text takes a list of names, such as [{text!r}], or "auto"')
+    if text == "auto":
+        found = stats(dataset, threads=threads).fields
+        text = [one.name for one in found if one.is_text and one.name in dataset.schema.names]
+    return dataset.with_types({**dict.fromkeys(text, "string"), **types})
 
 
 @dataclass(slots=True)
