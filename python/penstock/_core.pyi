@@ -76,6 +76,7 @@ __all__ = [
     "key_of",
     "looks_like_maps",
     "make_images",
+    "mask_kind",
     "member_head",
     "message_numbers",
     "mixed",
@@ -494,6 +495,10 @@ class ImageRecipe:
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of what is looked at, and whether it is mirrored."""
 
+    def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
+        """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
+        width, height, new_width, new_height (float64) and flip, null where the size is."""
+
 def glue(array: _Arrow) -> ArrowArray:
     """Each head and its body as one: a struct array of heads (binary) and bodies (binary_view) as a
     binary array."""
@@ -507,13 +512,21 @@ def make_images(
     recipe: ImageRecipe,
     out: Any,
     *,
+    main: _Arrow | None = None,
+    mask: tuple[int, bool] | None = None,
     shape: tuple[int, int, int] | None = None,
+    deep: bool = False,
     image_pixels: int,
     damage: str = "error",
     threads: int = 1,
 ) -> list[tuple[int, Fault, bool]]:
     """Images made into `out`, an array of NumPy; the damaged ones as (place, fault, whether
-    something of it was given). `shape`: the images are pixels (height, width, channels)."""
+    something of it was given). `main`: width and height of the images whose crop and flip they share.
+    `mask`: the images are masks of this many channels, and of 16 bits or 8. `shape`: they are pixels
+    (height, width, channels), of two bytes a value where `deep`."""
+
+def mask_kind(images: _Arrow, image_pixels: int) -> tuple[int, bool]:
+    """The channels of the first mask with a valid head, 1 or 3, and whether any mask has 16 bits."""
 
 @final
 class BufferPool:

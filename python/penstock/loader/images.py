@@ -9,23 +9,20 @@ depends only on its 64-bit key, not on threads, batches, or the order of the rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.numbers import as_arrow
-from penstock.columns.types import IN_PARTS, is_fixed_tensor, storage_of
-from penstock.errors import PenstockError, SchemaError
 from penstock.limits import Limits, limits_from
-from penstock.payloads.images import bytes_of, fault_error
+from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
 
-Damage = Literal["error", "skip", "salvage"]
+SAME = ("image", "nearest", "xyxy", "xy")
+"""The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""
 _MOST_SIDE = 1 << 20
 
 
@@ -55,6 +52,12 @@ class Image:
         scale: the smallest and largest area of a random crop, as a part of the image's.
         ratio: the smallest and largest width over height of a random crop.
         center_fraction: the part of the shorter side that a center crop keeps.
+        same: other columns of the record that a `penstock.Loader` crops, resizes and flips with the image, and
+            what they hold: {name: kind}. A field of a struct column is named by its path, such as "objects.bbox".
+            The kinds are "nearest", masks: each pixel is the nearest one of the mask, never a mixture; "image",
+            another picture, made like this one; "xyxy", boxes (left, top, right, bottom) in pixels; "xy", points
+            in pixels. Boxes and points are clipped to the result, and none is dropped. See
+            docs/guide/loader-images.md.
 
     Raises:
         ValueError: an argument is out of range, or has no effect with the others.
@@ -78,6 +81,7 @@ class Image:
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     center_fraction: float = 0.875
+    same: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -88,6 +92,7 @@ class Image:
             put(self, name, _channels(name, getattr(self, name)))
         for name in ("scale", "ratio"):
             put(self, name, tuple(float(edge) for edge in getattr(self, name)))
+        put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
     def __repr__(self) -> str:
@@ -148,21 +153,6 @@ class Image:
         return batch
 
 
-@dataclass(frozen=True, slots=True)
-class ImageFault:
-    """A damaged image of a batch.
-
-    Attributes:
-        place: its index in the batch.
-        error: what is wrong with it.
-        salvaged: whether the decodable part is in the batch; otherwise the batch has zeros.
-    """
-
-    place: int
-    error: PenstockError
-    salvaged: bool
-
-
 def decode_into(
     images: Any,
     spec: Image,
@@ -173,6 +163,7 @@ def decode_into(
     limits: Limits | dict[str, int] | None = None,
     damage: Damage = "error",
     pool: _core.BufferPool | None = None,
+    main: pa.StructArray | None = None,
 ) -> tuple[Any, list[ImageFault]]:
     """Make a batch of images, in one call of Rust without the GIL.
 
@@ -190,6 +181,8 @@ def decode_into(
             decodable part of JPEGs. The last two return the faults.
         pool: where a new array gets its memory, which returns there when the last view of the
             array is gone.
+        main: width and height (uint32) of other images, one for each, whose crop and flip these images share;
+            an image is made of zeros where they are null. None for the images' own.
 
     Returns:
         The batch, [n, height, width, 3] or [n, 3, height, width], and the damaged ones. If there is no
@@ -208,60 +201,11 @@ def decode_into(
         >>> batch.shape, faults
         ((2, 2, 2, 3), [])
     """
-    array, shape = _array_of(images)
-    if keys.dtype != np.uint64 or keys.shape != (len(array),):
-        raise ValueError(f"keys are uint64[{len(array)}], not {keys.dtype}{list(keys.shape)}")
+    array, shape = array_of(images)
     bounds = limits_from(limits)
     shapes = _shapes(array, spec, shape, bounds)
-    is_uniform = len(set(shapes)) <= 1 and (0,) not in shapes
-    if is_uniform:
-        full = (len(array), *(shapes[0] if shapes else spec.shape(0, 0)))
-    else:
-        full = (sum(map(prod, shapes)),)
-    out = _room(full, np.dtype(spec.dtype), is_uniform, out, pool)
-    try:
-        found = _core.make_images(
-            array,
-            as_arrow(keys),
-            _recipe(spec),
-            out,
-            shape=shape,
-            image_pixels=bounds.image_pixels,
-            damage=damage,
-            threads=threads,
-        )
-    except _core.KernelError as error:
-        raise fault_error(error.args[0]) from None
-    faults = [ImageFault(place, fault_error(fault, place), had) for place, fault, had in found]
-    return (out if is_uniform else _split(out, shapes)), faults
-
-
-def _room(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    is_uniform: bool,
-    out: np.ndarray | None,
-    pool: _core.BufferPool | None,
-) -> np.ndarray:
-    """Return `out` after checking it, or a new array."""
-    if out is not None:
-        if not is_uniform:
-            raise ValueError("out cannot hold images of several sizes; give Image a size")
-        if out.shape != shape or out.dtype != dtype:
-            raise ValueError(f"out is {dtype}{list(shape)}, not {out.dtype}{list(out.shape)}")
-        return out
-    num_bytes = prod(shape) * dtype.itemsize
-    if pool is None or not num_bytes:
-        return np.empty(shape, dtype)
-    return np.asarray(pool.take(num_bytes)).view(dtype).reshape(shape)
-
-
-def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray | None]:
-    parts = np.split(flat, np.cumsum([prod(shape) for shape in shapes])[:-1])
-    return [
-        None if shape == (0,) else part.reshape(shape)
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
+    batch = ImageBatch(array, recipe_of(spec), keys, shapes, np.dtype(spec.dtype), shape, main=main)
+    return batch.make(out, threads=threads, limits=bounds, damage=damage, pool=pool)
 
 
 def _shapes(
@@ -274,40 +218,16 @@ def _shapes(
         return [spec.shape(*same)]
     sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
     sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
-    return [
+    shapes: list[tuple[int, ...]] = [
         (0,) if height is None else spec.shape(height, width)
         for height, width in zip(*sides, strict=True)
     ]
-
-
-def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
-    """The images as one array, and the shape of their pixels if they are not encoded."""
-    if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
-        shape = images.shape[1:]
-        flat = pa.array(np.ascontiguousarray(images).reshape(-1))
-        lists = pa.FixedSizeListArray.from_arrays(flat, max(prod(shape), 1))
-        return lists, _pixel_shape(shape)
-    array: Any = images
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    type_: Any = getattr(array, "type", None)
-    if type_ is None or not is_fixed_tensor(type_):
-        return (array.storage if storage_of(type_) == IN_PARTS else bytes_of(array)), None
-    if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
-        raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")
-    return array.storage, _pixel_shape(tuple(type_.shape))
-
-
-def _pixel_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) == 3:
-        height, width, channels = shape
-        if height and width and 1 <= channels <= 4:
-            return height, width, channels
-    raise SchemaError(f"pixels are uint8[height, width, 1 to 4 channels], not {list(shape)}")
+    return shapes or [spec.shape(0, 0)]
 
 
 @lru_cache(maxsize=64)
-def _recipe(spec: Image) -> _core.ImageRecipe:
+def recipe_of(spec: Image) -> _core.ImageRecipe:
+    """How Rust makes images as described."""
     return _core.ImageRecipe(
         size=spec.height_width,
         crop=spec.crop or "whole",
@@ -367,6 +287,8 @@ def _check(spec: Image) -> None:
         edges = getattr(spec, name)
         if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:
             raise ValueError(f"{name} is (least, largest), each above 0 and at most {most}")
+    for name, kind in (spec.same or {}).items():
+        _check_word(f"same: {name}", kind, SAME)
     if not 0 < spec.center_fraction <= 1:
         raise ValueError(
             f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"

@@ -26,6 +26,7 @@ from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
 from penstock.loader._recipe import Decode, Made, Recipe
+from penstock.loader._same import check_same
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
@@ -164,6 +165,7 @@ class Loader:
         self.plan = EpochPlan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
+        check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (

@@ -11,12 +11,14 @@ pub mod gif;
 pub mod jpeg;
 pub mod jpeg_parts;
 pub mod libjpeg;
+pub mod masks;
 pub mod png;
 pub mod ppm;
 pub mod resize;
 pub mod samples;
 pub mod shrink;
 pub mod training_view;
+pub mod values;
 pub mod webp;
 
 use self::crop::Region;

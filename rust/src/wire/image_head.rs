@@ -59,9 +59,19 @@ pub struct Head {
     pub cmyk: bool,
     /// Of a WebP: it is a sequence of frames.
     pub animated: bool,
+    /// Its values have 16 bits.
+    pub deep: bool,
+    /// Of a PNG: its pixels are indices of a palette.
+    pub indexed: bool,
 }
 
 impl Head {
+    /// A head with none of the peculiarities.
+    pub fn new(codec: Codec, width: u32, height: u32, channels: u8) -> Self {
+        let (cmyk, animated, deep, indexed) = (false, false, false, false);
+        Self { codec, width, height, channels, cmyk, animated, deep, indexed }
+    }
+
     /// Pixels of the image.
     pub fn pixels(&self) -> u64 {
         u64::from(self.width).saturating_mul(u64::from(self.height))
@@ -145,7 +155,7 @@ fn frame_header(marker: u8, cursor: &mut Cursor<'_>) -> Result<Head, Fault> {
         _ => return unsupported(format!("a JPEG of {components} components")),
     };
     let cmyk = components == 4;
-    Ok(Head { codec: Codec::Jpeg, width, height, channels, cmyk, animated: false })
+    Ok(Head { cmyk, ..Head::new(Codec::Jpeg, width, height, channels) })
 }
 
 fn u16_be(cursor: &mut Cursor<'_>) -> Result<u16, Fault> {
@@ -191,14 +201,8 @@ fn png(bytes: &[u8]) -> Result<Head, Fault> {
             }
         }
     }
-    Ok(Head {
-        codec: Codec::Png,
-        width,
-        height,
-        channels: channels + alpha,
-        cmyk: false,
-        animated: false,
-    })
+    let head = Head::new(Codec::Png, width, height, channels + alpha);
+    Ok(Head { deep: depth == 16, indexed: colour == 3, ..head })
 }
 
 fn webp(bytes: &[u8]) -> Result<Head, Fault> {
@@ -211,12 +215,8 @@ fn webp(bytes: &[u8]) -> Result<Head, Fault> {
     let kind = cursor.take(4)?;
     cursor.u32_le()?;
     let head = |width, height, alpha: bool, animated| Head {
-        codec: Codec::Webp,
-        width,
-        height,
-        channels: if alpha { 4 } else { 3 },
-        cmyk: false,
         animated,
+        ..Head::new(Codec::Webp, width, height, if alpha { 4 } else { 3 })
     };
     match kind {
         b"VP8 " => {
@@ -259,9 +259,8 @@ pub fn ppm(bytes: &[u8]) -> Result<(Head, usize, u16), Fault> {
     // `decimal` has eaten the one white space that ends the header.
     match u16::try_from(largest) {
         Ok(largest @ 1..) => {
-            let codec = Codec::Ppm;
-            let head = Head { codec, width, height, channels, cmyk: false, animated: false };
-            Ok((head, cursor.offset(), largest))
+            let head = Head::new(Codec::Ppm, width, height, channels);
+            Ok((Head { deep: largest > 255, ..head }, cursor.offset(), largest))
         }
         _ => Err(bad(cursor.offset(), format!("a PPM whose largest value is {largest}"))),
     }
