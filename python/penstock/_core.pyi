@@ -477,7 +477,8 @@ class Pixels:
 @final
 class ImageRecipe:
     """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or
-    "random"; `table` has two or four bytes for each of 256 values of red, green and blue."""
+    "random"; `table` has two or four bytes for each of 256 values of red, green and blue, `deep`
+    likewise for each of 65536, where images of 16 bits are used in full depth."""
 
     def __new__(
         cls,
@@ -490,6 +491,7 @@ class ImageRecipe:
         ratio: tuple[float, float],
         center_fraction: float,
         table: bytes | None = None,
+        deep: bytes | None = None,
         planes: bool = False,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:

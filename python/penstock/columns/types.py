@@ -38,9 +38,9 @@ The head is empty if the image is already a file. See `penstock.columns.lending.
 
 
 class ImageType(pa.ExtensionType):
-    """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
+    """An encoded image: the bytes of a JPEG, PNG, WebP, PPM, BMP, GIF or TIFF file.
 
-    `codec` is "jpeg", "png", "webp" or "ppm" if it is known for the column, else "". It comes from a file name or from
+    `codec` is "jpeg", "png", "webp", "ppm", "bmp", "gif" or "tiff" if it is known for the column, else "". It comes from a file name or from
     the first records. Later images may have another codec, so readers detect the codec from the bytes.
 
     Example:

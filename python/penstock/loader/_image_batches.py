@@ -144,7 +144,7 @@ def array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     type_: Any = getattr(array, "type", None)
-    if type_ is None or not is_fixed_tensor(type_):
+    if type_ is None or not is_fixed_tensor(type_) or len(type_.shape) == 1:
         return (array.storage if storage_of(type_) == IN_PARTS else bytes_of(array)), None
     if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
         raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")

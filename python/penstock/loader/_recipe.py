@@ -206,7 +206,8 @@ class Recipe:
         failed: dict[int, PenstockError] = {}
         for name, spec in self.decode.items():
             if isinstance(spec, Image):
-                faults = self._images(rows, name, spec, shared)
+                with self._located(numbers[rows.places]):
+                    faults = self._images(rows, name, spec, shared)
                 for field, of_field in faults.items():
                     for fault in of_field:
                         failed.setdefault(fault.place, fault.error.at(field=field))

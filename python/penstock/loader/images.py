@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
 
@@ -44,7 +45,9 @@ class Image:
         crop: None takes the whole image (its aspect ratio changes), "center" its middle, "random" a
             random part.
         flip: mirror left and right, with probability 1/2.
-        dtype: "uint8"; or "float32" or "float16": scaled to 0..1, then `(x - mean) / std`.
+        dtype: "uint8"; "uint16": 8 bits times 257; or "float32", "float16" or "bfloat16": scaled to 0..1, then
+            `(x - mean) / std`. Except for "uint8", PNG and PPM files of 16 bits are used in full depth. bfloat16
+            comes as its bits in uint16; `Loader.torch` and `Loader.jax` give their own bfloat16.
         mean: a number, or one for each of red, green and blue.
         std: likewise.
         layout: "nhwc", channels last, or "nchw", channels first.
@@ -85,7 +88,7 @@ class Image:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "dtype", np.dtype(self.dtype).name)
+        put(self, "dtype", BFLOAT16 if str(self.dtype) == BFLOAT16 else np.dtype(self.dtype).name)
         if self.size is not None and not isinstance(self.size, int):
             put(self, "size", tuple(int(side) for side in self.size))
         for name in ("mean", "std"):
@@ -99,6 +102,12 @@ class Image:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed = [f.name for f in fields(self) if values[f.name] != f.default]
         return f"Image({', '.join(f'{name}={values[name]!r}' for name in changed)})"
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The dtype of the arrays: `dtype`, or uint16 marked as the bits of bfloat16."""
+        is_bits = self.dtype == BFLOAT16
+        return bits(np.dtype(np.uint16), BFLOAT16) if is_bits else np.dtype(self.dtype)
 
     @property
     def height_width(self) -> tuple[int, int] | None:
@@ -173,7 +182,7 @@ def decode_into(
             uint8[n, height, width, channels].
         spec: how they are made.
         keys: uint64[n]; a record's random crop and flip are drawn from its key alone.
-        out: where to write: an array of `spec.dtype` and the batch's shape, contiguous in memory.
+        out: where to write: an array of `spec.array_dtype` and the batch's shape, contiguous in memory.
             None for a new one.
         threads: how many decode in parallel.
         limits: `image_pixels` bounds each image.
@@ -204,7 +213,7 @@ def decode_into(
     array, shape = array_of(images)
     bounds = limits_from(limits)
     shapes = _shapes(array, spec, shape, bounds)
-    batch = ImageBatch(array, recipe_of(spec), keys, shapes, np.dtype(spec.dtype), shape, main=main)
+    batch = ImageBatch(array, recipe_of(spec), keys, shapes, spec.array_dtype, shape, main=main)
     return batch.make(out, threads=threads, limits=bounds, damage=damage, pool=pool)
 
 
@@ -225,7 +234,7 @@ def _shapes(
     return shapes or [spec.shape(0, 0)]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # up to 0.8 MB each
 def recipe_of(spec: Image) -> _core.ImageRecipe:
     """How Rust makes images as described."""
     return _core.ImageRecipe(
@@ -237,14 +246,15 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
         ratio=spec.ratio,
         center_fraction=float(spec.center_fraction),
         table=None if spec.dtype == "uint8" else value_table(spec).tobytes(),
+        deep=None if spec.dtype == "uint8" else value_table(spec, 65535).tobytes(),
         planes=spec.layout == "nchw",
     )
 
 
-def value_table(spec: Image) -> np.ndarray:
-    """The value of each byte of red, green and blue: `spec.dtype`[3, 256].
+def value_table(spec: Image, largest: int = 255) -> np.ndarray:
+    """The value of each byte (or, with 65535, of each 16 bits) of red, green and blue: `spec.dtype`[3, 256].
 
-    There are only 256 bytes, so their values are computed once, by NumPy in float32, as `(byte / 255 - mean) / std`,
+    There are few of them, so their values are computed once, by NumPy in float32, as `(x / largest - mean) / std`,
     and looked up for each pixel.
 
     Example:
@@ -253,14 +263,32 @@ def value_table(spec: Image) -> np.ndarray:
         >>> value_table(ps.Image(dtype="float32", mean=0.5, std=0.5))[0, [0, 255]].tolist()
         [-1.0, 1.0]
     """
-    scaled = np.arange(256, dtype=np.float32) / np.float32(255)
+    stored = np.arange(largest + 1)
+    if spec.dtype in ("uint8", "uint16"):
+        scale = np.iinfo(spec.dtype).max / largest
+        return np.broadcast_to((stored * scale).astype(spec.dtype), (3, largest + 1))
+    scaled = stored.astype(np.float32) / np.float32(largest)
 
     def of_channels(value: float | Sequence[float] | None, usual: float) -> np.ndarray:
         values = np.asarray(usual if value is None else value, np.float32)
         return np.broadcast_to(values, 3).reshape(3, 1)
 
     values = (scaled - of_channels(spec.mean, 0)) / of_channels(spec.std, 1)
-    return values.astype(spec.dtype)
+    return bfloat16_bits(values) if spec.dtype == BFLOAT16 else values.astype(spec.dtype)
+
+
+def bfloat16_bits(values: np.ndarray) -> np.ndarray:
+    """The nearest bfloat16 of finite float32 values, ties to even, as its bits.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.loader.images import bfloat16_bits
+        >>> hex(bfloat16_bits(np.float32([1.0]))[0])
+        '0x3f80'
+    """
+    exact = values.astype(np.float32).view(np.uint32)
+    rounded = (exact + 0x7FFF + (exact >> 16 & 1)) >> 16
+    return rounded.astype(np.uint16).view(bits(np.dtype(np.uint16), BFLOAT16))
 
 
 def _channels(name: str, value: Any) -> Any:
@@ -275,12 +303,12 @@ def _channels(name: str, value: Any) -> Any:
 def _check(spec: Image) -> None:
     _check_size(spec.size, spec.height_width)
     _check_word("crop", spec.crop, (None, "center", "random"))
-    _check_word("dtype", spec.dtype, ("uint8", "float32", "float16"))
+    _check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
     _check_word("layout", spec.layout, ("nhwc", "nchw"))
     if spec.crop is not None and spec.size is None:
         raise ValueError(f"crop={spec.crop!r} needs a size")
-    if spec.dtype == "uint8" and (spec.mean is not None or spec.std is not None):
-        raise ValueError("mean and std need dtype='float32' or 'float16'")
+    if spec.dtype.startswith("uint") and (spec.mean is not None or spec.std is not None):
+        raise ValueError("mean and std need dtype='float32', 'float16' or 'bfloat16'")
     if spec.std is not None and not np.all(np.asarray(spec.std) > 0):
         raise ValueError(f"std must be above 0, not {spec.std}")
     for name, most in (("scale", 1.0), ("ratio", 1e6)):

@@ -6,6 +6,8 @@
 | `png` | all variants; every checksum is verified | fast compression, slightly larger files |
 | `webp` | lossy, lossless, with alpha; the first frame of an animation | quality 1 to 100, or `lossless` |
 | `ppm` | `P6` and `P5` (grey), 8 and 16 bits | `P6` and `P5` |
+| `bmp`, `gif` | by the Rust crate `image`; the first frame of a GIF | not written |
+| `tiff` | by the same; the first page; grey, RGB, CMYK, of 8 or 16 bits | not written |
 
 Palettes are resolved. 16-bit values keep their upper 8 bits. Mode `"rgb"` repeats grey, and drops alpha without
 blending. Mode `"grey"` weighs colours as JPEG does. Mode `"stored"` keeps the channels of the image (1 grey, 2 with
@@ -23,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.columns.null_slots import cleaned
@@ -266,15 +269,29 @@ def reencode(
 
 
 def bytes_of(array: Any) -> pa.Array:
-    """Return encoded images as one array of bytes. Text and numbers are refused."""
-    if isinstance(array, pa.ChunkedArray):
+    """Return encoded images as one array of bytes. Text and numbers are refused.
+
+    Takes arrays of bytes and sequences of bytes; rows of uint8, each an image file filled up with zeros; and structs
+    of `bytes` and `path`, as Hugging Face's `datasets` stores images.
+
+    Raises:
+        SchemaError: the array holds something else; or a struct has a path and no bytes.
+    """
+    if isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 2:
+        array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(array))
+    elif isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     elif not isinstance(array, pa.Array):
         array = pa.array(array, pa.binary())
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     type_ = storage_of(array.type)
+    if pa.types.is_struct(type_) and type_.get_field_index("bytes") >= 0:
+        return bytes_of(_embedded(array))
     types = pa.types
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    if any(is_kind(type_) for is_kind in lists) and type_.value_type == pa.uint8():
+        return _rows(array)
     kinds = (
         types.is_binary,
         types.is_large_binary,
@@ -286,6 +303,44 @@ def bytes_of(array: Any) -> pa.Array:
     if types.is_null(type_):
         return array.cast(pa.binary())
     raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
+
+
+def _embedded(structs: Any) -> Any:
+    """Return the bytes of structs of `bytes` and `path`. No file that a record names is opened."""
+    place = structs.type.get_field_index("path")
+    found: Any = structs.flatten()[structs.type.get_field_index("bytes")]
+    paths: Any = None if place < 0 else structs.flatten()[place]
+    if paths is not None and found.null_count > paths.null_count:
+        elsewhere = [n for n, path in enumerate(paths) if path.is_valid and not found[n].is_valid]
+        raise SchemaError(
+            f"this image is not in the record, which has only its path, {str(paths[elsewhere[0]])!r}",
+            record=elsewhere[0],
+            hint="datasets.table.embed_table_storage, before the data set is saved; or"
+            " penstock.open of the folder of images",
+        )
+    return found
+
+
+def _rows(array: Any) -> pa.Array:
+    """Return rows of uint8 as bytes, without copying them."""
+    if pa.types.is_fixed_size_list(array.type):
+        length = array.type.list_size
+        values = array.values.slice(array.offset * length, len(array) * length)
+        storage = pa.Array.from_buffers(
+            pa.binary(length),
+            len(array),
+            [None, values.buffers()[1]],
+            offset=values.offset // max(length, 1),
+        )
+        return pc.if_else(array.is_valid(), storage, None) if array.null_count else storage
+    is_large = pa.types.is_large_list(array.type)
+    valid, offsets = array.buffers()[:2]
+    values = array.values
+    if values.offset or values.null_count:
+        raise SchemaError("images are rows of uint8, none missing")
+    kind = pa.large_binary() if is_large else pa.binary()
+    buffers = [valid, offsets, values.buffers()[1]]
+    return cleaned(pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset))
 
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:

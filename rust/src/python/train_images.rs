@@ -18,7 +18,7 @@ use crate::kernels::headed;
 use crate::kernels::images::crop::{Crop, Draw, Law, View};
 use crate::kernels::images::masks::Samples;
 use crate::kernels::images::training_view::Recipe;
-use crate::kernels::images::values::Values;
+use crate::kernels::images::values::{DeepValues, Values};
 use crate::kernels::images::{Shape, zeroed};
 use crate::kernels::train_images::{
     Damage, Picture, Product, Rules, make, mask_samples, sizes, views,
@@ -33,7 +33,8 @@ pub struct PyRecipe(Recipe);
 impl PyRecipe {
     #[new]
     #[pyo3(signature = (
-        *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, planes = false
+        *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
+        planes = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -45,6 +46,7 @@ impl PyRecipe {
         ratio: (f64, f64),
         center_fraction: f64,
         table: Option<&[u8]>,
+        deep: Option<&[u8]>,
         planes: bool,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
@@ -56,11 +58,15 @@ impl PyRecipe {
             && size.is_none_or(|(height, width)| height > 0 && width > 0);
         let crop = Crop::named(crop).filter(|_| fits);
         let values = table.map_or(Some(Values::Bytes), Values::table);
-        let (Some(crop), Some(values)) = (crop, values) else {
+        let deep = deep.map(|table| DeepValues::table(table).ok_or(())).transpose();
+        let (Some(crop), Some(values), Ok(deep)) = (crop, values, deep) else {
             return Err(PyValueError::new_err("no recipe of an image"));
         };
+        if deep.as_ref().is_some_and(|deep| deep.width() != values.width()) {
+            return Err(PyValueError::new_err("tables of values of different widths"));
+        }
         let law = Law { size, crop, flip, scale, ratio, center_fraction };
-        Ok(Self(Recipe { law, exact, values, planes }))
+        Ok(Self(Recipe { law, exact, values, deep, planes }))
     }
 
     /// Left, top, width and height of the crop, and whether it is mirrored.

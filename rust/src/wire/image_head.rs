@@ -6,12 +6,13 @@
 //! | PNG | `89 P N G 0D 0A 1A 0A` | the chunk IHDR: width, height (u32, big endian), depth, colour type |
 //! | WebP | `RIFF` size `WEBP` | `VP8 `, `VP8L` or `VP8X`: 14 bits each, or 24 bits less one |
 //! | PPM, PGM | `P6`, `P5` | decimal numbers: width, height, largest value |
+//! | BMP, GIF, TIFF | `BM`; `GIF8`; `II` 42, `MM` 42 or 43 | what the crate `image` says: see `other_images` |
 //!
 //! Sources: ITU-T T.81 annex B; the PNG specification; the WebP container specification and
 //! RFC 6386, 9649; the man pages ppm(5) and pgm(5).
 
 use super::cursor::Cursor;
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, other_images};
 
 /// How an image is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,12 @@ pub enum Codec {
     Webp,
     /// Raw pixels after a text header: PPM, or PGM for grey.
     Ppm,
+    /// BMP; read only, as those below.
+    Bmp,
+    /// The first frame of a GIF.
+    Gif,
+    /// The first page of a TIFF.
+    Tiff,
 }
 
 impl Codec {
@@ -34,10 +41,13 @@ impl Codec {
             Self::Png => "png",
             Self::Webp => "webp",
             Self::Ppm => "ppm",
+            Self::Bmp => "bmp",
+            Self::Gif => "gif",
+            Self::Tiff => "tiff",
         }
     }
 
-    /// The codec of that name.
+    /// The codec of that name that can be written.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Jpeg, Self::Png, Self::Webp, Self::Ppm].into_iter().find(|one| one.name() == name)
     }
@@ -92,9 +102,17 @@ pub fn probe(bytes: &[u8]) -> Result<Head, Fault> {
         [b'P', b'5' | b'6', b' ' | b'\t' | b'\n' | 0x0b..=b'\r' | b'#', ..] => {
             ppm(bytes).map(|(head, _, _)| head)
         }
+        [b'B', b'M', ..] => other_images::head(bytes, Codec::Bmp),
+        [b'G', b'I', b'F', b'8', ..] => other_images::head(bytes, Codec::Gif),
+        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => {
+            other_images::head(bytes, Codec::Tiff)
+        }
         [] => return Err(Fault::new(FaultKind::Truncated, 0, "an image of no bytes")),
         _ => {
-            return Err(bad(0, "these bytes are not a JPEG, PNG, WebP, PPM or PGM"));
+            return Err(bad(
+                0,
+                "these bytes are not a JPEG, PNG, WebP, PPM, PGM, BMP, GIF or TIFF",
+            ));
         }
     }?;
     if head.width == 0 || head.height == 0 {
@@ -316,7 +334,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_image() {
-        assert_eq!(probe(b"GIF89a").unwrap_err().kind, FaultKind::Image);
+        assert_eq!(probe(b"\0\0\0\x0cjP  ").unwrap_err().kind, FaultKind::Image);
         assert_eq!(probe(b"P6 0 1 255\n").unwrap_err().kind, FaultKind::Image);
         assert_eq!(probe(b"").unwrap_err().kind, FaultKind::Truncated);
     }

@@ -48,8 +48,8 @@ PICK_RECORDS = 64
 """How many records of a take one thread reads. Each record is a separate file."""
 
 LABELS = pa.dictionary(pa.int32(), pa.string())
-_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
-"""The first two bytes of JPEG, PNG, WebP (a RIFF file), PGM and PPM."""
+_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6BMGIIIMM", ">u2").astype(np.uint16)
+"""The first two bytes of JPEG, PNG, WebP (a RIFF file), PGM, PPM, BMP, GIF and TIFF."""
 
 
 @dataclass(frozen=True, slots=True)

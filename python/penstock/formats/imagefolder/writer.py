@@ -17,7 +17,8 @@ from penstock.storage.hidden import is_own
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255
-_ENDINGS = {"jpeg": "jpg", "png": "png", "webp": "webp", "ppm": "ppm"}
+_ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
+"""Endings that are not the names of their codecs."""
 
 
 class ImageFolderWriter(Writer):
@@ -139,7 +140,7 @@ class ImageFolderWriter(Writer):
             raise self._refused("a record without an image", first + codecs.index(None), IMAGE)
         grey = sizes.field("channels").to_pylist()
         pairs = zip(codecs, grey, strict=True)
-        return ["pgm" if (c, n) == ("ppm", 1) else _ENDINGS[c] for c, n in pairs]
+        return ["pgm" if (c, n) == ("ppm", 1) else _ENDINGS.get(c, c) for c, n in pairs]
 
     def close(self) -> None:
         if not self._names:

@@ -7,7 +7,7 @@
 use super::crop::{Draw, Law, Span, View};
 use super::{Decoder, Mode, Rules, Shape, damaged, head_within, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
-use crate::wire::{Fault, FaultKind};
+use crate::wire::{Fault, FaultKind, other_images};
 
 /// The values of the masks of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,11 @@ impl MaskMaker {
         match head.codec {
             Codec::Png => return png::stored(bytes, head, true, &mut self.source),
             Codec::Ppm => ppm::stored(bytes, shape, &mut self.source)?,
+            Codec::Bmp | Codec::Gif | Codec::Tiff => {
+                let width = if head.deep { 2 } else { 1 };
+                let values = room(&mut self.source, shape.bytes()?.saturating_mul(width))?;
+                other_images::decode(bytes, head, values)?;
+            }
             _ => {
                 let pixels = room(&mut self.source, shape.bytes()?)?;
                 self.decoder.decode(

@@ -2,8 +2,9 @@
 //! it is resized, mirrored, and written as the wanted type and layout.
 
 use super::crop::{Draw, Law, Region, Span, View};
+use super::deep_view::DeepMaker;
 use super::resize::{Resizer, reach};
-use super::values::{Values, mirror, write};
+use super::values::{DeepValues, Values, mirror, write};
 use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
@@ -17,6 +18,8 @@ pub struct Recipe {
     pub exact: bool,
     /// The output value of each byte.
     pub values: Values,
+    /// The same of images of 16 bits; None takes their upper 8.
+    pub deep: Option<DeepValues>,
     /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,
 }
@@ -59,6 +62,7 @@ pub struct Maker {
     resizer: Resizer,
     source: Vec<u8>,
     made: Vec<u8>,
+    deep: DeepMaker,
 }
 
 impl Maker {
@@ -74,7 +78,13 @@ impl Maker {
     ) -> Result<(), Fault> {
         let head = head_within(bytes, most_pixels)?;
         let view = recipe.law.view_of(head.width, head.height, draw)?;
-        let Self { decoder, resizer, source, made } = self;
+        let Self { decoder, resizer, source, made, deep } = self;
+        if head.deep
+            && let Some(values) = &recipe.deep
+        {
+            deep.decode(bytes, &head, source)?;
+            return deep.finish(&view, (values, recipe.planes), resizer, out);
+        }
         let shape = Shape::of(&head, Mode::Rgb);
         let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
         if recipe.keeps_all(&view, shape) {
@@ -230,10 +240,11 @@ impl Pixels<'_> {
             }
         } else {
             let how = (view.flip, recipe.planes);
+            let pixels = rows.map(|row| row.as_chunks::<3>().0);
             match &recipe.values {
-                Values::Bytes => write(rows, new, how, |_, byte| [byte], out),
-                Values::Two(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
-                Values::Four(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
+                Values::Bytes => write(pixels, new, how, |pixel| pixel.map(|byte| [byte]), out),
+                Values::Two(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
+                Values::Four(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
             }
         }
         Ok(())

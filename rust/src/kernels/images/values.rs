@@ -3,17 +3,6 @@
 
 use super::Shape;
 
-/// A channel of RGB.
-#[derive(Clone, Copy)]
-pub enum Channel {
-    /// The first.
-    Red,
-    /// The second.
-    Green,
-    /// The third.
-    Blue,
-}
-
 /// The value of each byte of each channel.
 #[derive(Clone, Debug)]
 pub struct Table<const N: usize>(Box<[[[u8; N]; 256]; 3]>);
@@ -24,16 +13,14 @@ impl<const N: usize> Table<N> {
         channels.try_into().ok().map(|channels| Self(Box::new(channels)))
     }
 
-    /// The value of a byte of a channel.
+    /// The values of a pixel.
     #[inline]
-    pub fn value(&self, channel: Channel, byte: u8) -> [u8; N] {
+    pub fn pixel(&self, [r, g, b]: [u8; 3]) -> [[u8; N]; 3] {
         let [red, green, blue] = &*self.0;
-        let values = match channel {
-            Channel::Red => red,
-            Channel::Green => green,
-            Channel::Blue => blue,
+        let of = |values: &[[u8; N]; 256], byte: u8| {
+            values.get(usize::from(byte)).copied().unwrap_or([0; N])
         };
-        values.get(usize::from(byte)).copied().unwrap_or([0; N])
+        [of(red, r), of(green, g), of(blue, b)]
     }
 }
 
@@ -46,6 +33,60 @@ pub enum Values {
     Two(Table<2>),
     /// A value of four bytes.
     Four(Table<4>),
+}
+
+/// The output values of images of 16 bits, of two or four bytes each.
+#[derive(Clone, Debug)]
+pub enum DeepValues {
+    /// A value of two bytes.
+    Two(DeepTable<2>),
+    /// A value of four bytes.
+    Four(DeepTable<4>),
+}
+
+impl DeepValues {
+    /// By a table of the 65536 values of red, green and blue; None if it is of another length.
+    pub fn table(bytes: &[u8]) -> Option<Self> {
+        match bytes.len() / (3 * DEEP) {
+            2 => DeepTable::new(bytes).map(Self::Two),
+            4 => DeepTable::new(bytes).map(Self::Four),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+        }
+    }
+}
+
+/// Values of 16 bits.
+const DEEP: usize = 1 << 16;
+
+/// The value of each 16 bits of each channel. On the heap, for it is large.
+#[derive(Clone, Debug)]
+pub struct DeepTable<const N: usize>([Box<[[u8; N]]>; 3]);
+
+impl<const N: usize> DeepTable<N> {
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let (channels, []) = bytes.as_chunks::<N>().0.as_chunks::<DEEP>() else { return None };
+        let [red, green, blue] = channels else { return None };
+        Some(Self([red, green, blue].map(|channel| channel.as_slice().into())))
+    }
+
+    /// The values of a pixel.
+    #[inline]
+    pub fn pixel(&self, pixel: [u16; 3]) -> [[u8; N]; 3] {
+        let [red, green, blue] = &self.0;
+        let of = |values: &[[u8; N]], value: u16| {
+            values.get(usize::from(value)).copied().unwrap_or([0; N])
+        };
+        let [r, g, b] = pixel;
+        [of(red, r), of(green, g), of(blue, b)]
+    }
 }
 
 impl Values {
@@ -94,12 +135,12 @@ pub fn mirror(row: &[u8], target: &mut [u8]) {
     }
 }
 
-/// Write rows of RGB bytes as values, mirrored or not, channels interleaved or as planes.
-pub fn write<'a, const N: usize>(
-    rows: impl Iterator<Item = &'a [u8]>,
+/// Write rows of pixels as values, mirrored or not, channels interleaved or as planes.
+pub fn write<'a, P: Copy + 'a, const N: usize>(
+    rows: impl Iterator<Item = &'a [P]>,
     new: Shape,
     (flip, planes): (bool, bool),
-    value: impl Fn(Channel, u8) -> [u8; N] + Copy,
+    values: impl Fn(P) -> [[u8; N]; 3] + Copy,
     out: &mut [u8],
 ) {
     let out = out.as_chunks_mut::<N>().0;
@@ -111,31 +152,23 @@ pub fn write<'a, const N: usize>(
         let others = green.chunks_exact_mut(width).zip(blue.chunks_exact_mut(width));
         for (row, (red, (green, blue))) in rows.zip(reds.zip(others)) {
             let targets = red.iter_mut().zip(green.iter_mut().zip(blue.iter_mut()));
-            let put =
-                |((red, (green, blue)), [r, g, b]): ((&mut _, (&mut _, &mut _)), &[u8; 3])| {
-                    *red = value(Channel::Red, *r);
-                    *green = value(Channel::Green, *g);
-                    *blue = value(Channel::Blue, *b);
-                };
-            let pixels = row.as_chunks::<3>().0.iter();
+            let put = |((red, (green, blue)), pixel): ((&mut _, (&mut _, &mut _)), &P)| {
+                [*red, *green, *blue] = values(*pixel);
+            };
             if flip {
-                targets.zip(pixels.rev()).for_each(put);
+                targets.zip(row.iter().rev()).for_each(put);
             } else {
-                targets.zip(pixels).for_each(put);
+                targets.zip(row).for_each(put);
             }
         }
     } else {
         for (row, target) in rows.zip(out.chunks_exact_mut(width.saturating_mul(3))) {
             let targets = target.as_chunks_mut::<3>().0.iter_mut();
-            let put = |(target, [r, g, b]): (&mut [[u8; N]; 3], &[u8; 3])| {
-                let [red, green, blue] = [Channel::Red, Channel::Green, Channel::Blue];
-                *target = [value(red, *r), value(green, *g), value(blue, *b)];
-            };
-            let pixels = row.as_chunks::<3>().0.iter();
+            let put = |(target, pixel): (&mut [[u8; N]; 3], &P)| *target = values(*pixel);
             if flip {
-                targets.zip(pixels.rev()).for_each(put);
+                targets.zip(row.iter().rev()).for_each(put);
             } else {
-                targets.zip(pixels).for_each(put);
+                targets.zip(row).for_each(put);
             }
         }
     }
