@@ -203,7 +203,11 @@ def others() -> list[bytes]:
 def masks() -> list[bytes]:
     """Masks: with palettes of 1 to 8 bits, of 16 bits, grey and in colour."""
     indices = _pictures()[2] % 2
-    found = [*pngs()[:3], *ppms()[:3], _core.png_bytes(_pictures()[2].astype(np.uint16) * 200)]
+    found = [
+        *pngs()[:3],
+        *ppms()[:3],
+        _core.png_bytes(_pictures()[2][..., None].astype(np.uint16) * 200),
+    ]
     for bits in (1, 2, 4, 8):
         image = PIL.Image.fromarray(indices, "L").convert("P")
         file = io.BytesIO()
