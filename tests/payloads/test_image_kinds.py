@@ -164,12 +164,12 @@ def test_a_path_without_bytes_is_not_opened(tmp_path: Path) -> None:
     data = saved(COLOUR, "PNG")
     structs = [{"bytes": data, "path": "a.png"}, {"bytes": None, "path": str(tmp_path / "a.png")}]
     array = pa.array(structs, type_)
-    with pytest.raises(ps.SchemaError, match="only its path") as caught:
+    with pytest.raises(ps.SchemaError, match="only the path") as caught:
         ps.decode_images(array)
     assert caught.value.record == 1
     ps.write({"image": array}, tmp_path / "d.parquet")
     loader = ps.Loader(ps.open(tmp_path / "d.parquet"), 2, decode={"image": ps.Image(8)})
-    with pytest.raises(ps.SchemaError, match="only its path") as caught:
+    with pytest.raises(ps.SchemaError, match="only the path") as caught:
         next(iter(loader))
     assert caught.value.file == str(tmp_path / "d.parquet")
 

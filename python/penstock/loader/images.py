@@ -311,12 +311,16 @@ def _check(spec: Image) -> None:
         raise ValueError("mean and std need dtype='float32', 'float16' or 'bfloat16'")
     if spec.std is not None and not np.all(np.asarray(spec.std) > 0):
         raise ValueError(f"std must be above 0, not {spec.std}")
+    for name, kind in (spec.same or {}).items():
+        _check_word(f"same: {name}", kind, SAME)
+    _check_crop(spec)
+
+
+def _check_crop(spec: Image) -> None:
     for name, most in (("scale", 1.0), ("ratio", 1e6)):
         edges = getattr(spec, name)
         if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:
             raise ValueError(f"{name} is (least, largest), each above 0 and at most {most}")
-    for name, kind in (spec.same or {}).items():
-        _check_word(f"same: {name}", kind, SAME)
     if not 0 < spec.center_fraction <= 1:
         raise ValueError(
             f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"

@@ -277,32 +277,41 @@ def bytes_of(array: Any) -> pa.Array:
     Raises:
         SchemaError: the array holds something else; or a struct has a path and no bytes.
     """
+    array = _as_array(array)
+    type_ = storage_of(array.type)
+    types = pa.types
+    if types.is_struct(type_) and type_.get_field_index("bytes") >= 0:
+        return bytes_of(_embedded(array))
+    if _is_any(type_, types.is_list, types.is_large_list, types.is_fixed_size_list):
+        if type_.value_type == pa.uint8():
+            return _rows(array)
+    elif _is_any(
+        type_,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    ):
+        return cleaned(array)
+    elif types.is_null(type_):
+        return array.cast(pa.binary())
+    raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
+
+
+def _is_any(type_: Any, *kinds: Callable[[Any], bool]) -> bool:
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _as_array(images: Any) -> Any:
+    """Return images as one pyarrow array of a storage type."""
+    array: Any = images
     if isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 2:
         array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(array))
     elif isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     elif not isinstance(array, pa.Array):
         array = pa.array(array, pa.binary())
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    type_ = storage_of(array.type)
-    if pa.types.is_struct(type_) and type_.get_field_index("bytes") >= 0:
-        return bytes_of(_embedded(array))
-    types = pa.types
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    if any(is_kind(type_) for is_kind in lists) and type_.value_type == pa.uint8():
-        return _rows(array)
-    kinds = (
-        types.is_binary,
-        types.is_large_binary,
-        types.is_fixed_size_binary,
-        types.is_binary_view,
-    )
-    if any(is_kind(type_) for is_kind in kinds):
-        return cleaned(array)
-    if types.is_null(type_):
-        return array.cast(pa.binary())
-    raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _embedded(structs: Any) -> Any:
@@ -312,12 +321,9 @@ def _embedded(structs: Any) -> Any:
     paths: Any = None if place < 0 else structs.flatten()[place]
     if paths is not None and found.null_count > paths.null_count:
         elsewhere = [n for n, path in enumerate(paths) if path.is_valid and not found[n].is_valid]
-        raise SchemaError(
-            f"this image is not in the record, which has only its path, {str(paths[elsewhere[0]])!r}",
-            record=elsewhere[0],
-            hint="datasets.table.embed_table_storage, before the data set is saved; or"
-            " penstock.open of the folder of images",
-        )
+        path = str(paths[elsewhere[0]])
+        message = f"the record has only the path of this image, {path!r}, which is not opened"
+        raise SchemaError(message, record=elsewhere[0])
     return found
 
 

@@ -17,7 +17,7 @@ from penstock.storage.hidden import is_own
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255
-_ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
+_ENDINGS: dict[Any, str] = {"jpeg": "jpg", "tiff": "tif"}
 """Endings that are not the names of their codecs."""
 
 
