@@ -305,8 +305,8 @@ def _is_any(type_: Any, *kinds: Callable[[Any], bool]) -> bool:
 def _as_array(images: Any) -> Any:
     """Return images as one pyarrow array of a storage type."""
     array: Any = images
-    if isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 2:
-        array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(array))
+    if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 2:
+        array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))
     elif isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     elif not isinstance(array, pa.Array):

@@ -17,7 +17,7 @@ from penstock.storage.hidden import is_own
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255
-_ENDINGS: dict[Any, str] = {"jpeg": "jpg", "tiff": "tif"}
+_ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 """Endings that are not the names of their codecs."""
 
 
@@ -135,7 +135,7 @@ class ImageFolderWriter(Writer):
         except (FormatError, UnsupportedError) as error:
             record = first + (error.record or 0)
             raise self._refused(error.message, record, IMAGE) from None
-        codecs = sizes.field("codec").to_pylist()
+        codecs: list[Any] = sizes.field("codec").to_pylist()
         if None in codecs:
             raise self._refused("a record without an image", first + codecs.index(None), IMAGE)
         grey = sizes.field("channels").to_pylist()
