@@ -1,5 +1,5 @@
-//! Compiles the two C files between penstock and libjpeg, against the headers of the
-//! libjpeg-turbo that turbojpeg-sys has built.
+//! Compiles the two C files between penstock and libjpeg, with the headers of the libjpeg-turbo that
+//! turbojpeg-sys has built.
 
 fn main() {
     let folder = "rust/src/kernels/images";

@@ -45,4 +45,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-import_module("penstock.datasets.dataset")
+import_module("penstock.datasets.open")

@@ -1,10 +1,13 @@
 """The public names of penstock and where each is found: the one table, for type checkers and for `__init__.py`."""
 
 from penstock import bench as bench, describe as describe, features as features
+from penstock.adapters.hf import to_hf as to_hf
 from penstock.columns import types as types
 from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
+from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
-from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard, open as open
+from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
+from penstock.datasets.open import open as open
 from penstock.errors import (
     ChangedError as ChangedError,
     ChecksumError as ChecksumError,
@@ -42,6 +45,9 @@ from penstock.verbs.append.append import append as append
 from penstock.verbs.check.index import index as index
 from penstock.verbs.check.repair import repair as repair
 from penstock.verbs.check.verify import verify as verify
+from penstock.verbs.choose.dedupe import dedupe as dedupe
+from penstock.verbs.choose.sort import sort as sort
+from penstock.verbs.choose.split import split as split, write_splits as write_splits
 from penstock.verbs.convert.convert import convert as convert
 from penstock.verbs.diff.diff import diff as diff
 from penstock.verbs.diff.differences import (
@@ -63,6 +69,7 @@ from penstock.verbs.fields.overlays import (
     remove_overlay as remove_overlay,
 )
 from penstock.verbs.inspect.info import Info as Info, ShardInfo as ShardInfo, info as info
+from penstock.verbs.inspect.layout import Layout as Layout, layout as layout
 from penstock.verbs.inspect.observe import ImageSizes as ImageSizes
 from penstock.verbs.inspect.schemas import (
     FieldPresence as FieldPresence,

@@ -1,6 +1,6 @@
-"""The compiled module: kernels on bytes, called once a chunk or batch, that let go of the GIL.
+"""The compiled module. Its kernels work on bytes, are called once per chunk or batch, and release the GIL.
 
-Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault raises `KernelError`.
+Numbers are passed as Arrow arrays, and bytes as `Buffer`. A kernel that finds a fault raises `KernelError`.
 """
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
@@ -26,6 +26,7 @@ __all__ = [
     "FloatList",
     "Framed",
     "Frames",
+    "Groups",
     "ImageRecipe",
     "Inflater",
     "Int64List",
@@ -88,6 +89,7 @@ __all__ = [
     "probe_images",
     "read_files",
     "read_frames",
+    "record_draws",
     "record_keys",
     "recordio_columns",
     "recordio_payloads",
@@ -96,6 +98,7 @@ __all__ = [
     "resize_images",
     "riegeli_head",
     "riegeli_records",
+    "secure_hashes",
     "splice_fields",
     "start_sync",
     "sync_file_system",
@@ -107,14 +110,14 @@ __all__ = [
 ]
 
 class _Arrow(Protocol):
-    """Any object that speaks the Arrow C data interface, such as a pyarrow array."""
+    """Any object with the Arrow C data interface, such as a pyarrow array."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None, /) -> tuple[object, object]:
-        """The array as PyCapsules of its schema and its data."""
+        """PyCapsules of the array's schema and data."""
 
 @final
 class ArrowArray:
-    """Arrow data on its way to Python: `pyarrow.array(x)` or `pyarrow.record_batch(x)`."""
+    """Arrow data that Rust returns. Convert it by `pyarrow.array(x)` or `pyarrow.record_batch(x)`."""
 
     def __arrow_c_array__(
         self, requested_schema: object | None = None
@@ -123,7 +126,7 @@ class ArrowArray:
 
 @final
 class Buffer(ReadableBuffer):
-    """Immutable bytes that Rust owns or keeps alive; slices share them. The buffer protocol gives them read-only."""
+    """Immutable bytes that Rust owns or keeps alive. Slices share them, and the buffer protocol reads them."""
 
     @staticmethod
     def from_values(array: object) -> Buffer: ...
@@ -131,25 +134,25 @@ class Buffer(ReadableBuffer):
     def from_bytes(data: bytes) -> Buffer: ...
     def __len__(self) -> int: ...
     def slice(self, start: int, length: int) -> Buffer:
-        """A part without copying; clamped to the end."""
+        """A part of the bytes, without copying; shorter at the end."""
 
     def to_bytes(self) -> bytes: ...
     def crc32c(self, before: int = 0) -> int:
-        """CRC-32C of these bytes behind others whose checksum is `before`."""
+        """CRC-32C of bytes whose checksum is `before`, followed by these bytes."""
 
     def crc32(self, before: int = 0) -> int:
-        """CRC-32, as zip has it, of these bytes behind others whose checksum is `before`."""
+        """CRC-32 (that of zip) of bytes whose checksum is `before`, followed by these bytes."""
 
     @staticmethod
     def joined_crc32(first: int, second: int, second_bytes: int) -> int:
-        """CRC-32 of two byte strings, one after the other: from theirs and the length of the second."""
+        """CRC-32 of two concatenated byte strings, from their checksums and the length of the second."""
 
     @staticmethod
     def join(parts: list[Buffer]) -> Buffer:
-        """Several buffers one after another, copied into one."""
+        """Concatenate buffers by copying."""
 
     def views(self, starts: _Arrow, lengths: _Arrow) -> ArrowArray:
-        """Parts of these bytes (uint64 arrays) as a binary_view array that borrows them."""
+        """A binary_view array of parts of these bytes, without copying. `starts` and `lengths` are uint64."""
 
 @final
 class File:
@@ -159,23 +162,23 @@ class File:
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> Buffer:
-        """Bytes from `start`; fewer than `length` only at the end of the file."""
+        """`length` bytes from `start`, or fewer at the end of the file."""
 
     def gather(self, starts: _Arrow, lengths: _Arrow) -> Buffer:
-        """Ranges of the file (uint64 arrays), one after another in one buffer."""
+        """Ranges of the file, one after another in one buffer. `starts` and `lengths` are uint64."""
 
     def state(self) -> tuple[int, int]:
-        """The size of the open file and when it was last written, in nanoseconds: as they are now."""
+        """The current size of the open file, and the time of its last change in nanoseconds."""
 
     def map(self) -> Buffer:
-        """The whole file, borrowed; a file that is cut meanwhile ends the process."""
+        """The whole file as a memory map. If the file is truncated later, access to it kills the process."""
 
     def populate(self, mapped: Buffer) -> bool:
-        """Bring a part of the mapped file into memory; False where the file is shorter by now."""
+        """Load a part of the mapped file into memory. False if the file is now too short for it."""
 
 @final
 class Fault:
-    """What a kernel found wrong: plain facts. `byte` counts in the file, or in the plain stream."""
+    """A fault that a kernel found. `byte` is its offset in the file, or in the uncompressed stream."""
 
     def __new__(
         cls,
@@ -203,13 +206,13 @@ class Fault:
     def message(self) -> str: ...
 
 class KernelError(ValueError):
-    """A kernel met a fault."""
+    """Raised by a kernel that finds a fault."""
 
     args: tuple[Fault]
 
 @final
 class Frames:
-    """Where records lie in one buffer."""
+    """The positions of records in one buffer."""
 
     @property
     def base(self) -> int:
@@ -217,54 +220,51 @@ class Frames:
 
     @property
     def buffer(self) -> Buffer:
-        """What they lie in."""
+        """The buffer of the records."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of payload in all."""
+        """Bytes of all payloads."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, range: slice, /) -> Frames: ...
     def payload(self, record: int) -> bytes: ...
     def starts(self) -> ArrowArray:
-        """Offset of each frame in its file, uint64."""
+        """The offset of each frame in its file, uint64."""
 
     def lengths(self) -> ArrowArray:
-        """Bytes of each payload, uint64."""
+        """The bytes of each payload, uint64."""
 
     def checksums(self) -> ArrowArray:
         """The stored checksum of each record, uint32."""
 
     def select(self, records: _Arrow) -> Frames:
-        """Some records by uint64 numbers, in that order."""
+        """The records with these numbers (uint64), in this order."""
 
     def verify(self, indexed: _Arrow | None = None) -> list[Fault]:
-        """Check payloads against their stored checksums and, if given, an index's (uint32)."""
+        """Compare payloads with their stored checksums and with the checksums of an index (uint32)."""
 
     def prove(self, indexed: _Arrow | None = None) -> None:
-        """The same as an error: raises the first fault, if there is one."""
+        """Verify like `verify`, and raise the first fault."""
 
     def views(self, check: bool = False, indexed: _Arrow | None = None) -> ArrowArray:
-        """The payloads as a binary_view array that borrows the buffer; with `check`, proved."""
+        """The payloads as a binary_view array, without copying. With `check`, they are verified first."""
 
     def decode(
         self, plan: ExamplePlan, check: bool = False, indexed: _Arrow | None = None
     ) -> ArrowArray:
-        """The payloads decoded as Examples: a struct array, one field a column of the plan; with
-        `check`, proved first. Many bytes from many places are shared out among threads."""
+        """Decode the payloads as Examples: a struct array with a field for each column of the plan. With `check`,
+        they are verified first. Large batches of scattered records are decoded on several threads."""
 
     def infer(self) -> dict[str, Any]:
-        """What the payloads hold, if they are Examples: facts for a schema."""
+        """Facts for a schema, if the payloads are Examples."""
 
 _Column: TypeAlias = tuple[str, bytes, bool, str | None, str, int, str, bool, list[object] | None]
 
 @final
 class ExamplePlan:
-    """What to decode, made once for many batches.
-
-    A column is (name, key, in_lists, kind, layout, size, strings, required, default): see
-    `penstock.payloads.example.plans.Wire`.
-    """
+    """Which columns to decode, made once for many batches. A column is (name, key, in_lists, kind, layout, size,
+    strings, required, default): see `penstock.payloads.example.plans.Wire`."""
 
     def __new__(
         cls, columns: list[_Column], dialect: str, complete: bool = False
@@ -272,25 +272,25 @@ class ExamplePlan:
 
 @final
 class Framed:
-    """Frames one after another, with what an index keeps of each."""
+    """Encoded frames, with the facts about each that an index keeps."""
 
     @property
     def data(self) -> Buffer:
-        """The frames; copied where they are in parts."""
+        """The frames in one buffer; a copy if they are in several pieces."""
 
     @property
     def buffers(self) -> list[Buffer]:
-        """What the frames lie in: memory of their own, and that of large values, which stay where they are."""
+        """The buffers of the frames: one with encoded bytes, and those of large values, which are not copied."""
 
     @property
     def pieces(self) -> list[tuple[int, int, int]]:
-        """Their bytes, one piece after another: the number of a buffer, and from where to where in it."""
+        """The bytes of the frames in order, as pieces of buffers: (number of the buffer, start, end)."""
 
     @property
     def num_bytes(self) -> int: ...
     @property
     def lengths(self) -> ArrowArray:
-        """Bytes of each whole frame, uint64."""
+        """The bytes of each whole frame, uint64."""
 
     @property
     def checksums(self) -> ArrowArray:
@@ -305,7 +305,7 @@ class Inflater:
     ) -> Inflater: ...
     @staticmethod
     def at_point(container: str, compressed_bit: int, plain_start: int, window: bytes) -> Inflater:
-        """Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed."""
+        """Continue from a seek point. Push the bytes from `compressed_bit // 8` on."""
 
     def push(
         self,
@@ -315,8 +315,8 @@ class Inflater:
         prefix: Buffer | None = None,
         more: Buffer | None = None,
     ) -> tuple[Buffer, int]:
-        """Up to `out_bytes` plain bytes behind a copy of `prefix`, and the input bytes taken of `data`
-        and of `more` behind it."""
+        """Inflate `data` and then `more`. Returns a copy of `prefix` followed by up to `out_bytes` plain bytes, and how
+        many input bytes were used."""
 
     @property
     def finished(self) -> bool: ...
@@ -340,40 +340,39 @@ class ZlibDeflater:
 
     def __new__(cls, level: int, gzip: bool = False) -> ZlibDeflater: ...
     def push(self, plain: Buffer) -> Buffer:
-        """Add plain bytes; the compressed bytes that are ready, often none."""
+        """Add plain bytes, and return the compressed bytes that are ready, often none."""
 
     def finish(self) -> Buffer:
-        """End the stream; the last compressed bytes."""
+        """End the stream, and return the last compressed bytes."""
 
 def start_sync(fd: int, start: int, length: int) -> None:
-    """Have the system begin to write these bytes of a file to its disk, without waiting for it."""
+    """Let the system begin to write these bytes of a file to its disk, without waiting for it."""
 
 def exchange(one: str, other: str) -> bool:
-    """Give each of two files or folders the name of the other in one step. False where the system or the file
-    system has no such call."""
+    """Swap the names of two files or folders in one step. False if the system or the file system has no such call."""
 
 def sync_file_system(fd: int) -> bool:
-    """Make all that was written to the file system of an open file or folder durable, and report what went wrong
-    since that was opened. False where the system has no call that reports."""
+    """Make everything durable that was written to the file system of an open file or folder, and report errors since
+    it was opened. False if the system has no call that reports errors."""
 
 def reserve(fd: int, start: int, length: int) -> bool:
-    """Have the file system keep room for these bytes of a file, where that makes writing them quicker; whether
-    it was done. The file's size stays as it is."""
+    """Reserve disk space for these bytes of a file without changing its size, if that makes writing faster. Returns
+    whether it was done."""
 
 def walk(
     name: str, buffer: Buffer, base: int, max_record: int, last: bool = True
 ) -> tuple[Frames, int, int, Fault | None]:
-    """Find the frames of a buffer: (frames, bytes consumed, bytes the next frame needs in all, fault).
+    """Find the frames of a buffer: (frames, bytes consumed, total bytes of the next frame, fault).
     `last`: the stream of frames ends where the buffer ends."""
 
 def read_frames(
     name: str, file: File, start: int, length: int, max_record: int
 ) -> tuple[Frames, int, int, Fault | None, int]:
-    """Read a part of a local file and find its frames: what `walk` returns, and the bytes read."""
+    """Read a part of a local file and find its frames: the results of `walk`, and the number of bytes read."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
-    """The frames that an index says lie at these places (uint64: start in the buffer, whole
-    length, offset in the file). A fault of kind "stale" where no such frame stands there."""
+    """The frames at positions from an index (uint64: start in the buffer, total length, offset in the file). If there
+    is no such frame at a position, the fault has the kind "stale"."""
 
 def examples_at(
     name: str,
@@ -386,40 +385,40 @@ def examples_at(
     plan: ExamplePlan,
     check: bool,
 ) -> ArrowArray | None:
-    """Examples by their numbers (int64), read and decoded: `starts` (uint64) says where each record of the file
-    begins and where the last one ends, `checksums` (uint32) what the index knows of each; all of them little-endian.
-    `max_record` counts frames. None where anything is not as it should be."""
+    """Read and decode Examples by their numbers (`records`, int64). `starts` (uint64) has the start of each record of
+    the file and the end of the last one, `checksums` (uint32) the checksum of each in the index; all are little-endian.
+    `max_record` is the maximum size of a frame. None if anything is wrong."""
 
 def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
-    """The first right head of a frame from `start` on: (offset, bytes of the whole frame)."""
+    """The first valid head of a frame from `start` on: (offset, bytes of the whole frame)."""
 
 def frame_extent(
     name: str, read: Callable[[int, int], Buffer], start: int, checksum: bool
 ) -> tuple[int | None, int, Fault | None]:
-    """Where the frame at `start` of a stream ends, one that is too long to be read as a whole: (end, None where the
-    stream ends inside it; what an index keeps for it, 0 unless `checksum` asks for it; fault).
+    """Find the end of the frame at `start` of a stream, if it is too long to be read as a whole: (end, or None if the
+    stream ends inside it; its checksum for an index, 0 unless `checksum` is set; fault).
 
-    `read(start, length)` gives bytes of the stream, fewer only at its end."""
+    `read(start, length)` returns bytes of the stream, fewer only at its end."""
 
 def index_file(
     name: str, file: File, max_record: int, start: int = 0, goal: int = ...
 ) -> tuple[ArrowArray, ArrowArray, Fault | None]:
-    """Index a local file by its heads: (starts and the last end, stored checksums, fault).
+    """Index a local file by its heads: (starts of all frames and the end of the last, stored checksums, fault).
 
-    Begins at the frame at `start`, ends with the one that brings `goal` bytes together."""
+    It begins at the frame at `start`, and ends with the frame that completes `goal` bytes."""
 
 def decode_tensors(
     plan: ExamplePlan, payloads: list[bytes] | Frames | _Arrow, sparse: list[int]
 ) -> list[tuple[Any, Any, Any]]:
-    """Examples decoded into the parts of arrays, for each column of the plan: (values, ends of lists
-    or None, ends of lists of frames or None), or (values, indices, longest lists) for columns numbered
-    in `sparse`. Numbers come in a bytearray, or as Values where they are many; strings in a list."""
+    """Decode Examples to the parts of arrays. For each column of the plan: (values, ends of lists or None, ends of
+    lists of frames or None), or (values, indices, longest lists) if its number is in `sparse`. Numbers are returned in
+    a bytearray, or as Values if there are many; strings in a list."""
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
-    """The records of a batch as framed messages of kind "example" or "sequence"."""
+    """Encode the records of a batch as framed messages of kind "example" or "sequence"."""
 
 def frame_records(records: _Arrow) -> Framed:
-    """Byte strings, each a record as it stands, as frames."""
+    """Frame byte strings, each of which is a record."""
 
 def splice_fields(
     frames: Frames,
@@ -431,23 +430,23 @@ def splice_fields(
     replace: bool = False,
     verify: bool = True,
 ) -> tuple[Framed, list[int]]:
-    """Other fields for existing messages of kind "example" or "sequence", values unread.
+    """Change the fields of existing messages of kind "example" or "sequence" without parsing their values.
 
-    Drops, renames, then appends `fields` (a row a record, columns as for `encode_examples`; a null
-    adds nothing). A key that is there already is a fault of kind "schema", unless `replace` cuts
-    its entry. With `verify` old payloads are proved; without it, damage is passed on, as wrong
-    against its extended checksum as before. Records that are cut or renamed in are always proved.
+    First fields are dropped, then renamed, and then `fields` are appended (one row for each record, columns as for
+    `encode_examples`; a null adds nothing). If a key exists already, that is a fault of kind "schema", or with
+    `replace` the old entry is removed. With `verify`, old payloads are verified. Without it, they are verified only
+    if entries are removed or renamed; damage in other payloads stays detectable by the new checksums.
 
-    Returns the new frames, and how many records had each name of `drop`, then of `rename`."""
+    Returns the new frames, and how many records had each name of `drop`, and then of `rename`."""
 
 def has_fields(frames: Frames, names: list[str], kind: str) -> ArrowArray:
-    """Which records have which fields: a struct array with a bool column a name."""
+    """Which records have which fields: a struct array with a bool column for each name."""
 
 def inflate_member(data: Buffer, start: int, length: int, max_bytes: int) -> Buffer:
-    """The plain bytes of one whole gzip member."""
+    """Inflate one whole gzip member."""
 
 def inflate_members(data: Buffer, members: list[tuple[int, int]], max_bytes: int) -> Buffer:
-    """The plain bytes of whole gzip members (start, length), one after the other."""
+    """Inflate whole gzip members, given as (start, length), into one buffer."""
 
 def unpack_chunks(
     data: Buffer,
@@ -457,18 +456,18 @@ def unpack_chunks(
     width: int,
     threads: int,
 ) -> Buffer:
-    """The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one behind another
-    in `data`, unpacked; the fault of one has its number as its record."""
+    """Decompress chunks of an HDF5 dataset, which are one after another in `data`. Each is given as (bytes, mask of
+    skipped filters). A fault has the number of its chunk as `record`."""
 
 def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level: int) -> Buffer:
-    """A gzip member of a part of `plain`, with its size and number of records in its header."""
+    """Compress a part of `plain` as a gzip member, with its size and number of records in its header."""
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
-    """Bytes and records of the penstock member at `at`, or None if it is none."""
+    """Bytes and records of the gzip member at `at`, or None if penstock did not write it."""
 
 @final
 class Pixels:
-    """Decoded pixels, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]."""
+    """Decoded pixels. `numpy.asarray(x)` is a writable uint8[len(x)] without a copy."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -495,18 +494,33 @@ class ImageRecipe:
         planes: bool = False,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
-        """Left, top, width and height of what is looked at, and whether it is mirrored."""
+        """Left, top, width and height of the crop, and whether it is mirrored."""
+
+def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
+    """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
+
+def secure_hashes(batch: _Arrow, key: bytes) -> ArrowArray:
+    """The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
+    bits."""
+
+@final
+class Groups:
+    """Numbers for equal records, in the order in which they are first seen."""
+
+    def __new__(cls) -> Groups: ...
+    def __len__(self) -> int: ...
+    def numbers(self, hashes: _Arrow) -> ArrowArray:
+        """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
 
     def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
         """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
         width, height, new_width, new_height (float64) and flip, null where the size is."""
 
 def glue(array: _Arrow) -> ArrowArray:
-    """Each head and its body as one: a struct array of heads (binary) and bodies (binary_view) as a
-    binary array."""
+    """Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array."""
 
 def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
-    """A struct array of width and height (uint32) of each image, null where it cannot be told."""
+    """A struct array with width and height (uint32) of each image, null if they are unknown."""
 
 def make_images(
     images: _Arrow,
@@ -532,11 +546,11 @@ def mask_kind(images: _Arrow, image_pixels: int) -> tuple[int, bool]:
 
 @final
 class BufferPool:
-    """Memory that is used again; keeps at most `most_bytes` that nobody uses."""
+    """Reused memory. It keeps at most `most_bytes` of unused memory."""
 
     def __new__(cls, most_bytes: int) -> BufferPool: ...
     def take(self, num_bytes: int) -> PooledBuffer:
-        """So many bytes, whatever is in them."""
+        """This many bytes, not initialised."""
 
     @property
     def free_bytes(self) -> int: ...
@@ -544,16 +558,16 @@ class BufferPool:
 
 @final
 class PooledBuffer:
-    """Memory of a pool, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]. It
-    goes back to the pool with the last array that lies in it."""
+    """Memory of a pool. `numpy.asarray(x)` is a writable uint8[len(x)] without a copy. The memory returns to the pool
+    when the last array that uses it is gone."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
     def __len__(self) -> int: ...
 
 def probe_images(images: _Arrow) -> ArrowArray:
-    """What the first bytes of each image of a binary array say: a struct array of codec (string),
-    width, height (uint32) and channels (uint8)."""
+    """Read the headers of images in a binary array: a struct array of codec (string), width, height (uint32) and
+    channels (uint8)."""
 
 def decode_images(
     images: _Arrow,
@@ -564,8 +578,8 @@ def decode_images(
     allow_damaged: bool = False,
     threads: int = 1,
 ) -> tuple[Pixels, ArrowArray]:
-    """The pixels of all images one behind another, and a struct array of width, height and
-    channels. A null has no pixels."""
+    """Decode images: their pixels, one image after another, and a struct array of width, height and channels. A null
+    has no pixels."""
 
 def jpeg_pixels_by(
     data: bytes,
@@ -576,9 +590,9 @@ def jpeg_pixels_by(
     region: tuple[int, int, int, int] | None = None,
     allow_damaged: bool = False,
 ) -> Pixels | None:
-    """One `part`-th of a JPEG, or the region (left, top, width, height) of that, by one of the two
-    ways in which JPEGs are decoded, for tests that compare them: by libjpeg's parts and our own
-    decoder of Huffman codes (None where it leaves the file to the other), or by TurboJPEG."""
+    """Decode a JPEG at 1/`part` of its size, or a region (left, top, width, height) of that, by one of two decoders,
+    for tests that compare them: with `by_parts`, our Huffman decoder and the parts of libjpeg (None if it leaves the
+    file to the other decoder), otherwise TurboJPEG."""
 
 def encode_images(
     pixels: list[Any],
@@ -589,8 +603,8 @@ def encode_images(
     lossless: bool = False,
     threads: int = 1,
 ) -> ArrowArray:
-    """Pixels (arrays of uint8, each of one image or of several, one behind another) encoded: a
-    binary array. `sizes` is a record batch of width and height (uint32) and channels (uint8)."""
+    """Encode images: a binary array. `pixels` are arrays of uint8 with one image or several, one after another.
+    `sizes` is a record batch of width and height (uint32) and channels (uint8)."""
 
 def reencode_images(
     images: _Arrow,
@@ -604,8 +618,7 @@ def reencode_images(
     allow_damaged: bool = False,
     threads: int = 1,
 ) -> ArrowArray:
-    """Each image as another one: smaller, of another codec or quality. What needs no change keeps
-    its bytes."""
+    """Encode images again, smaller or with another codec or quality. An image that needs no change keeps its bytes."""
 
 def riegeli_records(
     buffer: Buffer,
@@ -620,25 +633,21 @@ def riegeli_records(
 ) -> Frames:
     """The records of some chunks of a Riegeli file, in the order of the chunks.
 
-    Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
-    file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
-    proved, data with `check`."""
+    uint64 arrays describe the chunks: start in the buffer, maximum number of bytes, start in the file, number of
+    records, and bytes of all records. Heads are always verified, and data with `check`."""
 
 def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
-    """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
-    bytes of data, records, their bytes)."""
+    """Parse the head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes of data,
+    number of records, bytes of all records)."""
 
 def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
-    """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
-    where a message lacks the field."""
+    """The values of three fields in records that are small messages of varints: uint64 arrays, 0 for a missing field."""
 
 @final
 class TarPlan:
-    """What to read of the records of a tar archive, made once for many batches.
-
-    A field is (name, contents), contents "bytes", "views" (bytes as views into the frames), "text" or
-    "number"; with `keys`, the records' keys are the first column.
-    """
+    """Which fields of a tar archive to read, made once for many batches. A field is (name, contents); the contents are
+    "bytes", "views" (bytes as views into the frames), "text" or "number". With `keys`, the keys of the records are the
+    first column."""
 
     def __new__(
         cls, fields: list[tuple[str, str]], keys: bool, complete: bool = False
@@ -647,38 +656,38 @@ class TarPlan:
         """The columns of some records: a struct array."""
 
 def encode_tar(keys: _Arrow, batch: _Arrow) -> Framed:
-    """Columns of byte strings, called as fields and in their order, as tar records of these keys."""
+    """Encode columns of byte strings as tar records with these keys. Fields have the names and order of the columns."""
 
 def is_tar_head(buffer: Buffer) -> bool:
-    """Whether a tar archive may begin so."""
+    """Whether these bytes may be the beginning of a tar archive."""
 
 def tar_comment(text: str) -> Buffer:
-    """The global PAX header that holds a comment, padded."""
+    """The global PAX header with a comment, padded."""
 
 def tar_end_bytes(frames: Frames) -> ArrowArray:
-    """How many bytes of each record, at its end, are zeros that end an archive (uint64)."""
+    """For each record, how many of its last bytes are the zeros that end an archive (uint64)."""
 
 def tar_fields(frames: Frames, most: int) -> dict[str, int]:
-    """The fields of some records, at most so many, each with the number of records that have it."""
+    """The fields of some records, at most `most` fields, each with the number of records that have it."""
 
 @final
 class MsgpackFacts:
-    """What was seen of some MessagePack records."""
+    """Facts about some MessagePack records, for a schema."""
 
     def __new__(cls) -> MsgpackFacts: ...
     def see(self, frames: Frames, nesting: int) -> None:
-        """Look at more records, whose containers may be `nesting` deep."""
+        """Add records, whose containers may be nested `nesting` levels deep."""
 
     @property
     def num_records(self) -> int: ...
     def columns(self) -> ArrowArray | None:
-        """A batch without records that has the columns that fit them, with metadata
-        `penstock.msgpack` for what a type does not say; None where records are no maps of fields."""
+        """A batch without records, whose columns fit the records. Metadata `penstock.msgpack` has facts that the types
+        lack. None if the records are not maps of fields."""
 
 @final
 class MsgpackPlan:
-    """What to decode of MessagePack maps, made once for many batches: the columns of a batch
-    without records, as `MsgpackFacts.columns` gives them."""
+    """Which columns of MessagePack maps to decode, made once for many batches: those of a batch without records, such
+    as `MsgpackFacts.columns`."""
 
     def __new__(
         cls, columns: _Arrow, nesting: int, blanks: int, complete: bool = False
@@ -686,22 +695,22 @@ class MsgpackPlan:
     def decode(
         self, frames: Frames, check: bool = False, indexed: _Arrow | None = None
     ) -> ArrowArray:
-        """Records as columns: a struct array; with `check`, they are proved first."""
+        """Decode records to columns: a struct array. With `check`, they are verified first."""
 
 def encode_msgpack(batch: _Arrow) -> Framed:
-    """The records of a batch as MessagePack maps."""
+    """Encode the records of a batch as MessagePack maps."""
 
 def frame_values(records: _Arrow) -> Framed:
-    """Byte strings, each a whole MessagePack value as it stands, as records."""
+    """Frame byte strings, each of which is one MessagePack value."""
 
 def looks_like_maps(frames: Frames) -> bool:
-    """Whether records can hardly be anything but MessagePack maps of the same fields."""
+    """Whether records are almost certainly MessagePack maps of the same fields."""
 
 def recordio_payloads(
     frames: Frames, lend: bool, check: bool = False, indexed: _Arrow | None = None
 ) -> ArrowArray:
-    """RecordIO payloads as binary; if they are to be lent, as binary_view, which borrows where a
-    record has one part. Verified first if `check`."""
+    """RecordIO payloads as binary, or with `lend` as binary_view without a copy, unless a record has several parts.
+    With `check`, they are verified first."""
 
 def recordio_columns(
     frames: Frames,
@@ -711,48 +720,47 @@ def recordio_columns(
     check: bool = False,
     indexed: _Arrow | None = None,
 ) -> ArrowArray:
-    """Those of label, id, id2 and image that are asked for, in this order, as a struct array.
-    `num_labels`: 0 for one number, a count for so many, None for lists. `lend`: images are
-    binary_view, not binary."""
+    """The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0 for one
+    number, the length of fixed-size lists, or None for lists. With `lend`, images are binary_view, not binary."""
 
 def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
-    """Byte strings as RecordIO frames, each behind the header (label, id, id2) of the same row."""
+    """Encode byte strings as RecordIO frames, each after the header (label, id, id2) of the same row."""
 
 def read_files(
     folder: str, names: list[str], expected_bytes: int, most_bytes: int
 ) -> tuple[Buffer, list[int], list[int]]:
-    """Whole files of a folder, one after another in one buffer; the length of each, and when it was last
-    written, in nanoseconds, as the system says after it was read. None may have more than `most_bytes`."""
+    """Read whole files of a folder into one buffer. Also returns the length of each, and the time of its last change
+    in nanoseconds, taken after it was read. A file may have at most `most_bytes`."""
 
 def bytes_list(array: object) -> list[bytes | None]:
-    """The values of a binary array, copied while the GIL is free; None where there is none."""
+    """The values of a binary array, None for null, copied without the GIL."""
 
 def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> ArrowArray:
-    """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
-    keys choose, as int64."""
+    """The numbers at positions start to stop of a permutation of 0 to num_records - 1, which two keys choose, as
+    int64."""
 
 def permuted_each(num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arrow) -> ArrowArray:
-    """For each row the number at a position of a permutation of its own, chosen by `key0` and the
-    row's key, as int64; num_records, keys and positions are arrays of uint64."""
+    """For each row, the number at a position of a permutation, which `key0` and the row's key choose, as int64.
+    num_records, keys and positions are uint64."""
 
 def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
-    """What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
-    of num_records that runs through it, as int64."""
+    """The positions, int64, in a stream of num_records, of the records that leave a shuffle buffer of `size` records
+    at steps start to stop."""
 
 def mixed(
     weights: list[int], key: int, origin: int, length: int, start: int, stop: int
 ) -> tuple[ArrowArray, list[int]]:
-    """Which set comes at positions start to stop of an epoch of a mixture, as uint32, and how many
-    records each set had before; `origin` positions were in epochs before. Weights are whole
-    numbers, one positive, less than 2^40 together."""
+    """The number of the dataset (uint32) at positions start to stop of an epoch of a mixture, and how many records of
+    each dataset came before. Earlier epochs had `origin` positions. Weights are integers, at least one is above 0, and
+    their sum is less than 2^40."""
 
 def key_of(numbers: list[int]) -> int:
-    """One key of 64 bits out of any numbers of 64 bits, in their order."""
+    """A 64-bit key computed from 64-bit numbers and their order."""
 
 def record_keys(seed: int, epoch: int, records: _Arrow) -> ArrowArray:
-    """For each record the key of (seed, epoch, record), as uint64; records are int64 or uint64."""
+    """The key of (seed, epoch, record) for each record, as uint64. Records are int64 or uint64."""
 
-# The messages of tf.train, with protobuf's names for what they do.
+# The messages of tf.train, whose methods have protobuf's names.
 
 @final
 class MessageField:
@@ -765,7 +773,7 @@ class MessageField:
 
 @disjoint_base
 class Message:
-    """What all messages can do."""
+    """The base class of all messages."""
 
     def SerializeToString(self, *, deterministic: bool | None = None) -> bytes: ...
     def SerializePartialToString(self, *, deterministic: bool | None = None) -> bytes: ...
@@ -793,7 +801,7 @@ class Message:
 
 @final
 class RepeatedScalar:
-    """The values of a BytesList, FloatList or Int64List: a live view that behaves as a list."""
+    """The values of a BytesList, FloatList or Int64List: a live view that behaves like a list."""
 
     def __len__(self) -> int: ...
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
@@ -819,7 +827,7 @@ class RepeatedScalar:
 
 @final
 class RepeatedMessage:
-    """The features of a FeatureList: a live view that behaves as a list of copies."""
+    """The features of a FeatureList: a live view that behaves like a list, and copies features added to it."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: int | slice, /) -> Any: ...
@@ -830,7 +838,7 @@ class RepeatedMessage:
     def __eq__(self, value: object, /) -> bool: ...
     __hash__: None  # type: ignore[assignment]
     def add(self, **fields: Any) -> Feature:
-        """A new feature at the end, of these fields."""
+        """Add a new feature with these fields."""
 
     def append(self, value: object) -> None: ...
     def extend(self, values: Iterable[Any]) -> None: ...
@@ -846,13 +854,13 @@ class RepeatedMessage:
 
 @final
 class MessageMap:
-    """The messages of Features or FeatureLists by name: a live view that behaves as a dict, whose
-    missing keys are made when they are read."""
+    """The messages of Features or FeatureLists by name: a live view that behaves like a dict. Reading a missing key
+    creates an empty message."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: str | bytes, /) -> Any: ...
     def __setitem__(self, key: str | bytes, value: object, /) -> None:
-        """protobuf refuses this; here a copy of the message is put in its place."""
+        """Store a copy of the message. protobuf refuses this."""
 
     def __delitem__(self, key: str | bytes, /) -> None: ...
     def __contains__(self, key: object, /) -> bool: ...
@@ -862,14 +870,14 @@ class MessageMap:
     def get(self, key: str | bytes, default: Any = None) -> Any: ...
     def get_or_create(self, key: str | bytes) -> Any: ...
     def setdefault(self, key: str | bytes, default: object = None) -> Any:
-        """The message of a key; a default copied there where there is none (protobuf refuses that)."""
+        """The message of a key; if it is missing, a copy of the default, which is stored (protobuf refuses that)."""
 
     def update(self, other: Mapping[str, Any] | None = None, **more: Any) -> None:
-        """Copy the messages of a mapping, in the place of those of the same keys."""
+        """Copy the messages of a mapping, replacing messages with the same keys."""
 
     def MergeFrom(self, other: MessageMap) -> None: ...
     def pop(self, key: str | bytes, default: object = None) -> Any:
-        """Take a message out; as everywhere, one that is not there is an empty one."""
+        """Remove and return a message; an empty message if there is none."""
 
     def popitem(self) -> tuple[str, Any]: ...
     def clear(self) -> None: ...
@@ -890,7 +898,7 @@ class Example(Message):
 
 @final
 class SequenceExample(Message):
-    """One record of steps: features of the whole, and lists of features, one for each step."""
+    """A record of several steps: features of the whole record, and lists with a feature for each step."""
 
     def __new__(
         cls, *args: Any, context: Any = None, feature_lists: Any = None, **unknown: Any
@@ -985,7 +993,7 @@ class Int64List(Message):
 
 @final
 class Values:
-    """An array that Rust made: `numpy.asarray(x)` is it, without a copy."""
+    """An array that Rust made. `numpy.asarray(x)` returns it without a copy."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -1003,19 +1011,19 @@ def jpeg_pixels(
     image_pixels: int,
     window: tuple[int, ...] | None = None,
 ) -> Values:
-    """The pixels of a JPEG; `window` is top, left, height and width."""
+    """Decode a JPEG. `window` is top, left, height and width."""
 
 def jpeg_shape(contents: bytes) -> tuple[int, int, int]:
     """Height, width and channels of a JPEG."""
 
 def png_pixels(contents: bytes, *, channels: int, wide: bool, image_pixels: int) -> Values:
-    """The pixels of a PNG, of 8 bits or `wide`."""
+    """Decode a PNG to pixels of 8 bits, or of 16 bits if `wide`."""
 
 def bmp_pixels(contents: bytes, *, channels: int, image_pixels: int) -> Values:
-    """The pixels of a BMP."""
+    """Decode a BMP."""
 
 def gif_pixels(contents: bytes, *, first_only: bool, image_pixels: int) -> Values:
-    """The frames of a GIF."""
+    """Decode the frames of a GIF."""
 
 def jpeg_bytes(
     image: object,
@@ -1029,15 +1037,15 @@ def jpeg_bytes(
     y_density: int,
     xmp: bytes,
 ) -> bytes:
-    """An image of uint8 as a JPEG."""
+    """Encode a uint8 image as a JPEG."""
 
 def png_bytes(image: object, *, level: int | None = None) -> bytes:
-    """An image of uint8 or uint16 as a PNG."""
+    """Encode a uint8 or uint16 image as a PNG."""
 
 def resize_images(
     images: object, height: int, width: int, method: str, antialias: bool = False
 ) -> Values:
-    """An image, or a batch, at another size: float32, or as they are by "nearest"."""
+    """Resize an image or a batch: to float32, or with the same dtype by "nearest"."""
 
 def change_colours(images: object, change: str, amount: float = 0.0) -> Values:
-    """Pixels of three floats changed: "to_hsv", "from_hsv", "hue" or "saturation"."""
+    """Change pixels of three floats: "to_hsv", "from_hsv", "hue" or "saturation"."""

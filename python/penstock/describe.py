@@ -1,7 +1,7 @@
 r"""Formats values as text that is readable and safe to print on a terminal.
 
-The contents of a file are displayed and never interpreted by the terminal. Control characters, marks that change the
-writing direction, and other characters that do not print become escapes such as `\x1b` and `\u202e`.
+Control characters, marks that change the writing direction, and other characters that do not print become escapes such
+as `\x1b` and `\u202e`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.columns.types import is_list
 
 ELLIPSIS = "…"
 _TEXT_BYTES = 4096
-"""Bytes of a value that are examined to decide whether it is text."""
+"""How many bytes of a value are examined to decide whether it is text."""
 _LIST_ITEMS = 64
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -88,8 +88,8 @@ def number(value: float, type_: pa.DataType | None = None) -> str:
 
 
 def bars(counts: Sequence[int], width: int = 32) -> str:
-    """A histogram on one line, at most `width` characters. An empty bin is blank; other bins are eighths of a block,
-    and the largest bin is a full block.
+    """A histogram on one line of at most `width` characters. The largest bin is a full block, other bins are eighths of
+    a block, rounded up, and an empty bin is blank. Neighbouring bins are added if there are too many.
 
     Example:
         >>> from penstock import describe
@@ -122,11 +122,8 @@ def _escaped(character: str) -> str:
 
 # Complexity: one branch for each kind of type.
 def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
-    """Describe the values of a type in a few words.
-
-    Args:
-        type_: the type of the values.
-        dtype: the NumPy type that they represent, if Arrow has no such type (`penstock.types.DTYPE_KEY`).
+    """Describe the values of a type in a few words. `dtype` is the NumPy type that they represent, if Arrow has no such
+    type (`penstock.types.DTYPE_KEY`).
 
     Example:
         >>> import pyarrow as pa
@@ -162,9 +159,8 @@ def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are not text.
-
-    Text is valid UTF-8 without zero characters and with few control characters.
+    r"""The start of some bytes (up to 4096) as text, not escaped. None if they are not text: valid UTF-8 without zero
+    characters and with few control characters.
 
     Example:
         >>> from penstock import describe
@@ -188,8 +184,8 @@ def text(data: bytes | memoryview) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """The facts in the header of an encoded image: "JPEG", "PNG", "GIF" or "WebP", and the stored size in pixels. A
-    rotation noted in EXIF is not applied."""
+    """The kind of an encoded image ("JPEG", "PNG", "GIF" or "WebP") and its stored size in pixels, without applying an
+    EXIF orientation."""
 
     kind: str
     width: int
@@ -197,9 +193,8 @@ class ImageHeader:
 
 
 def image_header(data: bytes | memoryview) -> ImageHeader | None:
-    """Read the kind and size of an encoded image from its header. None if the bytes are not an image.
-
-    The image is not decoded, so a valid header does not mean that the picture is intact.
+    """Read the kind and size of an encoded image from its header; None if the bytes are not an image. The image itself
+    may be damaged.
 
     Example:
         >>> from penstock import describe
@@ -217,17 +212,17 @@ def image_header(data: bytes | memoryview) -> ImageHeader | None:
         if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError):
-        pass  # truncated before the size: the bytes only start like an image
+        pass  # the bytes end before the size
     return None
 
 
-# Markers of segments with the frame's size: SOF0 to SOF15, except DHT, JPG and DAC.
+# Markers of segments with the size: SOF0 to SOF15, except DHT, JPG and DAC.
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
     at = 2
-    # The search stops after this many segments, because a file may have very many tiny ones.
+    # At most this many segments, because a file may have very many tiny ones.
     for _ in range(1000):
         at = _next_marker(data, at)
         marker = data[at]
@@ -235,7 +230,7 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
             height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
-            return None  # the pixels or the end come before any size
+            return None  # the pixels or the end, without a size
         if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # these markers have no length
             (length,) = struct.unpack(">H", data[at + 1 : at + 3])
             at += max(length, 2)
@@ -244,8 +239,8 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
 
 
 def _next_marker(data: bytes | memoryview, at: int) -> int:
-    """The position of the next marker's code. Like decoders, it skips fill bytes and a few invalid bytes. Raises
-    IndexError if there is no marker."""
+    """The position of the next marker's code, after fill bytes and a few invalid bytes, as in decoders. Raises
+    IndexError if there is none."""
     window = bytes(data[at : at + 4096])
     marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
     if marker is None:
@@ -275,8 +270,8 @@ def _webp(data: bytes | memoryview) -> ImageHeader | None:
 def value(scalar: pa.Scalar, width: int = 60) -> str:
     """One value of a record on one line of at most `width` characters.
 
-    Bytes are shown by their contents: an image by its kind and size, text as text, anything else in hexadecimal. Long
-    values are truncated and show their length. Floats in lists are rounded to four digits.
+    Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values are truncated and show
+    their length. Floats in lists are rounded to four digits.
 
     Example:
         >>> import pyarrow as pa
@@ -319,12 +314,12 @@ def text_of(scalar: pa.Scalar) -> str:
     try:
         return str(without_pandas(scalar))
     except (ValueError, OverflowError, LookupError):
-        # For example a year after 9999 or an unknown time zone.
+        # For example, a year after 9999 or an unknown time zone.
         return pa.repeat(scalar, 1).to_string(skip_new_lines=True).removeprefix("[")[:-1]
 
 
 def without_pandas(scalar: pa.Scalar) -> pa.Scalar:
-    """Convert a time to microseconds if that loses nothing. For nanoseconds pyarrow returns pandas values.
+    """Convert nanosecond times to microseconds if that loses nothing, because pyarrow returns pandas values for them.
 
     Example:
         >>> import pyarrow as pa
@@ -398,8 +393,7 @@ def _struct(scalar: Any, width: int) -> str:
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:
-    """Format a value inside a list or struct. Text is quoted, so that its commas are not mistaken for separators.
-    Floats have four digits."""
+    """Format a value inside a list or struct. Text is quoted, as it may contain commas. Floats have four digits."""
     if scalar.is_valid and pa.types.is_floating(scalar.type):
         return f"{scalar.as_py():.4g}"
     shown = value(scalar, width - 2)

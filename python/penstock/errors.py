@@ -1,7 +1,7 @@
 """Errors about data: exception types for programs, and messages that help people to fix the problem.
 
-Low-level code raises an error with the facts that it knows (byte, expected, found). Its callers add further facts
-with `at` (record, file). `OSError` is not converted, because a missing file is not damaged data.
+Low-level code raises an error with the facts that it knows (byte, expected, found), and its callers add others with
+`at` (record, file). `OSError` is not converted, because a missing file is not damaged data.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ if TYPE_CHECKING:
 
 
 def command(*words: str) -> str:
-    """Format a shell command for hints. Words with blanks are quoted, and a name that begins with "-" is written so
-    that it is not mistaken for an option."""
+    """Format a shell command for hints. Words with blanks are quoted, and a name that begins with "-" gets a "./"."""
     import shlex  # slow to import, and rarely needed
 
     return shlex.join(word if _is_plain(word) else f"./{word}" for word in words)
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word of a command is an option, such as --in-place, or cannot be mistaken for one."""
+    """Whether a word is an option, such as --in-place, or cannot be mistaken for one."""
     return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
 def no_folder(number: int | None, folder: str, path: str) -> Exception:
-    """The error for a file that cannot be created because its folder is missing. `number` is the system's errno."""
+    """The error for a file that cannot be created because its folder is missing. `number` is the errno."""
     if "://" in path:
         return not_local(path)
     return FileNotFoundError(number, "no such folder", folder)
@@ -34,11 +33,11 @@ def no_folder(number: int | None, folder: str, path: str) -> Exception:
 
 def not_local(path: str) -> UnsupportedError:
     """The error for files that are not on this machine."""
-    hint = "copy the files to this machine, or mount them as a folder, and name those"
+    hint = "copy the files to this machine, or mount them as a folder, and use those paths"
     if path.startswith("file://"):
         hint = "the path without file://"
     return UnsupportedError(
-        "only files of this machine are read and written so far", file=path, hint=hint
+        "only files on this machine can be read and written", file=path, hint=hint
     )
 
 
@@ -48,7 +47,7 @@ _FIELDS = ("file", *_PLACE, *_VALUES, "hint")
 
 
 class PenstockError(Exception):
-    """Base of every error that penstock raises about data.
+    """Base class of all errors that penstock raises about data.
 
     Attributes: file (str), record (int, from 0), field (str), byte (int, offset in the file, or in the decompressed
     stream of a compressed file), expected, found, hint (str). Each is None if unknown.
@@ -83,7 +82,7 @@ class PenstockError(Exception):
         self.hint = hint
 
     def at(self, **facts: Any) -> Self:
-        """Set facts that are still unknown, and return the error itself."""
+        """Set facts that are still unknown. Returns the error itself."""
         for name, value in facts.items():
             if name not in _FIELDS:
                 raise TypeError(f"unknown fact {name!r}; known: {', '.join(_FIELDS)}")
@@ -92,7 +91,7 @@ class PenstockError(Exception):
         return self
 
     def facts(self) -> dict[str, object]:
-        """The known facts by name, for reports and JSON."""
+        """The known facts, by name."""
         return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
 
     def __str__(self) -> str:
@@ -129,10 +128,8 @@ class ChecksumError(FormatError):
 
 
 class LimitError(FormatError):
-    """A declared size exceeds a limit. The message names the limit and how to raise it.
-
-    `of_batch`: the error is about the size of a batch with too many records. Smaller batches can be read.
-    """
+    """A declared size exceeds a limit. The message names the limit, and the hint shows how to raise it. If `of_batch`,
+    a batch has too many records, and smaller batches can be read."""
 
     of_batch = False
 
@@ -150,7 +147,7 @@ class SchemaError(PenstockError, ValueError):
 
 
 class StaleIndexError(PenstockError):
-    """The index, or an overlay, belongs to another state of the file."""
+    """The index or an overlay belongs to another state of the file."""
 
 
 class ChangedError(PenstockError):
@@ -166,7 +163,7 @@ class UnsupportedError(PenstockError, NotImplementedError):
 
 
 class StateError(PenstockError, ValueError):
-    """A loader state that belongs to another dataset."""
+    """The state of a loader belongs to another dataset."""
 
 
 class InternalError(PenstockError):

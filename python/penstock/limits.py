@@ -1,8 +1,5 @@
-"""Limits on the memory that a file may request. All limits are defined here, can be changed, and raise errors.
-
-Every declared length is only a claim. It is compared with the remaining bytes and with these limits before memory is
-allocated.
-"""
+"""Limits on the memory that a file may request. Every length that a file declares is compared with the remaining bytes
+and with these limits before memory is allocated."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper limits for the memory that penstock allocates for one file. Sizes are in bytes, except for pixels.
+    """Upper limits for what penstock allocates for a file, in bytes unless noted.
 
     Example:
         >>> import penstock as ps
@@ -32,16 +29,16 @@ class Limits:
     record_bytes: int = GIB
     """The size of one record."""
     batch_bytes: int = 2 * GIB - 1
-    """The values of one variable-length column of a batch, which Arrow's 32-bit offsets limit. Also the minimum size of
-    one record over all columns, whatever it holds."""
+    """The bytes of one variable-length column of a batch, because Arrow has 32-bit offsets. Also limits the bytes that
+    a record takes in all columns even without values."""
     nesting: int = 100
-    """Nesting depth of messages, lists or types."""
+    """Nesting depth of messages, lists, types or folders, in levels."""
     member_bytes: int = GIB
-    """The inflated size of one compressed member, if a member is inflated as a whole."""
+    """The inflated size of a gzip member that is inflated as a whole."""
     footer_bytes: int = 64 * MIB
     """The size of a footer or header that must be read completely (Parquet, Arrow IPC)."""
     image_pixels: int = 1 << 28
-    """Pixels of one image, counted before it is decoded."""
+    """Pixels of an image, checked before it is decoded."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -64,19 +61,19 @@ class Limits:
                 f"a batch would take {asked} bytes, beyond the limit batch_bytes={self.batch_bytes}"
             )
             error = batch_limit(message)
-            # A single record may exceed the limit, too.
+            # Even a single record may exceed the limit.
             error.hint = f"{error.hint}; or {raise_limit('batch_bytes', ...)}"
             raise error
 
 
 def raise_limit(name: str, asked: object) -> str:
-    """The hint that explains how to raise a limit that was exceeded."""
+    """A hint that shows how to raise a limit."""
     shown = "..." if asked is ... else asked
     return f"open(..., limits={{{name!r}: {shown}}})"
 
 
 def limits_from(value: Limits | dict[str, int] | None) -> Limits:
-    """Return the limits for a Limits object, for a dict of some limits, or for None (the defaults)."""
+    """The limits for a Limits object, a dict of some limits, or None (the defaults)."""
     if value is None:
         return Limits()
     if isinstance(value, Limits):
@@ -89,12 +86,8 @@ def limits_from(value: Limits | dict[str, int] | None) -> Limits:
 
 
 def checked_count(word: str, value: Any, least: int) -> int:
-    """Check a user's value for `word`: a whole number of at least `least`. Return it as a Python int.
-
-    Raises:
-        TypeError: it is not a whole number.
-        ValueError: it is too small.
-    """
+    """Check a user's value for `word`, and return it as an int. Raises TypeError if it is not a whole number, and
+    ValueError if it is less than `least`."""
     try:
         number = operator.index(value)
     except TypeError:

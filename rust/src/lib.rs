@@ -1,7 +1,7 @@
 //! The core of penstock: bytes in, Arrow out.
 //!
-//! `wire` reads and writes single values and frames; `kernels` do the work of one chunk or batch.
-//! Neither knows of Python or does I/O. `python` is the PyO3 layer over them.
+//! `wire` reads and writes single values and frames; `kernels` process one chunk or batch. Neither uses
+//! Python or does I/O. `python` is the PyO3 layer on top.
 
 #[cfg_attr(
     not(test),

@@ -24,7 +24,7 @@ class Seen:
     dom: str
     console: list[str]
     requests: list[str]
-    """Addresses that it asked for, but the page itself and data inside it."""
+    """Addresses that it asked for, except the page itself and data in it."""
     pixels: np.ndarray
 
     def share_of(self, color: str) -> float:

@@ -124,7 +124,9 @@ def test_images_are_compared_with_what_they_are(tmp_path: Path) -> None:
 
 def test_images_needs_a_column_of_images(tmp_path: Path) -> None:
     ps.write({"id": range(3), "x": [b"no image"] * 3}, tmp_path / "x.arrow")
-    with pytest.raises(ValueError, match=r"no column of .* holds encoded images; there are: id, x"):
+    with pytest.raises(
+        ValueError, match=r"no column of .* was found to hold encoded images; there are: id, x"
+    ):
         ps.bench.images(tmp_path / "x.arrow")
     with pytest.raises(ValueError, match="no column 'y'"):
         ps.bench.images(tmp_path / "x.arrow", column="y")

@@ -53,7 +53,7 @@ def test_list_tells_names_fields_and_files(shards: Path) -> None:
 def test_list_of_files_without_any(single: Path) -> None:
     shown = run("fields", "list", single)
     assert (shown.status, shown.out) == (0, "")
-    assert "no fields are kept" in shown.err
+    assert "no fields are stored next to" in shown.err
     assert run("fields", "list", single, "--json").document == {"overlays": []}
 
 

@@ -32,7 +32,7 @@ from penstock.cli.program import program
         ("convert", "leave out exact=True to store", "leave out --exact to store"),
         ("convert", "page_bytes=4096", "--option page_bytes=4096"),
         ("convert", "max_side=, to shrink it", "--max-side, to shrink it"),
-        ("convert", 'infer_records="all" of open', "--infer all of open"),
+        ("convert", 'open(..., infer_records="all") also finds', "--infer all also finds"),
         ("fields add", "replace=True shows", "--replace shows"),
         ("fields add", 'missing="null" leaves', "--missing null leaves"),
         ("info", "penstock verify a.tfrecord", "penstock verify a.tfrecord"),

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import SchemaError
 from penstock.columns.types import VariableShapeTensorType
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.verbs.write.write import write
 
 

@@ -93,12 +93,12 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("x -1 > 2", "expected `-` between blanks"),
+        ("x -1 > 2", "expected spaces around `-`"),
         ("1 < x < 3", "expected an `and`, as in"),
         ("x > 1 x", "expected an operator, an `and` or an `or`"),
         ("len(x", r"expected `\)`"),
         ("x == {}", "not a single value"),
-        ("in == 3", "a field of the name in is `in`"),
+        ("in == 3", "write a field with the name in as `in`"),
         ('matches(t, "(")', "not a regular expression"),
         ('cast(x, "number")', "not a type"),
         ("x == NaN + ", "expected a value"),
@@ -116,7 +116,7 @@ def test_what_is_not_a_condition_says_what_was_expected_where(where: str, messag
     ("where", "message"),
     [
         ("y > 1", "'y': no such column"),
-        ("x", "'x': values of type int32 are not truth values"),
+        ("x", "'x': values of type int32 are not booleans"),
         ("t > 1", "'t': string cannot be compared with 1"),
         ("t + 1 > 2", "'t': values of type string are not numbers"),
         ("contains(x, 1)", "'x': contains looks for 1"),

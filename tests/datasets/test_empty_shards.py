@@ -15,7 +15,7 @@ import webdataset
 
 import frames
 import penstock as ps
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.verbs.check.verify import verify
 from penstock.verbs.convert.convert import convert
 from penstock.verbs.write.write import write

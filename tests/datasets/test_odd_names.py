@@ -159,7 +159,7 @@ def test_a_class_whose_name_is_no_text_is_one_error_everywhere(tmp_path: Path) -
 
 def test_a_file_name_that_is_no_text_is_an_error_where_it_is_a_value(tmp_path: Path) -> None:
     folder = _images(os.fsencode(tmp_path / "images"), b"a\xff.png")
-    with pytest.raises(ps.FormatError, match="file_names=False leaves that out") as caught:
+    with pytest.raises(ps.FormatError, match="leave it out with file_names=False") as caught:
         ps.open(folder, format="imagefolder")
     assert caught.value.file == os.path.join(folder, "a\udcff.png")
     assert len(ps.open(folder, format="imagefolder", file_names=False)) == 1

@@ -79,7 +79,7 @@ def test_info_of_a_file_is_the_same_with_fields_beside_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("verb", [ps.verify, ps.index])
 def test_a_dataset_is_no_list_of_files(verb: object, tmp_path: Path) -> None:
     ps.write(TABLE, tmp_path / "a.tfrecord")
-    with pytest.raises(TypeError, match="files are a path"):
+    with pytest.raises(TypeError, match="expected a path"):
         verb(ps.open(tmp_path / "a.tfrecord"))  # type: ignore[operator]
 
 
@@ -125,7 +125,7 @@ def test_what_is_no_word_and_no_folder_is_no_index(
     monkeypatch.chdir(tmp_path)
     ps.write(TABLE, "a.tfrecord", index=False)
     words = "'auto', 'beside', 'never'" if verb in READING else "True, False"
-    with pytest.raises(TypeError, match=f"index= is {words} or a folder, not"):
+    with pytest.raises(TypeError, match=f"index= must be {words} or a folder, not"):
         {**WRITING, **READING}[verb](index)
     assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
 

@@ -19,14 +19,14 @@ class FixedSizeReader(Reader):
     def __init__(self, source: Source) -> None:
         self.source = source
         if source.size < HEAD.size:
-            raise TruncatedError("the header is cut", file=source.path, byte=source.size)
+            raise TruncatedError("the header is truncated", file=source.path, byte=source.size)
         magic, self._size = HEAD.unpack(source.read(0, HEAD.size).to_bytes())
         if magic != b"FIXD" or not self._size:
             raise FormatError("no header of this format", file=source.path, byte=0)
         self._num_records, rest = divmod(source.size - HEAD.size, self._size)
         if rest:
             place = {"record": self._num_records, "byte": source.size - rest}
-            raise TruncatedError("the last record is cut", file=source.path, **place)
+            raise TruncatedError("the last record is truncated", file=source.path, **place)
         self.schema = pa.schema([pa.field("record", pa.binary(self._size), nullable=False)])
 
     @property

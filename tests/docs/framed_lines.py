@@ -27,7 +27,7 @@ class LineDecoder(Decoder):
         try:
             batch = pa.record_batch([payloads.cast(pa.string())], schema=self.schema)
         except pa.ArrowInvalid:
-            raise SchemaError("a record is no UTF-8", field="line") from None
+            raise SchemaError("a record is not UTF-8", field="line") from None
         return batch if columns is None else batch.select(columns)
 
 

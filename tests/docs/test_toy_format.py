@@ -176,5 +176,5 @@ def test_a_framed_format_from_outside_is_verified_and_indexed(
     assert ps.open(lines)[99]["line"] == LINES[99]
     assert ps.open(lines, raw=True)[99]["record"] == LINES[99].encode()
     formats.register(OnlyLines())
-    with pytest.raises(ps.UnsupportedError, match="lines gives no raw records"):
+    with pytest.raises(ps.UnsupportedError, match="lines has no raw records"):
         ps.open(lines, raw=True)

@@ -1,5 +1,5 @@
-"""Replaces an overlay until it is killed: the victims of test_overlay_faults. Forks one for each
-line it reads, answers with its process id, and says when it is gone."""
+"""Victims of test_overlay_faults, which replace an overlay until killed. For each line of input,
+forks one, prints its process id, and says when it is gone."""
 
 from __future__ import annotations
 

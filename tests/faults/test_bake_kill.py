@@ -127,6 +127,6 @@ def test_a_killed_bake_loses_no_value_and_is_finished_later(tmp_path: Path) -> N
         bake(str(folder))
     assert [where_values_are(p, n) for n, p in enumerate(paths)] == ["inside"] * SHARDS
     assert ps.overlays(paths) == []
-    with pytest.raises(ValueError, match="no fields are kept"):
+    with pytest.raises(ValueError, match="has no overlays"):
         bake(str(folder))
     assert only_shards_and_indexes(folder)

@@ -162,7 +162,7 @@ def test_payloads_that_are_examples_become_columns(tmp_path: Path) -> None:
 
 
 def test_it_is_read_and_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ps.UnsupportedError, match="not written"):
+    with pytest.raises(ps.UnsupportedError, match="cannot write"):
         ps.write({"x": [1]}, tmp_path / "x.array_record")
     assert list(tmp_path.iterdir()) == []
 
@@ -315,20 +315,20 @@ FIRST, SECOND = 64, 64 + len(GOOD[0])
     [
         ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 2, 3)}, "counts of chunks and records"),
         ({"listed": [(FIRST, 2, 1)], "head": numbers(1, 1, 3)}, "counts of chunks and records"),
-        ({"listed": [(FIRST, 2, 1), (FIRST, 2, 2)]}, "where none can be"),
-        ({"listed": [(SECOND, 2, 2), (FIRST, 2, 1)]}, "where none can be"),
-        ({"listed": [(0, 2, 1)]}, "where none can be"),
-        ({"listed": [(1 << 40, 2, 1)]}, "where none can be"),
-        ({"listed": [((1 << 64) - 1, 2, 1)]}, "where none can be"),
-        ({"listed": [(FIRST, 2, 1 << 40)]}, "where none can be"),
+        ({"listed": [(FIRST, 2, 1), (FIRST, 2, 2)]}, "impossible positions"),
+        ({"listed": [(SECOND, 2, 2), (FIRST, 2, 1)]}, "impossible positions"),
+        ({"listed": [(0, 2, 1)]}, "impossible positions"),
+        ({"listed": [(1 << 40, 2, 1)]}, "impossible positions"),
+        ({"listed": [((1 << 64) - 1, 2, 1)]}, "impossible positions"),
+        ({"listed": [(FIRST, 2, 1 << 40)]}, "impossible positions"),
         ({"listed": [(FIRST, 1 << 63, 1)]}, "impossible sizes"),
         ({"listed": [(FIRST, 1 << 50, 1)]}, "member_bytes"),
-        ({"listed": [(FIRST, 2, 1), (SECOND, 2, 1)]}, "what the footer says"),
-        ({"listed": [(FIRST, 3, 1), (SECOND, 2, 2)]}, "what the footer says"),
+        ({"listed": [(FIRST, 2, 1), (SECOND, 2, 1)]}, "contradicts the footer"),
+        ({"listed": [(FIRST, 3, 1), (SECOND, 2, 2)]}, "contradicts the footer"),
         ({"listed": [(FIRST + 1, 2, 1)]}, "does not match"),
         ({"head": numbers(2, 2, 3)}, "version"),
-        ({"head": b"\x0b"}, "does not begin"),
-        ({"head": b"\x08"}, "does not begin"),
+        ({"head": b"\x0b"}, "start of the footer is invalid"),
+        ({"head": b"\x08"}, "start of the footer is invalid"),
         ({"magic": 5}, "postscript"),
         ({"footer_offset": 1 << 50}, "not in the file"),
         ({"footer_offset": 0}, "not in the file"),

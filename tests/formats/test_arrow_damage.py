@@ -23,14 +23,14 @@ def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
         opened(ARROW, path, raw=True)
     with pytest.raises(TypeError, match="arrow has no option 'rows'"):
         opened(ARROW, path, format_options={"rows": 1})
-    with pytest.raises(ValueError, match="compression is None, lz4 or zstd"):
+    with pytest.raises(ValueError, match="compression must be None, lz4 or zstd"):
         write(ARROW, tmp_path / "b", [], pa.schema([]), compression="gzip")
     (tmp_path / "c").write_bytes(b"FEA1" + bytes(100) + b"FEA1")
     assert ARROW.sniff(b"FEA1" + bytes(100), 108)
     with pytest.raises(ps.UnsupportedError, match="Feather version 1"):
         opened(ARROW, tmp_path / "c")
     (tmp_path / "d").write_bytes(b"")
-    with pytest.raises(ps.FormatError, match="is no Arrow stream"):
+    with pytest.raises(ps.FormatError, match="is not an Arrow stream"):
         opened(ARROW, tmp_path / "d")
     with pytest.raises(FileNotFoundError):
         opened(ARROW, tmp_path / "none")

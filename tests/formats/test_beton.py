@@ -233,7 +233,7 @@ def test_a_field_of_the_users_own_needs_to_be_told() -> None:
     assert table.column("n").to_pylist() == [4, 5, 6]
     assert table.column("box").to_pylist()[1] == struct.pack("<q", 1)
     assert read(data, columns=["n"], custom_fields={"box": "<u8"}).schema.names == ["n"]
-    with pytest.raises(ps.UnsupportedError, match="not there"):
+    with pytest.raises(ps.UnsupportedError, match="lacks"):
         read(data, custom_fields={"box": "<u8", "other": "<u8"})
 
 
@@ -290,28 +290,28 @@ def two_fields() -> bytes:
 
 WRONG: dict[str, tuple[Any, str]] = {
     "another version": (lambda d: put(d, 0, "H", 1), "version"),
-    "no fields": (lambda d: put(d, 2, "H", 0), "without fields"),
-    "more fields than bytes": (lambda d: put(d, 2, "H", 9000), "cut"),
+    "no fields": (lambda d: put(d, 2, "H", 0), "no fields"),
+    "more fields than bytes": (lambda d: put(d, 2, "H", 9000), "truncated"),
     "a small page": (lambda d: put(d, 4, "I", 1 << 20), "power of two"),
     "an odd page": (lambda d: put(d, 4, "I", 3 << 20), "power of two"),
     "more records than fit": (lambda d: put(d, 8, "Q", 1 << 40), "do not fit"),
     "the most records": (lambda d: put(d, 8, "Q", (1 << 64) - 1), "do not fit"),
-    "one record less": (lambda d: put(d, 8, "Q", 1), "another length"),
-    "one record more": (lambda d: put(d, 8, "Q", 3), "another length"),
+    "one record less": (lambda d: put(d, 8, "Q", 1), "length of the allocation table"),
+    "one record more": (lambda d: put(d, 8, "Q", 3), "length of the allocation table"),
     "no table": (lambda d: put(d, 16, "Q", 0), "never finished"),
     "a table beyond the end": (lambda d: put(d, 16, "Q", 1 << 63), "before its allocation"),
     "a table in the header": (lambda d: put(d, 16, "Q", 30), "do not fit"),
-    "an unknown type": (lambda d: put(d, 24, "B", 77), "no type"),
+    "an unknown type": (lambda d: put(d, 24, "B", 77), "no type of field"),
     "no name": (lambda d: put(d, 25, "B", 0), "no name"),
-    "a name in Latin-1": (lambda d: put(d, 25, "B", 0xE9), "no ASCII"),
+    "a name in Latin-1": (lambda d: put(d, 25, "B", 0xE9), "not ASCII"),
     "the same name twice": (lambda d: put(d, 25, "5s", b"n\0\0\0\0"), "two fields"),
     "a value before the pages": (lambda d: put(d, ROW, "Q", 100), "inside one page"),
     "a value behind the pages": (lambda d: put(d, ROW, "Q", 2 * PAGE), "inside one page"),
     "a value on two pages": (lambda d: put(d, ROW, "QQ", 2 * PAGE - 2, 3), "inside one page"),
     "a value that overflows": (lambda d: put(d, ROW, "QQ", (1 << 64) - 1, 3), "inside one page"),
     "a huge value": (lambda d: put(d, ROW, "QQ", PAGE, (1 << 64) - 1), "inside one page"),
-    "bytes behind the table": (lambda d: d + bytes(24), "another length"),
-    "an entry less": (lambda d: d[:-24], "another length"),
+    "bytes behind the table": (lambda d: d + bytes(24), "length of the allocation table"),
+    "an entry less": (lambda d: d[:-24], "length of the allocation table"),
 }  # fmt: skip
 
 
@@ -328,9 +328,9 @@ IMAGES: dict[str, tuple[Any, str]] = {
     "an unknown mode": (lambda d: put(d, ROW, "B", 2), "neither a JPEG"),
     "pixels without a side": (lambda d: put(d, ROW, "BHH", 1, 0, 5), "neither a JPEG"),
     "pixels beyond the page": (lambda d: put(d, ROW, "BHH", 1, 65535, 65535), "inside one page"),
-    "a JPEG that nobody allocated": (lambda d: put(d, ROW + 5, "Q", PAGE + 1), "does not tell"),
-    "an entry of another record": (lambda d: put(d, 2 * PAGE, "Q", 1), "does not tell"),
-    "an entry of no bytes": (lambda d: put(d, 2 * PAGE + 16, "Q", 0), "does not tell"),
+    "a JPEG that nobody allocated": (lambda d: put(d, ROW + 5, "Q", PAGE + 1), "does not have"),
+    "an entry of another record": (lambda d: put(d, 2 * PAGE, "Q", 1), "does not have"),
+    "an entry of no bytes": (lambda d: put(d, 2 * PAGE + 16, "Q", 0), "does not have"),
     "a JPEG longer than its page": (lambda d: put(d, 2 * PAGE + 16, "Q", PAGE + 1), "inside one"),
 }  # fmt: skip
 
@@ -351,7 +351,7 @@ def test_two_values_in_one_place_are_an_error() -> None:
         data, 2 * PAGE, "QQQ", 1, PAGE, 50
     )  # the first entry is no longer the first record's
     data = put(data, 2 * PAGE + 24, "QQQ", 0, PAGE, 60)
-    with pytest.raises(ps.FormatError, match="two values in one place"):
+    with pytest.raises(ps.FormatError, match="two values at the same place"):
         read(data)
 
 

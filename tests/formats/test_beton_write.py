@@ -136,7 +136,7 @@ def test_rows_that_outgrow_a_page_move_the_pages_in_their_way(tmp_path: Path) ->
         assert not any(data[rows_end : layout.first_page])
 
 
-def test_cuts_into_batches_and_threads_leave_the_bytes_as_they_are() -> None:
+def test_batch_sizes_and_threads_do_not_change_the_bytes() -> None:
     pictures = images(as_ppm(pixels(90, 5, 7)))
     table = pa.table(
         {"image": pictures, "n": np.arange(90), "b": [b"x" * (n % 4) for n in range(90)]}
@@ -148,7 +148,7 @@ def test_cuts_into_batches_and_threads_leave_the_bytes_as_they_are() -> None:
             assert written(batches, image_mode=mode, threads=threads) == one
 
 
-def test_no_records_are_a_valid_file() -> None:
+def test_writing_no_records_is_valid() -> None:
     table = pa.table({"b": pa.array([], pa.binary()), "n": pa.array([], pa.int64())})
     storage = stored(table)
     assert len(storage.files["a.beton"]) == 24 + 2 * 1041
@@ -234,9 +234,9 @@ def test_proportion_chooses_by_its_seed() -> None:
 
 
 @pytest.mark.parametrize("mode", ["jpg", "raw", "smart", "proportion"])
-def test_what_is_no_image_is_named(mode: str) -> None:
+def test_a_non_image_is_located(mode: str) -> None:
     values = [*as_ppm(pixels(2, 3, 3)), b"no image at all"]
-    with pytest.raises(ps.SchemaError, match="not an image") as caught:
+    with pytest.raises(ps.SchemaError, match="the image cannot be stored") as caught:
         written({"n": [1, 2, 3], "i": images(values)}, image_mode=mode)
     assert (caught.value.record, caught.value.field) == (2, "i")
 
@@ -290,13 +290,13 @@ def test_a_value_that_cannot_be_held_is_named_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_large_record_is_told_which_page_would_hold_it() -> None:
+def test_the_error_gives_page_bytes_for_a_large_record() -> None:
     with pytest.raises(ps.SchemaError, match=f"page_bytes={2 * PAGE}"):
         written({"x": [bytes(PAGE + 1)]})
     assert len(back({"x": [bytes(PAGE + 1)]}, page_bytes=2 * PAGE)) == 1
 
 
-def test_labels_of_other_names_are_refused() -> None:
+def test_clashing_label_names_are_refused() -> None:
     one = pa.array(["a", "b"]).dictionary_encode()
     other = pa.array(["b", "a"]).dictionary_encode()
     with pytest.raises(ps.SchemaError, match="names") as caught:

@@ -95,7 +95,9 @@ def test_json_gives_labels(tmp_path: Path, text: str, name: str) -> None:
 def test_other_json_is_an_error_that_says_what_is_read(
     tmp_path: Path, text: str | bytes, name: str
 ) -> None:
-    with pytest.raises(ps.FormatError, match="an array of objects, or one object a line") as caught:
+    with pytest.raises(
+        ps.FormatError, match="an array of objects, or one object per line"
+    ) as caught:
         ps.open(laid(tmp_path, 1, **{name: text}), format="imagefolder")
     assert caught.value.file == str(tmp_path / name)
     assert (
@@ -357,7 +359,7 @@ def test_other_programs_read_the_csv_that_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_another_separator_is_told(tmp_path: Path, separator: str) -> None:
     text = "\ufefffile_name;label\n0.png;0,5\n".replace(";", separator)
-    with pytest.raises(ps.FormatError, match="',' is read") as caught:
+    with pytest.raises(ps.FormatError, match="reads only ','") as caught:
         ps.open(laid(tmp_path, 1, metadata__csv=text))
     assert repr(separator) in str(caught.value)
     assert caught.value.file == str(tmp_path / "metadata.csv")
@@ -370,7 +372,7 @@ def test_a_separator_in_a_name_is_none(tmp_path: Path) -> None:
 
 def test_a_table_of_no_known_kind_is_told(tmp_path: Path) -> None:
     folder = laid(tmp_path, 1, train__txt="file_name\n0.png\n")
-    with pytest.raises(ps.FormatError, match=r"are called \.csv, \.json"):
+    with pytest.raises(ps.FormatError, match=r"ends with one of \.csv, \.json"):
         ps.open(folder, table="train.txt")
 
 

@@ -341,13 +341,13 @@ def test_one_array_of_maps_is_its_elements() -> None:
         {"record": b"\x01"},
         {"record": b"\x02"},
     ]
-    with pytest.raises(ps.FormatError, match="no array"):
+    with pytest.raises(ps.FormatError, match="does not begin with an array"):
         opened(packed({"a": 1}), layout="array")
 
 
 def test_an_array_is_held_to_its_count() -> None:
     data = msgpack.packb([{"a": 1}, {"a": 2}])
-    with pytest.raises(ps.FormatError, match="follow behind the array"):
+    with pytest.raises(ps.FormatError, match="other values follow the array"):
         table(data + packed({"a": 3}))
     with pytest.raises(ps.TruncatedError, match="more elements"):
         table(b"\x93" + data[1:])

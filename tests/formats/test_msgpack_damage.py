@@ -83,7 +83,7 @@ def test_a_byte_that_begins_no_value_is_told_and_what_is_before_it_saved(tmp_pat
     path = tmp_path / "a.msgpack"
     good = packed(*({"a": n} for n in range(10)))
     path.write_bytes(good + b"\xc1" + good)
-    with pytest.raises(ps.FormatError, match="c1 begins no") as caught:
+    with pytest.raises(ps.FormatError, match="begins with the byte c1") as caught:
         list(ps.open(path, index="never").scan())
     assert (caught.value.record, caught.value.byte) == (10, len(good))
     for damage in ("stop", "skip"):

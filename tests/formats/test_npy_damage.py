@@ -65,7 +65,7 @@ def test_bytes_behind_an_array_are_passed_over_and_told(tmp_path: Path, damage: 
 def test_a_cut_that_costs_every_record_a_part_is_an_error(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.npy"
     cut_file(path, np.asfortranarray(np.arange(20).reshape(10, 2)), 1)
-    with pytest.raises(ps.TruncatedError, match="cut"):
+    with pytest.raises(ps.TruncatedError, match="truncated"):
         ps.open(path, damage=damage)
 
 

@@ -34,7 +34,7 @@ def table_of(path: Path, **options: Any) -> pa.Table:
 
 
 def rich(path: Path, compression: str | None) -> None:
-    """Arrays of several members, and types that the archive's comment keeps."""
+    """Arrays of several members, and types in the archive's comment."""
     table = {
         "id": pa.array(range(40), pa.int32()),
         "text": pa.array([f"number {n}" if n % 7 else None for n in range(40)], pa.large_string()),
@@ -128,7 +128,7 @@ def test_damaged_types_in_the_comment_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     rich(path, None)
     flipped(path, path.stat().st_size - 100, 4)
-    with pytest.raises(ps.ChecksumError, match="types that the archive's comment keeps"):
+    with pytest.raises(ps.ChecksumError, match="types in the archive's comment"):
         ps.open(str(path))
     dataset = ps.open(str(path), damage="skip")
     assert sum(batch.num_rows for batch in dataset.scan()) == 40

@@ -91,7 +91,7 @@ def test_a_bomb_is_refused_before_it_is_inflated() -> None:
     with pytest.raises(ps.LimitError, match="member_bytes"):
         opened(bomb, limits={"member_bytes": 1 << 20})
     lying = changed(bomb, b"PK\1\2", 24, struct.pack("<I", len(member())))
-    with pytest.raises(ps.FormatError, match="more bytes than it says"):
+    with pytest.raises(ps.FormatError, match="more than its stated size"):
         table(lying)
 
 

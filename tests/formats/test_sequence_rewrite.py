@@ -194,7 +194,7 @@ def test_one_half_of_a_key_that_is_in_both_parts_keeps_its_key(
 def test_a_feature_list_takes_a_list_for_each_record(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("frame", pa.int64(), metadata=LISTS)])
     path = tmp_path / "x.tfrecord"
-    with pytest.raises(ps.SchemaError, match=r"frame.*feature list.*a list for each record"):
+    with pytest.raises(ps.SchemaError, match=r"frame.*feature list.*a list in each record"):
         ps.write(pa.table({"frame": [1]}, schema=schema), path)
     assert not list(tmp_path.iterdir())
     # A column of nulls holds nothing that could be of another type.
@@ -283,7 +283,7 @@ def test_a_new_shard_has_the_feature_lists_of_those_beside_it(tmp_path: Path) ->
         ({"tags": [[[b"a"], [b"b"]]]}, "tags.*in the context"),
         ({"feature_lists/tags": [[b"a"]]}, "tags.*in the context"),
         ({"context/frame": [[b"a"]]}, "frame.*in the feature lists"),
-        ({"frame": [b"a"]}, "frame.*a list for each record"),
+        ({"frame": [b"a"]}, "frame.*a list in each record"),
         ({"frame": [[[b"a", b"b"]]]}, "frame"),
     ],
 )

@@ -41,7 +41,7 @@ def test_a_writer_that_was_stopped_is_not_used_on(
             writer.write(BATCH)
     assert len(set(done)) == len(done)
     for call in (lambda: writer.write(BATCH), writer.close, writer.flush):
-        with pytest.raises(ValueError, match="stopped in the middle"):
+        with pytest.raises(ValueError, match="stopped this writer"):
             call()
     assert len(set(done)) == len(done)
     writer.abort()

@@ -207,7 +207,7 @@ def test_a_named_format_is_not_overruled() -> None:
 
 def test_other_peoples_gzip_is_no_tfrecord() -> None:
     data = gzip.compress(b"just some text, " * 100)
-    with pytest.raises(ps.UnsupportedError, match="packed with gzip"):
+    with pytest.raises(ps.UnsupportedError, match="compressed with gzip"):
         ps.open("text.gz", storage=MemoryStorage({"text.gz": data}), index="never")
 
 

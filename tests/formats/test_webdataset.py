@@ -84,7 +84,7 @@ def test_an_archive_behind_another_is_read_as_well() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("bad_checksum_second_member.tar", ps.FormatError, "byte 1024: no header"),
+        ("bad_checksum_second_member.tar", ps.FormatError, "byte 1024: there is no header"),
         ("duplicate_field.tar", ps.FormatError, "field 'a'.*s0.A"),
         ("truncated_in_data.tar", ps.TruncatedError, "ends inside a member"),
     ],

@@ -99,7 +99,7 @@ def test_only_the_record_that_lacks_bytes_is_lost(length: int) -> None:
     assert got.records == [OUTER[0], *OUTER[2:]]
     (region,) = got.damage
     assert (region.start_byte, region.end_byte) == (STARTS[1], STARTS[2] - length)
-    assert "bytes of it are missing" in region.reason
+    assert "some of its bytes are missing" in region.reason
 
 
 def test_of_records_that_hold_none_nothing_more_is_lost() -> None:

@@ -201,7 +201,7 @@ def test_a_folder_for_indexes_may_be_a_path_that_is_not_there_yet(tmp_path: Path
     assert len(list((tmp_path / "new").iterdir())) == 1
     words: list[Any] = [None, 5, False, b"new"]
     for word in words:
-        with pytest.raises(TypeError, match=r"'auto', 'beside', 'never' or a folder|by text"):
+        with pytest.raises(TypeError, match=r"'auto', 'beside', 'never' or a folder|as text"):
             ps.open(path, index=word)
     with pytest.raises(NotADirectoryError, match="or a folder"):
         ps.open(path, index=str(path))

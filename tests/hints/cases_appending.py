@@ -171,12 +171,12 @@ CASES: Cases = {
         end_of_numbered,
     ),
     "'penstock convert to TFRecord, which can be appended to'": only_read,
-    "\"penstock fields bake first, or shard='new'\"": fields_beside,
-    "'a new shard beside it, or penstock convert to gzip, which can be appended to'": zlib_file,
-    "'a new shard beside it, or penstock convert to one map behind another'": one_array,
-    "'add it, with nulls where there is no value'": field_left_out,
+    "\"run penstock fields bake first, or pass shard='new'\"": fields_beside,
+    "'write a new shard, or use penstock convert to make a gzip file, which can be appended to'": zlib_file,
+    "'write a new shard, or use penstock convert to make a file of consecutive maps'": one_array,
+    "'add it, with null for missing values'": field_left_out,
     "'convert all of it first, or use penstock repair'": chosen_of_damaged,
-    "'penstock fields add without --into or --in-place keeps new fields beside them; penstock convert writes another format'": (
+    "'penstock fields add without --into or --in-place stores new fields next to them; penstock convert writes another format'": (
         fields_of_mds,
         fields_of_images,
     ),

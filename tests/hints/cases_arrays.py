@@ -131,7 +131,7 @@ CASES: Cases = {
     "f'open(..., {what}={most[:8]!r}){or_else}'": (unequal_arrays, unequal_datasets),
     "'numpy.load reads it'": no_axis,
     "'fill it, or write Parquet or Arrow'": (missing_in_npy, missing_in_structs, missing_in_lists),
-    "'fewer fields, less metadata, or types that arrays have themselves'": (
+    "'use fewer fields, less metadata, or types that arrays store without the comment'": (
         many_fields,
         much_metadata,
     ),

@@ -310,27 +310,27 @@ def function_of_nothing() -> Case:
 
 CASES: Cases = {
     "'0 <= start <= stop <= order.length(num_records)'": positions,
-    "'fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples'": (
+    "'fill={name: value}, or schema= with features.FixedLen(..., default=...) if the records are Examples'": (
         missing_number
     ),
-    "'a larger pad_to=, or truncate=True to cut longer lists'": long_list,
+    "'a larger pad_to=, or truncate=True to shorten longer lists'": long_list,
     "'leave the column out: columns=[...]'": no_value,
     "'columns= without it, or other names'": two_of_one_name,
     "'class_names= of Loader, with the names in the order of the other loader' if stored else 'leave class_names= out, as the other loader did'": (
         classes_in_another_order,
         classes_of_one_alone,
     ),
-    "'make the loader as it was when the state was taken, or begin without a state'": other_order,
+    "'make the loader as it was when the state was saved, or begin without a state'": other_order,
     "'name the column that holds them'": numbers_for_images,
-    "'columns= with the other fields reads those'": odd_tensor,
-    '"num_workers=0, for the loader has threads; or torchdata\'s StatefulDataLoader"': (
+    "'use columns= with the other fields'": odd_tensor,
+    '"num_workers=0, because the loader has threads; or torchdata\'s StatefulDataLoader"': (
         place_of_workers
     ),
-    "'a batch_size that the devices share evenly; drop_last=True or uneven=\"pad\" where only the last batch is too short'": (
+    "'a batch_size that the devices can share evenly; drop_last=True or uneven=\"pad\" if only the last batch is too short'": (
         short_last_batch,
         uneven_batches,
     ),
     "'by= joins a table by a key'": too_few_values,
     "'missing=\"null\" leaves the new fields out of such records'": key_without_a_row,
-    "'give a pyarrow array with a type'": function_of_nothing,
+    "'return a pyarrow array with a type'": function_of_nothing,
 }

@@ -103,7 +103,7 @@ def killed_and_changed(again: Callable[[Path, Path], None]) -> Case:
             raise
 
     def advised() -> None:
-        journal = Path(found["hint"].split("delete ")[1].split(" to begin")[0])
+        journal = Path(found["hint"].split("delete ")[1].split(" to start")[0])
         again(journal, second)
         job()
         assert [record["a"] for record in rows(paths)] == [7] * 4
@@ -189,7 +189,7 @@ def lists_read_as_a_feature() -> Case:
 
     hint = (
         "a list of lists, penstock.features.Sequence(...), or the name 'feature_lists/b', which may be a "
-        "list of values where each frame has one"
+        "list of values if each frame has one"
     )
     return Case(lambda: sequences(typed(b=pa.list_(pa.int64()))), advised, hint)
 
@@ -316,9 +316,9 @@ def shapes_that_differ() -> Case:
 CASES: Cases = {
     "'parse fewer records at once'": more_than_memory,
     "'penstock fields remove SOURCE NAME, or put back the file'": broken_overlay,
-    "'infer_records=\"all\" of open, where only late records have it'": late_field_to_drop,
-    "'replace=True puts the new values in the place of the old ones'": late_field_to_add,
-    "f'move the file that was there back (a copy is another file), or delete {self._path} to begin anew with the files as they are'": (
+    "'open(..., infer_records=\"all\") also finds fields that only later records have'": late_field_to_drop,
+    "'replace=True replaces the old values with the new values'": late_field_to_add,
+    "f'move the original file back (a copy does not count), or delete {self._path} to start again with the current files'": (
         moved_back,
         begun_anew,
     ),
@@ -327,16 +327,16 @@ CASES: Cases = {
         feature_as_a_list,
     ),
     "f'a list of values, or the name {prefix + name!r}'": feature_read_as_lists,
-    "f'a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, which may be a list of values where each frame has one'": (
+    "f'a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, which may be a list of values if each frame has one'": (
         lists_read_as_a_feature
     ),
     "'stream=True, or one dictionary for all batches'": nested_labels,
-    "'the first records tell the columns and their types; to say them yourself, write record batches, such as pa.RecordBatch.from_pylist(rows, schema)'": (
+    "'the columns and types are inferred from the first records; to choose them, write record batches, such as pa.RecordBatch.from_pylist(rows, schema)'": (
         late_key
     ),
     "command('penstock', 'schema', path)": other_type_appended,
     "f\"{error.hint}; or {raise_limit('batch_bytes', ...)}\"": large_batch,
-    "'uneven=\"pad\" where damaged records are skipped, Image(size=...), pad_to=..., or a map whose results have one shape'": (
+    "'uneven=\"pad\" if damaged records are skipped, Image(size=...), pad_to=..., or a map whose results always have the same shape'": (
         shapes_that_differ
     ),
 }

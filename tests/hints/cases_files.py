@@ -278,7 +278,7 @@ def _pickled(protocol: int) -> Make:
             ps.write(pickle.loads(Path("a.pkl").read_bytes()), "a.parquet")
             assert rows("a.parquet") == TWO
 
-        hint = "ps.write(...) what it holds, where it was made"
+        hint = "ps.write(...) its contents in the program that made it"
         return _look("a.pkl", pickle.dumps({"a": [1, 2]}, protocol), hint, written)
 
     make.__name__ = f"a_pickle_{protocol}"
@@ -290,7 +290,7 @@ def _picture() -> bytes:
     return ps.encode_images(pixels, "png")[0].as_py()
 
 
-PICTURE = 'open(..., format="imagefolder") the folder that it lies in, or decode_images([...]) of its bytes'
+PICTURE = 'open(..., format="imagefolder") with its folder, or decode_images([...]) with its bytes'
 
 
 def a_picture_in_its_folder() -> Case:
@@ -320,7 +320,7 @@ def gzip_in_gzip() -> Case:
         assert rows("FILE") == TWO
 
     return _look(
-        "b.tfrecord.gz", data, "gzip -dc b.tfrecord.gz > FILE, which takes one off", one_off
+        "b.tfrecord.gz", data, "gzip -dc b.tfrecord.gz > FILE, which removes one layer", one_off
     )
 
 
@@ -331,7 +331,7 @@ def a_pointer() -> Case:
         Path("a.parquet").write_bytes(_packed_parquet())
         assert rows("a.parquet") == TWO
 
-    return _look("a.parquet", pointer, "git lfs pull, which gets the file itself", pulled)
+    return _look("a.parquet", pointer, "git lfs pull, which downloads the file itself", pulled)
 
 
 def _downloaded(data: bytes) -> Case:
@@ -339,7 +339,7 @@ def _downloaded(data: bytes) -> Case:
         Path("a.parquet").write_bytes(_packed_parquet())
         assert rows("a.parquet") == TWO
 
-    hint = "download it again: this is a server's answer in place of the file"
+    hint = "download it again: this is a server's reply, not the file"
     return _look("a.parquet", data, hint, again)
 
 
@@ -358,7 +358,7 @@ def _made(name: str, text: str, made: str, which: str, gives: Any) -> Case:
             eval(made.replace("...)", "'a.parquet')"), known)
         assert rows("a.parquet") == gives
 
-    return _look(name, text.encode(), f"{made}, which makes records of {which}", advised)
+    return _look(name, text.encode(), f"{made}, which writes {which} as records", advised)
 
 
 def lines_of_json() -> Case:
@@ -390,20 +390,23 @@ def plain_text() -> Case:
 
 CASES: Cases = {
     "'put it back and open the data again'": taken_away,
-    "'save what comes out of it to a file'": a_pipe,
+    "'save its output to a file'": a_pipe,
     "'put the file itself there, or remove the link'": (
         a_linked_picture_is_put_there,
         a_linked_picture_is_removed,
     ),
-    "'write or copy it again; it was cut, or never finished'": no_bytes,
+    "'write or copy it again; it was truncated, or never finished'": no_bytes,
     "f\"open({os.path.dirname(source.path) or '.'!r}), the folder with the files\"": a_summary,
     "f'open(..., format=...) with one of: {known}'": a_format_that_no_bytes_tell,
     "'pyarrow.feather.write_feather(pyarrow.feather.read_table(old), new)'": feather_1,
-    "'unpack it first, or compress it with gzip'": (an_archive_is_unpacked, an_archive_is_gzipped),
-    "'where no program does, h5clear -s FILE'": a_writer_that_died,
+    "'decompress it first, or compress it with gzip'": (
+        an_archive_is_unpacked,
+        an_archive_is_gzipped,
+    ),
+    "'if no program writes it, h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
-    "'write it again'": two_arrays_of_one_name,
-    "'write it again; what was written so far cannot be told apart'": an_unfinished_beton,
+    "'write the file again'": two_arrays_of_one_name,
+    "'write the file again; its records cannot be recovered'": an_unfinished_beton,
     'f\'open(..., custom_fields={{"{name}": "<u8,<u8"}}), with the dtype of its metadata\'': (
         a_field_of_the_users_own
     ),

@@ -266,14 +266,14 @@ def new_label() -> Case:
 
 CASES: Cases = {
     "'rename it'": name_with_a_dot,
-    "'datasets=, the names or groups to read; or put the data into this file'": external_link,
-    "'datasets=, the names or groups to read; or copy the values into this file'": (
+    "'choose what to read with datasets=, or put the data into this file'": external_link,
+    "'choose what to read with datasets=, or copy the values into this file'": (
         virtual_dataset,
         external_storage,
     ),
-    "'h5repack it with gzip; or datasets=, the names or groups to read'": plug_in_filter,
-    "'datasets=, the names or groups to read; or h5repack it with larger chunks'": tiny_chunks,
-    "'datasets=, the names or groups to read; or store them as datasets of their own'": (
+    "'choose what to read with datasets=, or h5repack it with gzip'": plug_in_filter,
+    "'choose what to read with datasets=, or h5repack it with larger chunks'": tiny_chunks,
+    "'choose what to read with datasets=, or store each in a separate dataset'": (
         text_in_structures
     ),
     "'cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz'": (
@@ -287,6 +287,6 @@ CASES: Cases = {
     "'leave it out (columns=), or write Arrow or npz'": tuple(
         without_bytes(values, ending) for values in EMPTY for ending in ("h5", "parquet")
     ),
-    "'fewer fields, or types that HDF5 has itself'": many_fields,
-    "'one dictionary for all batches (unify_dictionaries)'": new_label,
+    "'use fewer fields, or types that HDF5 has'": many_fields,
+    "'use one dictionary for all batches (unify_dictionaries)'": new_label,
 }

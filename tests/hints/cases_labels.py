@@ -11,8 +11,8 @@ from steps import IMAGES, Case, Cases, folder_of_images, png, rows
 import penstock as ps
 
 FORMS = (
-    'an array of objects, or one object a line, each with file_name; open(..., table="", '
-    'other_files="ignore") reads no table'
+    'use an array of objects, or one object per line, each with file_name; or open(..., table="", '
+    'other_files="ignore"), which reads no table'
 )
 GOOD = '{"file_name": "0.png", "label": 7}\n{"file_name": "1.png", "label": 8}\n'
 
@@ -102,7 +102,7 @@ def label_beyond_float32() -> Case:
 
 
 def label_that_rounds() -> Case:
-    hint = "RecordIO keeps labels as float32, which holds whole numbers up to 2^24; id is uint64"
+    hint = "RecordIO stores labels as float32, which holds whole numbers up to 2^24; id is uint64"
     number = (1 << 24) + 1
     return large_label(number, {"label": [0], "id": [number]}, hint, "id")
 
@@ -121,7 +121,7 @@ def narrow_schema() -> Case:
 
 
 CASES: Cases = {
-    '\'an array of objects, or one object a line, each with file_name; open(..., table="", other_files="ignore") reads no table\'': (
+    '\'use an array of objects, or one object per line, each with file_name; or open(..., table="", other_files="ignore"), which reads no table\'': (
         numbers_in_json
     ),
     "FORMS if kind == 'json' else None": broken_json,
@@ -136,8 +136,8 @@ CASES: Cases = {
         other_columns
     ),
     "'scale the labels'": label_beyond_float32,
-    "'RecordIO keeps labels as float32, which holds whole numbers up to 2^24; id is uint64'": (
+    "'RecordIO stores labels as float32, which holds whole numbers up to 2^24; id is uint64'": (
         label_that_rounds
     ),
-    "'a schema with types that hold the values'": narrow_schema,
+    "'give a schema with types that can hold the values'": narrow_schema,
 }

@@ -49,7 +49,7 @@ def _in_parquet(name: str, low: int, value: Any) -> Case:
     with pytest.raises(ps.LimitError) as refused:
         read(low)
     told = re.fullmatch(
-        rf"open\(..., limits={{'{name}': (\d+)}}\), or other columns", str(refused.value.hint)
+        rf"open\(..., limits={{'{name}': (\d+)}}\), or read other columns", str(refused.value.hint)
     )
     assert told is not None, refused.value.hint
 
@@ -66,5 +66,5 @@ def rows_that_weigh_much() -> Case:
 
 CASES: Cases = {
     "'fewer records at once: a smaller batch_size, batch_records or take'": beyond_offsets,
-    "f\"{raise_limit('batch_bytes', self.row_bytes)}, or other columns\"": rows_that_weigh_much,
+    "f\"{raise_limit('batch_bytes', self.row_bytes)}, or read other columns\"": rows_that_weigh_much,
 }

@@ -284,7 +284,7 @@ CASES: Cases = {
     '"copy its records to an ArrayRecord or TFRecord file with riegeli\'s own reader"': plain_riegeli,
     "'decrypt it with the program that wrote it'": (encrypted_file, encrypted_column),
     "raise_limit('member_bytes', ...)": packed_mds,
-    "'open(..., columns=[...]) without it'": pickles,
+    "'leave it out: open(..., columns=[...])'": pickles,
     "'open(..., damage=\"skip\"), or schema='": damaged_types,
     "'open it without raw=True'": raw_of_columns,
     "'open(...) the files it reads'": pipe,
@@ -295,8 +295,8 @@ CASES: Cases = {
     ),
     "'open(..., other_files=\"ignore\")'": (image_without_a_row, file_of_no_image),
     '\'open(..., format="tfrecord", checksums="none")\'': foreign_checksums,
-    "'unpack it first'": packed,
-    "'take or scan, which give it as Arrow'": no_python_value,
+    "'decompress it first'": packed,
+    "'take or scan, which return it as Arrow'": no_python_value,
     "f'open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want'": (
         numbers_of_two_kinds
     ),

@@ -30,7 +30,7 @@ def in_a_bucket() -> Case:
         Path("a.tfrecord").write_bytes(Path("there.tfrecord").read_bytes())
         assert rows("a.tfrecord") == [{"a": 1}]
 
-    hint = "copy the files to this machine, or mount them as a folder, and name those"
+    hint = "copy the files to this machine, or mount them as a folder, and use those paths"
     return Case(lambda: rows("s3://bucket/a.tfrecord"), copied, hint)
 
 
@@ -90,7 +90,7 @@ def large_page() -> Case:
             rows("a.parquet", limits=small)
         except ps.LimitError as error:
             hint = str(error.hint)
-            assert hint.startswith(with_limit) and hint.endswith("), or other columns")
+            assert hint.startswith(with_limit) and hint.endswith("), or read other columns")
             assert follow(hint, "a.parquet") == table.to_pylist()
             raise
 
@@ -135,7 +135,7 @@ def half_of_a_picture() -> Case:
         (pixels,) = ps.decode_images([cut_picture()], allow_damaged=True)
         assert pixels.shape == (40, 40, 3) and pixels[:8].any()
 
-    hint = "allow_damaged=True, for what can be had of a damaged JPEG"
+    hint = "allow_damaged=True, to decode the intact part of a damaged JPEG"
     return Case(lambda: ps.decode_images([cut_picture()]), advised, hint)
 
 
@@ -291,7 +291,7 @@ def texts() -> Case:
         ps.write(table, "c.npy", text_length=3)
         assert rows("c.npy") == table.to_pylist()
 
-    advice = "text_length=, the most characters or bytes of a value"
+    advice = "set text_length=, the maximum characters or bytes of a value"
     return unheld_by_arrays(pa.array(["one", "two"]), advice, follow)
 
 
@@ -346,8 +346,8 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
-    "f\"{raise_limit('record_bytes', page.plain_bytes)}, or other columns\"": large_page,
-    "'copy the files to this machine, or mount them as a folder, and name those'": in_a_bucket,
+    "f\"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns\"": large_page,
+    "'copy the files to this machine, or mount them as a folder, and use those paths'": in_a_bucket,
     "'the path without file://'": as_an_address,
     "raise_limit('record_bytes', size)": large_image,
     "raise_limit('record_bytes', error.found)": large_frame,

@@ -372,16 +372,16 @@ CASES: Cases = {
         scalar_in_feature_lists
     ),
     "'max_side=, to shrink it'": (wide_image, wide_pixels),
-    "'a tensor type without a permutation, of the shape that values have'": permuted,
+    "'a tensor type without a permutation, with the shape of the values'": permuted,
     "'open(..., infer_records=\"all\"), or schema= with the wider type'": late_float64,
     "'open(..., schema=...) with a type for it'": value_where_none_was,
     "'open(..., label=\"list\")'": other_number_of_labels,
     "'open(..., damage=\"skip\") leaves such records out, header=False gives whole payloads'": cut_header,
-    "'open(..., layout=\"values\") takes each top-level value for a record'": values_behind_an_array,
+    "'open(..., layout=\"values\") reads each top-level value as a record'": values_behind_an_array,
     "'open(..., raw=True) to compare payloads, or a schema without this field'": (
         two_kinds_to_compare
     ),
-    "'open(..., schema=...) with the fields of all files, or each kind of file alone'": (
+    "'open(..., schema=...) with the fields of all files, or open each kind of file separately'": (
         late_file_of_another_kind
     ),
 }

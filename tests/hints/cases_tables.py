@@ -89,8 +89,8 @@ def _with_table(text: str) -> Callable[..., list[Any]]:
 
 NAMELESS = '{"x": 1}\n{"x": 2}\n'
 FORMS = (
-    "an array of objects, or one object a line, each with file_name; "
-    'open(..., table="", other_files="ignore") reads no table'
+    "use an array of objects, or one object per line, each with file_name; "
+    'or open(..., table="", other_files="ignore"), which reads no table'
 )
 
 
@@ -322,9 +322,9 @@ CASES: Cases = {
     ),
     "'read it as one of those and cast afterwards'": a_type_that_no_example_has,
     "'unify the dictionaries first (pyarrow.Table.unify_dictionaries)'": labels_of_beton,
-    "'unify_dictionaries() of a pyarrow.Table, or labels that are numbers'": (
+    "'call unify_dictionaries() of a pyarrow.Table, or write labels as numbers'": (
         labels_of_recordio,
         labels_of_recordio_as_numbers,
     ),
-    "f'it has {listed}'": columns_that_recordio_lacks,
+    "f'use {listed}'": columns_that_recordio_lacks,
 }

@@ -290,7 +290,7 @@ def a_text_index_of_another_file() -> Case:
     )
 
 
-REWRITTEN = "penstock verify a.npy, and --force where it was rewritten"
+REWRITTEN = "penstock verify a.npy, then index --force if it was rewritten"
 
 
 def checksums_of_what_was_rewritten() -> Case:
@@ -360,8 +360,8 @@ def some_files_of_two_kinds() -> Case:
 
 
 CASES: Cases = {
-    "'add_fields adds new ones'": unknown_field,
-    "'penstock fields bake --in-place SOURCE, or open(..., overlays=False) to leave them behind'": (
+    "'add_fields adds new fields'": unknown_field,
+    "'run penstock fields bake --in-place SOURCE first; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,
         kept_fields_are_left_behind,
     ),
@@ -373,18 +373,18 @@ CASES: Cases = {
         kept_fields_of_another_state_are_removed,
         kept_fields_of_another_state_are_not_read,
     ),
-    "'replace=True shows the new values in the place of the old ones'": there_already,
-    "'two calls'": values_and_functions,
-    "f'call it again the same way, with the same files in the same order; or delete {path} to leave each file as it is now'": (
+    "'replace=True shows the new values instead of the old values'": there_already,
+    "'add them in two calls'": values_and_functions,
+    "f'repeat that call with the same files in the same order, or delete {path} to keep each file as it is now'": (
         an_unfinished_change_is_finished,
         an_unfinished_change_is_left,
     ),
-    "'penstock repair --in-place SOURCE first'": fields_of_what_is_damaged,
-    "'penstock repair SOURCE --into NEW, then compare what it wrote'": keys_of_what_is_damaged,
+    "'run penstock repair --in-place SOURCE first'": fields_of_what_is_damaged,
+    "'penstock repair SOURCE --into NEW, then compare NEW'": keys_of_what_is_damaged,
     "'repair(..., into=...)'": a_damaged_folder,
     "'write the new records to another folder, and open both'": append_to_a_folder_of_images,
     "command('penstock', 'index', '--text', data_path)": a_text_index_of_another_file,
-    "command('penstock', 'verify', source.path) + ', and --force where it was rewritten'": (
+    "command('penstock', 'verify', source.path) + ', then index --force if it was rewritten'": (
         checksums_of_what_was_rewritten
     ),
     "_advice(groups.values(), storage)": (files_of_two_formats, some_files_of_two_formats),

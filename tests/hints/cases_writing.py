@@ -105,11 +105,11 @@ def a_file_name_as_bytes() -> Case:
 
 
 OF_ONE_TYPE = (
-    "make them values of one type; or write record batches of a type that takes both, such as "
+    "give them one type; or write record batches with a type that fits both, such as "
     "pa.RecordBatch.from_pylist(rows, schema)"
 )
 OF_ONE_SHAPE = (
-    "bring them to one shape, or give a column of penstock.types.VariableShapeTensorType to Parquet, "
+    "bring them to one shape, or write a column of penstock.types.VariableShapeTensorType to Parquet, "
     "Arrow, MessagePack or a tar"
 )
 
@@ -303,17 +303,17 @@ def a_value_larger_than_pages() -> Case:
     def elsewhere() -> None:
         equal_in(pa.table(LARGE), "a.parquet")
 
-    return Case(refused, elsewhere, "another format: no page can be as large")
+    return Case(refused, elsewhere, "write another format: no page can be as large")
 
 
 CASES: Cases = {
     "'payload=\"sequence\"'": lists_of_lists,
     "'payload=\"map\"'": wrong_payload,
-    "'scan() gives both'": twins,
+    "'scan() returns both'": twins,
     "'write Parquet or TFRecord'": mds_is_read_only,
     "'write TFRecord or Parquet'": arrayrecord_is_read_only,
     "'write to a file, and copy it from there'": a_pipe,
-    '\'write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode of a file name\'': (
+    '\'write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode(name) for a file name\'': (
         half_a_pair_as_bytes,
         a_file_name_as_bytes,
     ),
@@ -328,7 +328,7 @@ CASES: Cases = {
         tensors_are_left_out,
         tensors_are_written_elsewhere,
     ),
-    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they lie'": (
+    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they are stored'": (
         permuted_tensors_are_transposed,
         permuted_tensors_as_they_lie,
     ),
@@ -336,8 +336,8 @@ CASES: Cases = {
         long_metadata_is_replaced,
         long_metadata_elsewhere,
     ),
-    "f'give it a shorter one: convert(..., rename={{{name!r}: ...}})'": a_long_name,
-    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'another format: no page can be as large'": (
+    "f'rename the field: convert(..., rename={{{name!r}: ...}})'": a_long_name,
+    "f'page_bytes={needed}' if needed <= MAX_PAGE_BYTES else 'write another format: no page can be as large'": (
         a_large_value,
         a_value_larger_than_pages,
     ),

@@ -293,7 +293,7 @@ def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
         (field,) = opened(path, tmp_path, raw=True).schema
         assert pa.types.is_binary(field.type) or field.type == pa.binary_view()
     else:
-        with pytest.raises(ps.UnsupportedError, match="raw=True gives the framed records"):
+        with pytest.raises(ps.UnsupportedError, match="raw=True returns the framed records"):
             len(opened(path, tmp_path, raw=True))
     if fmt.info.takes_descriptions:
         return

@@ -159,7 +159,7 @@ def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) 
     overlay.write_bytes(_sealed(good))
     _read(path)
     overlay.write_bytes(_sealed(good.replace(b"scores", b"sc\xffres")))
-    with pytest.raises(ps.FormatError, match="no UTF-8"):
+    with pytest.raises(ps.FormatError, match="not UTF-8"):
         _read(path)
 
 

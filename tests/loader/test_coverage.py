@@ -98,7 +98,7 @@ def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
     # 0 and 1 fill the last step up; 3 comes at positions 3 and 100.
     assert [one.record for one in report.coverage.repeated] == [0, 1, 3]
     assert report.coverage.repeated[2].steps == [(0, 0), (2, 2)]
-    assert "a fault" in str(report)
+    assert "a bug" in str(report)
 
 
 def test_files_and_bytes_of_ranks_add_up(shards: Path) -> None:
@@ -158,7 +158,7 @@ def test_numbers_of_records_come_as_a_column_that_leads_to_the_file(shards: Path
 
 
 def test_a_column_of_numbers_does_not_hide_another(shards: Path) -> None:
-    with pytest.raises(ps.SchemaError, match="such a column"):
+    with pytest.raises(ps.SchemaError, match="a column of this name"):
         loader(shards, record_numbers="id")
 
 

@@ -157,7 +157,7 @@ def test_a_mixture_takes_each_set_by_its_share(tmp_path: Path) -> None:
     shares = [sum(n >= 1000 for n in ids(batch)) for batch in loader]
     assert sum(shares) == 60
     assert np.abs(np.cumsum(shares) - 5 * np.arange(1, 13)).max() <= 1
-    with pytest.raises(ValueError, match="mixes the sets"):
+    with pytest.raises(ValueError, match="mixes the datasets"):
         ps.Loader({"a": sets["a"]}, 10, order=order)
-    with pytest.raises(ValueError, match="mixes the sets"):
+    with pytest.raises(ValueError, match="mixes the datasets"):
         ps.Loader(sets["a"], 10, order=order)

@@ -81,7 +81,7 @@ def test_decompression_is_named(tmp_path: Path, threads: int, order: Any) -> Non
     loader = ps.Loader(ps.open(path), 16, order=order, threads=threads)
     stats = after_an_epoch(loader)
     assert max(stats.stage_seconds, key=stats.stage_seconds.__getitem__) == "read", stats
-    assert "decompressed" in stats.bottleneck and "faster disk" not in stats.bottleneck
+    assert "decompressing" in stats.bottleneck and "faster disk" not in stats.bottleneck
 
 
 @pytest.mark.parametrize("threads", [0, 2])

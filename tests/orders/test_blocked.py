@@ -99,7 +99,7 @@ def test_lengths_that_changed_are_not_taken_for_those_before() -> None:
 
 def test_chunks_that_are_not_those_of_the_dataset_are_refused() -> None:
     for lengths in ([5, 4], [11, -1], [[5, 5]]):
-        with pytest.raises(ValueError, match="and the dataset has 10"):
+        with pytest.raises(ValueError, match="but the dataset has 10"):
             ps.Blocked(0).take(10, 0, 0, 10, lengths)
     for bad in ({"window_chunks": 0}, {"window_records": -1}, {"chunk_records": 0}):
         with pytest.raises(ValueError, match="must be at least 1"):

@@ -125,11 +125,11 @@ def test_what_makes_no_mixture_is_refused() -> None:
         with pytest.raises(ValueError, match="weights must be 0 or more"):
             ps.Mixture(weights, 0)
     order = ps.Mixture({"a": 1, "b": 1}, 0)
-    with pytest.raises(ValueError, match="mixes 2 sets, not 3"):
+    with pytest.raises(ValueError, match="mixes 2 datasets, not 3"):
         order.length([1, 2, 3])
-    with pytest.raises(ValueError, match="set 'b' has a weight and no records"):
+    with pytest.raises(ValueError, match="dataset 'b' has a weight above 0, but no records"):
         order.length([1, 0])
-    with pytest.raises(ValueError, match="the sets are"):
+    with pytest.raises(ValueError, match="the datasets are"):
         order.length({"a": 1, "c": 1})
-    with pytest.raises(ValueError, match="too far away"):
+    with pytest.raises(ValueError, match="is beyond position"):
         order.take([2**62, 2**61], 5, 0, 1)

@@ -176,7 +176,7 @@ def test_keys_have_as_many_ones_as_zeros() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 10**30])
 def test_a_seed_of_no_64_bits_is_refused(seed: int) -> None:
-    with pytest.raises(ValueError, match=r"a seed is 0 to 2\*\*64 - 1"):
+    with pytest.raises(ValueError, match=r"a seed is from 0 to 2\*\*64 - 1"):
         ps.Shuffled(seed)
 
 

@@ -109,7 +109,7 @@ def test_long_shards_make_few_stretches() -> None:
 def test_what_is_missing_or_wrong_is_said() -> None:
     with pytest.raises(ValueError, match="give shard_lengths="):
         ps.Interleaved().take(10, 0, 0, 10)
-    with pytest.raises(ValueError, match=r"the shards have 9 records .* and the dataset has 10"):
+    with pytest.raises(ValueError, match=r"the shards have 9 records .* but the dataset has 10"):
         ps.Interleaved().take(10, 0, 0, 10, shard_lengths=[4, 5])
     with pytest.raises(ValueError, match="size must be at least 1, not 0"):
         ps.Buffered(0, 0)

@@ -84,9 +84,9 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
             ps.Weighted(weights, 0)
     with pytest.raises(ValueError, match="shape"):
         ps.Weighted([[1, 2]], 0)
-    with pytest.raises(ValueError, match="2 weights, and 3 records"):
+    with pytest.raises(ValueError, match="2 weights for 3 records"):
         ps.Weighted([1, 2], 0).take(3, 0, 0, 1)
-    with pytest.raises(ValueError, match="2 labels, and 3 records"):
+    with pytest.raises(ValueError, match="2 labels for 3 records"):
         ps.Balanced([1, 2], 0).take(3, 0, 0, 1)
     import pyarrow as pa
 

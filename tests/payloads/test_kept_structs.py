@@ -55,7 +55,7 @@ def test_a_given_schema_may_have_structs(path: str) -> None:
     assert rows(path, schema=wanted) == [{"s": {"box": {"x": n}}} for n in (1, 2)]
     with pytest.raises(ps.SchemaError, match="holds bytes"):
         rows(path, schema=pa.schema([("s", pa.struct([("kind", pa.int64())]))]))
-    with pytest.raises(ps.SchemaError, match="no struct without fields"):
+    with pytest.raises(ps.SchemaError, match="a struct without fields"):
         ps.open(path, schema=pa.schema([("s", pa.struct([]))]))
 
 

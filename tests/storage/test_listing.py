@@ -118,7 +118,7 @@ def test_links_to_folders_are_not_followed_and_loops_end(tmp_path: Path) -> None
         "far",
         "up",
     }
-    assert "link to nothing" in found["lost.tfrecord"]
+    assert "link to a missing file" in found["lost.tfrecord"]
     assert "pipe" in found["pipe"]
 
 

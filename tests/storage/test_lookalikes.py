@@ -50,7 +50,7 @@ def test_the_error_says_what_it_is(tmp_path: Path, what: str, ending: str) -> No
         return  # it is one
     with pytest.raises(ps.PenstockError) as refused:
         list(ps.open(path, index="never"))
-    if "gzip" in what and "packed with gzip" in str(refused.value):
+    if "gzip" in what and "compressed with gzip" in str(refused.value):
         return  # the hint says to unpack it, and then it is one of the others
     assert what in str(refused.value)
     assert refused.value.file == str(path)

@@ -53,9 +53,9 @@ def test_a_pipe_is_refused_and_never_taken_for_an_empty_file(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["a.npy.gz", "a.beton.gz", "a.msgpack.gz", "a.h5.gz", "a.gz"])
 def test_a_packed_file_is_told_to_be_unpacked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"some bytes" * 9))
-    with pytest.raises(ps.UnsupportedError, match="packed with gzip") as caught:
+    with pytest.raises(ps.UnsupportedError, match="compressed with gzip") as caught:
         ps.open(tmp_path / name)
-    assert caught.value.hint == "unpack it first"
+    assert caught.value.hint == "decompress it first"
 
 
 def test_a_folder_of_folders_of_images_is_all_of_them(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_data_that_is_called_like_text_is_read(tmp_path: Path) -> None:
 def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# A")
     for source in (tmp_path, tmp_path / "README.md", [tmp_path / "README.md"]):
-        with pytest.raises(ps.FormatError, match="of no known format"):
+        with pytest.raises(ps.FormatError, match="in no known format"):
             ps.open(source)
     (tmp_path / "train").mkdir()
     with pytest.raises(FileNotFoundError, match="no data in this folder"):

@@ -43,7 +43,7 @@ def _data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _check(call: Callable[[str], Any], name: str) -> None:
-    with pytest.raises(ps.UnsupportedError, match="only files of this machine") as refused:
+    with pytest.raises(ps.UnsupportedError, match="only files on this machine") as refused:
         call(name)
     assert refused.value.hint is not None and "copy the files" in refused.value.hint
 

@@ -66,7 +66,7 @@ def test_a_name_that_nobody_can_tell_is_an_error(
 ) -> None:
     for name in names:
         ps.write({"id": [1]}, tmp_path / name, index=False)
-    with pytest.raises(ValueError, match=r"read before|do not tell|not match"):
+    with pytest.raises(ValueError, match=r"read before|do not determine|not match"):
         ps.append({"id": [2]}, tmp_path / target)
     assert names_in(tmp_path) == set(names)
 

@@ -140,7 +140,7 @@ def test_a_function_of_the_wrong_length_or_type_is_told(three: Path) -> None:
         calls.append(1)
         return {"x": [1] * (batch.num_rows if len(calls) == 1 else 1)}
 
-    with pytest.raises(ps.SchemaError, match="a value for each record"):
+    with pytest.raises(ps.SchemaError, match="one value for each record"):
         ps.add_fields(sources(three), short, reads=["id"], into=three / "out", threads=1)
     calls.clear()
 
@@ -153,7 +153,7 @@ def test_a_function_of_the_wrong_length_or_type_is_told(three: Path) -> None:
 
 
 def test_a_field_that_exists_is_an_error_unless_replaced(three: Path) -> None:
-    with pytest.raises(ps.SchemaError, match="there is such a field already"):
+    with pytest.raises(ps.SchemaError, match="the records already have this field"):
         ps.add_fields(sources(three), {"text": "new"}, in_place=True)
     ps.add_fields(sources(three), {"text": "new", "more": 1}, in_place=True, replace=True)
     assert ps.open(sources(three))[4] == {"id": 4, "more": 1, "text": "new"}
@@ -171,7 +171,7 @@ def test_renamed_fields_may_change_places(three: Path) -> None:
     ps.add_fields(sources(three), {"n": -1}, in_place=True)
     ps.rename_fields(sources(three), {"n": "id", "id": "n"}, in_place=True, verify=True)
     assert ps.open(sources(three))[7] == {"id": -1, "n": 7, "text": "text 7"}
-    with pytest.raises(ps.SchemaError, match="such a field already"):
+    with pytest.raises(ps.SchemaError, match="already have this field"):
         ps.rename_fields(sources(three), {"n": "text"}, in_place=True)
 
 
@@ -181,7 +181,7 @@ def test_replaced_values_leave_nothing_of_the_old_ones(three: Path) -> None:
         assert b"text 1" not in path.read_bytes()
         for example in examples(path):
             assert example.features.feature["text"].bytes_list.value[0] == b"short"
-    with pytest.raises(ps.SchemaError, match="add_fields adds new ones"):
+    with pytest.raises(ps.SchemaError, match="add_fields adds new fields"):
         ps.replace_fields(sources(three), {"other": 1}, in_place=True)
 
 
@@ -227,7 +227,7 @@ def test_a_pack_of_images_gets_other_ids(tmp_path: Path) -> None:
 def test_fields_of_what_is_only_read_are_refused_by_its_name(tmp_path: Path) -> None:
     pixels = np.zeros((2, 4, 4, 3), np.uint8)
     ps.write({"image": ps.encode_images(pixels, "png")}, f"{tmp_path}/pets/")
-    message = "pets: the fields of imagefolder files are not changed"
+    message = "pets: the fields of imagefolder files cannot be changed"
     with pytest.raises(ps.UnsupportedError, match=message):
         ps.add_fields(tmp_path / "pets", {"k": [1, 2]}, into=tmp_path / "b")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
@@ -282,7 +282,7 @@ def test_a_job_on_half_finished_files_is_not_begun_by_another(three: Path) -> No
     assert done.returncode == 9
     has = ["x" in ps.open(path).schema.names for path in paths]
     assert has == [True, True, False]
-    with pytest.raises(ps.UnsupportedError, match="was not finished"):
+    with pytest.raises(ps.UnsupportedError, match="is unfinished"):
         ps.add_fields(paths, {"y": 8}, in_place=True)
     ps.add_fields(paths, {"x": 7}, in_place=True)
     assert [row["x"] for row in ps.open(paths)] == [7] * 10
@@ -314,7 +314,7 @@ def test_progress_counts_up_to_the_end(three: Path) -> None:
 
 def test_records_that_are_no_examples_are_refused(tmp_path: Path) -> None:
     ps.write([b"no example", b"either"], tmp_path / "a.tfrecord")
-    with pytest.raises(ps.UnsupportedError, match="no Examples"):
+    with pytest.raises(ps.UnsupportedError, match="not Examples"):
         ps.add_fields(tmp_path / "a.tfrecord", {"x": 1}, in_place=True)
 
 
@@ -328,7 +328,7 @@ def test_a_file_that_grows_meanwhile_is_not_replaced(three: Path) -> None:
             ps.append({"id": [99], "text": ["more"]}, path)
         return {"x": [1] * batch.num_rows}
 
-    with pytest.raises(ps.ChangedError, match="was changed while its fields were"):
+    with pytest.raises(ps.ChangedError, match="changed while its fields were being changed"):
         ps.add_fields(path, growing, reads=["id"], in_place=True, threads=1)
     assert [row["id"] for row in ps.open(path)][-1] == 99
 

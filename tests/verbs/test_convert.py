@@ -253,7 +253,7 @@ def test_an_existing_target_is_kept(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         ps.convert(str(tmp_path / "a.tfrecord"), str(tmp_path / "b.parquet"))
     assert (tmp_path / "b.parquet").read_bytes() == b"mine"
-    with pytest.raises(ValueError, match="cannot be written"):
+    with pytest.raises(ValueError, match="cannot be a target"):
         ps.convert(str(tmp_path / "a.tfrecord"), str(tmp_path / "a.tfrecord"), overwrite=True)
 
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_encoded_names_record_and_field(source: str, tmp_path: Pa
     assert (caught.value.record, caught.value.field) == (33, "image")
     with pytest.raises(ValueError, match="no column holds images"):
         converted(path, tmp_path, columns=["label"], image_mode="png")
-    with pytest.raises(ps.SchemaError, match="no such column of images"):
+    with pytest.raises(ps.SchemaError, match="does not exist, or cannot hold images"):
         converted(path, tmp_path, images=["label"], image_mode="png")
 
 

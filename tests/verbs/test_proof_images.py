@@ -75,6 +75,6 @@ def test_a_conversion_that_swaps_pictures_is_refused(
         return made[order] if isinstance(made, np.ndarray) else made.take(pa.array(order))
 
     monkeypatch.setattr(images, name, swapped)
-    with pytest.raises(ps.FormatError, match="not the value read") as caught:
+    with pytest.raises(ps.FormatError, match="differs from the value read") as caught:
         ps.convert(str(source), str(tmp_path / "b.beton"), image_mode=mode, prove=True)
     assert (caught.value.record, caught.value.field) == (0, "image")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.storage.local_sink import TEMPORARY_SUFFIX
 from penstock.verbs.convert.convert import convert
 from penstock.verbs.write.write import write

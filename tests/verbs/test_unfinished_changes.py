@@ -133,7 +133,7 @@ def test_a_shard_that_was_put_back_is_no_longer_the_jobs(three: list[str], tmp_p
     killed_after(1, lambda: job(three), Journal, "finish")
     for path, data in zip(three, old, strict=True):
         Path(path).write_bytes(data)
-    with pytest.raises(ps.ChangedError, match=r"move the file .* or delete .*json"):
+    with pytest.raises(ps.ChangedError, match=r"move the original file .* or delete .*json"):
         job(three)
     assert [Path(path).read_bytes() for path in three] == old
     next(tmp_path.glob(".penstock-fields-*.json")).unlink()
@@ -144,7 +144,7 @@ def test_a_shard_that_was_put_back_is_no_longer_the_jobs(three: list[str], tmp_p
 def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]) -> None:
     ps.add_fields(three, {"x": np.arange(9)})
     bake = lambda: ps.bake_fields(three, in_place=True)  # noqa: E731
-    killed_after(0, bake, fields, "_remove_overlays")
+    killed_after(0, bake, fields, "remove_overlays")
     ps.add_fields(three, {"y": np.arange(9) * 2})
     wanted = [{"id": n, "text": f"text {n}", "x": n, "y": 2 * n} for n in range(9)]
     assert [row for path in three for row in ps.open(path)] == wanted
@@ -156,7 +156,7 @@ def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]
 def test_a_bake_that_is_refused_for_another_job_removes_nothing(three: list[str]) -> None:
     killed_after(0, lambda: JOBS["add"](three), Journal, "finish")
     ps.add_fields(three, {"y": 7})
-    with pytest.raises(ps.UnsupportedError, match="was not finished"):
+    with pytest.raises(ps.UnsupportedError, match="is unfinished"):
         ps.bake_fields(three, in_place=True)
     assert [len(overlay.shards) for overlay in ps.overlays(three)] == [3]
     assert [row["y"] for path in three for row in ps.open(path)] == [7] * 9
@@ -165,11 +165,11 @@ def test_a_bake_that_is_refused_for_another_job_removes_nothing(three: list[str]
 def test_a_bake_killed_before_the_last_overlay_went_ends_with_none(three: list[str]) -> None:
     ps.add_fields(three, {"x": np.arange(9)})
     pattern = str(Path(three[0]).parent / "a-*.tfrecord")
-    killed_after(2, lambda: ps.bake_fields(pattern, in_place=True), fields, "_remove_overlays")
+    killed_after(2, lambda: ps.bake_fields(pattern, in_place=True), fields, "remove_overlays")
     made = ps.bake_fields(pattern, in_place=True)
     assert made.num_records == 9
     assert [row["x"] for row in ps.open(pattern)] == list(range(9))
-    with pytest.raises(ValueError, match="no fields are kept"):
+    with pytest.raises(ValueError, match="has no overlays"):
         ps.bake_fields(pattern, in_place=True)
 
 

@@ -259,7 +259,7 @@ def test_a_missing_checksum_of_the_compressor_is_told(
     ds = ps.open(str(path), damage=damage)
     assert ids_of(ds) == list(range(10))
     [region] = ds.damage
-    assert "is cut" in region.reason
+    assert "is truncated" in region.reason
     assert len(ds) == 10
     # An index that was kept would hide from the next reader what this one was told.
     with pytest.raises(ps.TruncatedError):

@@ -132,7 +132,7 @@ def test_every_cut_is_found(tmp_path: Path) -> None:
         with pytest.raises(ps.TruncatedError) as counted:
             len(dataset)
         assert str(counted.value) == str(scanned.value)
-        assert ("whole record head" in str(scanned.value)) == (left < 12)
+        assert ("too few for a record header" in str(scanned.value)) == (left < 12)
 
 
 def test_nobody_speaks_of_tensorflow_where_it_reads_nothing(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ TABLE = pa.table({"id": list(range(10)), "name": [f"n{i}" for i in range(10)]})
 
 
 def ids_of(path: str | Path) -> list[int]:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     found: list[int] = []
     for batch in open_dataset(str(path)).scan():
@@ -78,7 +78,7 @@ def test_duckdb_relations_are_written(tmp_path: Path) -> None:
 
 
 def test_a_dataset_is_written_again(tmp_path: Path) -> None:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     write(TABLE, tmp_path / "a.tfrecord")
     write(open_dataset(str(tmp_path / "a.tfrecord")), tmp_path / "b.tfrecord", num_shards=2)
@@ -252,7 +252,7 @@ def test_a_pattern_is_taken_as_written(tmp_path: Path) -> None:
     write(TABLE, tmp_path / "p{shard}.tfrecord", shard_records=5, index=False)
     write(TABLE, tmp_path / "q{shard}.tfrecord", index=False)
     assert names(tmp_path)[2:] == ["p0.tfrecord", "p1.tfrecord", "q0.tfrecord"]
-    with pytest.raises(ValueError, match="no format of a number"):
+    with pytest.raises(ValueError, match="not a number format"):
         write(TABLE, tmp_path / "{shard:zz}.tfrecord")
 
 
@@ -271,7 +271,7 @@ def test_existing_files_are_kept_unless_told(tmp_path: Path) -> None:
 
 
 def test_a_file_may_be_written_over_while_it_is_read(tmp_path: Path) -> None:
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
 
     path = tmp_path / "x.tfrecord"
     write(TABLE, path)
@@ -282,7 +282,7 @@ def test_a_file_may_be_written_over_while_it_is_read(tmp_path: Path) -> None:
 def test_compression_follows_the_name(tmp_path: Path) -> None:
     write(TABLE, tmp_path / "x.tfrecord.gz")
     assert ids_of(tmp_path / "x.tfrecord.gz") == list(range(10))
-    with pytest.raises(ValueError, match="named as gzip"):
+    with pytest.raises(ValueError, match=r"ends in \.gz"):
         write(TABLE, tmp_path / "y.tfrecord.gz", compression="zlib")
 
 
@@ -363,11 +363,11 @@ def test_a_refused_write_leaves_the_index_that_is_there(tmp_path: Path) -> None:
 def test_what_has_no_order_or_no_path_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1], "b": [2]}, path)
-    with pytest.raises(TypeError, match="a set does not have"):
+    with pytest.raises(TypeError, match="a set has no order"):
         ps.open({str(path)})
     with pytest.raises(TypeError, match="a set has no order"):
         ps.open(path, columns={"a", "b"})  # type: ignore[arg-type]
-    with path.open("rb") as file, pytest.raises(TypeError, match="open file is no path"):
+    with path.open("rb") as file, pytest.raises(TypeError, match="open file is not a path"):
         ps.open(file)
     for limit in (-1, "1MB", 1.5):
         with pytest.raises((TypeError, ValueError), match="the limit record_bytes"):

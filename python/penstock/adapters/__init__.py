@@ -1,1 +1,1 @@
-"""Adapters that deliver the batches of a `Loader` to torch, JAX and Keras. Each module is imported on demand."""
+"""Adapters that convert the batches of a `Loader` for torch, JAX and Keras. Each module is imported on demand."""

@@ -1,12 +1,13 @@
 """`loader.jax()` returns batches as JAX arrays, on one device or as global arrays over several processes.
 
-Each process passes its part of a global array to JAX, which derives the shape of the whole array from that part. If
-the parts had different shapes, each process would compile a different program, without an error. With several processes
+Each process passes its part of a global array to JAX, which computes the shape of the whole array from that part. If
+the parts have different shapes, each process compiles a different program, without an error. Therefore, with several
+processes,
 
 - columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
-- the first batch with a given number of records (whole batches, and the last one of an epoch) is compared over all
-  processes: each sends an 8-byte digest of shapes and dtypes;
-- later batches with that number of records must have the same shapes, which each process checks alone.
+- the processes compare the shapes and dtypes of their first full batch, and of the first last batch of an epoch, by an
+  8-byte digest that each sends;
+- each process checks that its later batches with the same number of records have the same shapes.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from penstock.loader.loader import Loader
 
 
 def _with_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Return the stored bits of bfloat16 as an array of JAX's bfloat16."""
+    """View bits of bfloat16 as JAX's bfloat16, and return other arrays unchanged."""
     return array.view(jnp.bfloat16) if name_of_bits(array.dtype) == BFLOAT16 else array
 
 
 class JaxBatches(View):
-    """Batches of a loader as JAX arrays. Made by `Loader.jax`."""
+    """The batches of a loader as JAX arrays. `Loader.jax` makes it."""
 
     def __init__(self, loader: Loader, sharding: Any = None, device: Any = None) -> None:
         super().__init__(loader)
@@ -41,7 +42,7 @@ class JaxBatches(View):
             raise ValueError("a sharding names the devices; pass only one of sharding= and device=")
         self._sharding = sharding
         self._device = device
-        self._shapes: dict[int, Any] = {}
+        self._shapes: dict[Any, Any] = {}
         if sharding is not None and jax.process_count() > 1:
             _refuse_padded(loader)
 
@@ -55,15 +56,15 @@ class JaxBatches(View):
         return converted(batch, lambda array: jax.device_put(_with_bfloat16(array), self._device))
 
     def _sharded(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return a batch as global arrays, whose parts have the same shapes in all processes."""
+        """Convert a batch to global arrays, after checking that all processes have the same shapes."""
         for name, column in batch.items():
             if isinstance(column, tuple):
                 raise SchemaError(
                     "a ragged column cannot be sharded", field=name, hint=_fixed(name)
                 )
         if jax.process_count() > 1:
-            # All processes are at the same step, so all take part in the same comparisons.
-            planned = self._loader.planned_records
+            # All processes are at the same step, so all take part in the comparison.
+            planned = (self._loader.planned_records, *self._loader.padded_to.values())
             shapes = _shapes_of(batch)
             known = self._shapes.get(planned)
             if known is None:
@@ -83,8 +84,8 @@ class JaxBatches(View):
             raise SchemaError(
                 f"an array of shape {array.shape} does not fit the sharding: {error}",
                 field=name,
-                hint="a batch_size that the devices share evenly; drop_last=True or "
-                'uneven="pad" where only the last batch is too short',
+                hint="a batch_size that the devices can share evenly; drop_last=True or "
+                'uneven="pad" if only the last batch is too short',
             ) from error
 
 
@@ -93,18 +94,17 @@ def _fixed(name: str) -> str:
 
 
 def _refuse_padded(loader: Loader) -> None:
-    """Raise an error if each process would pad a column to a different length, that of its longest list."""
+    """Raise an error if a column is padded to its longest list, which differs between processes."""
     for name in loader.padded_columns:
         raise SchemaError(
-            "each process would pad to the longest list of its own records, but a global array has"
-            " one shape on all processes",
+            "each process would pad to the longest list of its records, but a global array needs"
+            " the same shape on all processes",
             field=name,
             hint=_fixed(name),
         )
 
 
 def _shapes_of(value: Any) -> Any:
-    """Return the shapes and dtypes of a batch, or of a part of a batch."""
     if isinstance(value, np.ndarray):
         return value.shape, str(value.dtype)
     if isinstance(value, Mapping):
@@ -115,7 +115,6 @@ def _shapes_of(value: Any) -> Any:
 
 
 def _check_all_processes(shapes: Any) -> None:
-    """Raise an error if another process has a batch of different shapes."""
     mine = np.frombuffer(hashlib.blake2b(repr(shapes).encode(), digest_size=8).digest(), np.uint32)
     every = np.asarray(multihost_utils.process_allgather(mine))
     if (every != every[0]).any():
@@ -126,15 +125,15 @@ def _check_all_processes(shapes: Any) -> None:
 
 
 _SAME_SHAPES = (
-    'uneven="pad" where damaged records are skipped, Image(size=...), pad_to=..., or a map whose'
-    " results have one shape"
+    'uneven="pad" if damaged records are skipped, Image(size=...), pad_to=..., or a map whose'
+    " results always have the same shape"
 )
 
 
 def _other_shapes(known: Any, shapes: Any) -> SchemaError:
     return SchemaError(
-        "a batch differs in shape from an earlier one with as many records, so it may also differ from"
-        " those of other processes",
+        "a batch has a different shape from an earlier batch with the same number of records, so it may also differ from"
+        " the batches of other processes",
         expected=known,
         found=shapes,
         hint=_SAME_SHAPES,

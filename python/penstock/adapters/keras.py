@@ -1,8 +1,7 @@
 """`loader.keras()` returns batches as a PyDataset for Keras's `fit`, for any backend.
 
-Keras requests batches by number. Batches requested in sequence come from the loader's threads, which work ahead;
-any other batch is made when it is requested. Keras also requests batches before it trains, so an epoch ends only
-when all of its batches have been requested.
+Keras requests batches by number. The loader's threads make batches requested in sequence ahead, and others on request.
+Keras requests some batches before it trains, so an epoch ends only when all of its batches have been requested.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from penstock.loader.loader import Loader
 
 
 class KerasBatches(PyDataset):
-    """The batches of a loader by their number in the epoch. `Loader.keras` makes it."""
+    """The batches of a loader, by their number in the epoch. `Loader.keras` makes it."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class KerasBatches(PyDataset):
         self._begin(*loader.next_start)
 
     def __len__(self) -> int:
-        """Return the number of batches in the epoch, or the number that remain after loading a state."""
+        """The number of batches in the epoch, or, after a state was loaded, the number of batches left."""
         return self._loader.plan.num_steps(self._position)
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
@@ -56,17 +55,19 @@ class KerasBatches(PyDataset):
         )
 
     def on_epoch_end(self) -> None:
-        """Go to the next epoch if Keras has requested all batches of this epoch."""
+        """Go to the next epoch, if Keras has requested all batches of this epoch."""
         with self._lock:
             if len(self._requested) == len(self):
                 self._loader.set_epoch(self._epoch + 1)
                 self._begin(self._epoch + 1, 0)
 
     def state_dict(self, steps: int = 0) -> dict[str, Any]:
-        """Return the state after `steps` steps of the epoch, as JSON values under 1 KiB. In a callback's
-        `on_train_batch_end(batch)`, `steps` is `batch + 1`."""
+        """The state after `steps` steps of the epoch, as JSON of less than 1 KiB. In `on_train_batch_end(batch)` of a
+        callback, pass `batch + 1`."""
         if not 0 <= steps <= len(self):
-            raise ValueError(f"steps is from 0 to {len(self)}, the steps of the epoch; not {steps}")
+            raise ValueError(
+                f"steps must be from 0 to {len(self)}, the steps of the epoch; not {steps}"
+            )
         if not steps:
             return self._loader.state_at(self._epoch, self._position)
         if steps == len(self):
@@ -75,7 +76,7 @@ class KerasBatches(PyDataset):
         return self._loader.state_at(self._epoch, end)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first remaining batch."""
+        """See Loader.load_state_dict. In the rest of this epoch, batch 0 is the first batch that is left."""
         with self._lock:
             self._loader.load_state_dict(state)
             self._begin(*self._loader.next_start)

@@ -1,11 +1,10 @@
 """`loader.torch()` returns batches as torch tensors, in this process or in DataLoader's workers.
 
-In the process of the training loop, tensors share the memory of the loader's arrays. Copies to a CUDA device start
-from pinned memory, on a separate stream, one batch ahead.
+In the process of the training loop, tensors share the memory of the loader's arrays. Batches are copied to a CUDA
+device from pinned memory, on a separate stream, one batch ahead.
 
 Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)`, worker i makes the batches i, i + k, i + 2k …
-DataLoader takes turns among its workers, so the order is exactly the loader's. The workers agree on the epoch
-through a number in shared memory: see `_epoch_in`.
+DataLoader takes turns among its workers, so the order is the loader's. `_epoch_in` says how they agree on the epoch.
 """
 
 from __future__ import annotations
@@ -54,26 +53,23 @@ class TorchBatches(View, IterableDataset[Any]):
             del batch  # may free its memory before the next batch is made
 
     def set_epoch(self, epoch: int) -> None:
-        """See Loader.set_epoch; applies in DataLoader's workers, too."""
+        """See Loader.set_epoch. It also applies in DataLoader's workers."""
         super().set_epoch(epoch)
         self._shared[0] = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """See Loader.state_dict. Batches prepared ahead of the loop do not count.
-
-        Raises:
-            StateError: DataLoader's workers make the batches, so this process does not know the position.
-        """
+        """See Loader.state_dict. Batches prepared ahead of the loop do not count. If DataLoader's workers make the
+        batches, this process does not know the position, and raises StateError."""
         if get_worker_info() is None and int(self._shared[0]) >> 32:
             raise StateError(
                 "the batches are made in DataLoader's workers, so this process does not know how"
                 " many of them the loop has used",
-                hint="num_workers=0, for the loader has threads; or torchdata's StatefulDataLoader",
+                hint="num_workers=0, because the loader has threads; or torchdata's StatefulDataLoader",
             )
         return super().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict. The state of a worker is for the worker with the same number."""
+        """See Loader.load_state_dict. The state of a DataLoader worker is for the worker with the same number."""
         super().load_state_dict(state)
         self._skip = state.get("skip")
         if get_worker_info() is None:
@@ -98,8 +94,7 @@ class TorchBatches(View, IterableDataset[Any]):
                 return converted(batch, copied), tensors, stream.record_event()
 
         for batch, tensors, copied in self._ahead(batches, move):
-            # The model's stream waits for the copy of this batch only. Memory from the copying stream
-            # must not be reused while the model's stream may read it.
+            # The model's stream waits for the copy of this batch only, and the copy stays until that stream has read it.
             model = torch.cuda.current_stream(device)
             model.wait_event(copied)
             for tensor in tensors:
@@ -122,7 +117,7 @@ class TorchBatches(View, IterableDataset[Any]):
         return self._every(epoch, position, skip, worker.num_workers)
 
     def _every(self, epoch: int, position: int, skip: int, every: int) -> Iterator[dict[str, Any]]:
-        """Yield every `every`-th batch, starting `skip` batches after a position."""
+        """Yield every `every`-th batch, beginning `skip` batches after a position."""
         plan, rank = self._loader.plan, self._loader.rank
         batches = self._loader.batches(epoch, position, skip, every)
         for step, batch in zip(count(skip, every), batches, strict=False):
@@ -131,11 +126,11 @@ class TorchBatches(View, IterableDataset[Any]):
             yield converted(batch, as_tensor)
 
     def _epoch_in(self, worker: Any) -> int:
-        """Return the epoch of this pass over a DataLoader, in one of its workers.
+        """The epoch of this pass over a DataLoader, in one of its workers.
 
-        Workers live for one pass or, if they persist, for several, and a pass may be abandoned before all of them have
-        started. So the workers of a pass agree through one number in shared memory: 32 bits that identify the last
-        pass, and 32 bits with the epoch after it. The first worker of a pass writes it. Workers that start at the
+        Workers live for one pass, or for several if they are persistent, and a pass may be abandoned before all of
+        them have started. So the workers of a pass agree by one number in shared memory: 32 bits that identify the
+        last pass, and 32 bits for the epoch after it. The first worker of a pass writes it. Workers that start at the
         same time write the same number.
         """
         self._iterations += 1
@@ -149,7 +144,7 @@ class TorchBatches(View, IterableDataset[Any]):
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:
-    """Return an array as a tensor that shares its memory, if torch allows it."""
+    """Convert an array to a tensor, which shares the array's memory if torch allows it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     if name_of_bits(array.dtype) == BFLOAT16:

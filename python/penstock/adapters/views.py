@@ -1,7 +1,7 @@
-"""The base class of `loader.torch()` and `loader.jax()`, for conversion of batches and the state of the loop.
+"""The base class of `loader.torch()` and `loader.jax()`: it converts batches and keeps the state of the loop.
 
-A view may prepare one batch ahead of the loop, so that copies to a device overlap with the model's work. The state
-of the view belongs to the batch that the loop has, not to the prepared batch.
+A view may prepare one batch ahead, so that copies to a device overlap with the model's work. Its state is that after
+the batch that the loop has, not after the prepared batch.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ Moved = TypeVar("Moved")
 
 
 class View:
-    """The batches of a loader as another library's arrays. One `for` loop is one epoch, as with the loader."""
+    """The batches of a loader as arrays of another library. One `for` loop is one epoch, as with the loader."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._state: dict[str, Any] | None = None
 
     def __len__(self) -> int:
-        """Return the number of batches in a whole epoch, which is the same on every rank."""
         return len(self._loader)
 
     @property
     def sampler(self) -> View:
-        """The view itself, because Lightning calls `set_epoch` of a loader's sampler."""
+        """The view itself, because Lightning calls `set_epoch` of the sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -47,8 +46,7 @@ class View:
         self._loader.load_state_dict(state)
 
     def _ahead(self, batches: Iterator[Any], move: Callable[[Any], Moved]) -> Iterator[Moved]:
-        """Yield each batch after moving it to a device, one batch ahead of the loop. The first batch is yielded before
-        the second is moved."""
+        """Move each batch to a device, one batch ahead of the loop, except that the first is yielded immediately."""
         waiting: list[tuple[Moved, dict[str, Any]]] = []
         given = 0
         for batch in batches:
@@ -64,10 +62,8 @@ class View:
 
 
 def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
-    """Return a batch, or a part of a batch, with its arrays converted to another library's arrays.
-
-    Text, bytes and objects become lists; dates stay NumPy arrays.
-    """
+    """Convert the arrays of a batch, or of a part of it, to arrays of another library. Text, bytes and objects become
+    lists; dates stay NumPy arrays."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O":
             return value.tolist()

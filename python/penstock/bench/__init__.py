@@ -6,8 +6,8 @@
 | `ps.bench.images` | JPEG, PNG, WebP and raw pixels: bytes, images a second, loss |
 | `ps.bench.shuffle` | orders: how well they mix, bytes read, seeks, seconds an epoch |
 
-Each returns a report: a dataclass with `rows`, `sentences` that follow from its numbers, how it was
-measured, and how noisy the machine was. `to_dict()` is for JSON; `ps.bench.html(report)` is a page.
+Each returns a report: a dataclass with `rows`, conclusions (`sentences`), how it was measured, and how noisy the
+machine was. `to_dict()` is for JSON, and `ps.bench.html(report)` makes a page.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 def main() -> None:
     """Read a job from stdin, run it, and write its result to stdout."""
     job = json.load(sys.stdin)
-    # Redirect the output of libraries, so that stdout holds only the result.
+    # Redirect the output of libraries, so that stdout has only the result.
     answers = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -18,7 +18,7 @@ BLOCK_BYTES = 4096
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of the reads."""
+    """Totals of all reads."""
 
     num_bytes: int = 0
     reads: int = 0
@@ -29,7 +29,7 @@ class Counts:
 
 
 class CountingStorage(LocalStorage):
-    """Local files whose reads are counted. Reads of indexes are not counted, because each index is read once."""
+    """Local files whose reads are counted. Reads of indexes are not counted, because each index is read only once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,18 +38,16 @@ class CountingStorage(LocalStorage):
         self._lock = threading.Lock()
 
     def source(self, path: str, *, mmap: bool = False) -> Any:
-        """A source that counts each read."""
         found = super().source(path)
         if isinstance(found, Folder):
             return _CountedFolder(path, self)
         return _CountedSource(found, self)
 
     def reset(self) -> None:
-        """Set all counts to 0."""
         self.counts, self._ends = Counts(), {}
 
     def note(self, path: str, starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Count reads of consecutive ranges of a file."""
+        """Count reads of ranges of a file, one after another."""
         wanted = lengths > 0
         starts, ends = starts[wanted].astype(np.int64), (starts + lengths)[wanted].astype(np.int64)
         if not len(starts):
@@ -83,7 +81,7 @@ class _CountedSource(SourceView):
 
 
 class _CountedFolder(Folder):
-    """A folder of small files. Reading a file counts as a seek."""
+    """A folder of small files. Each read of a file counts as a seek."""
 
     def __init__(self, path: str, noted: CountingStorage) -> None:
         super().__init__(path)

@@ -1,8 +1,8 @@
 """Reads the batches of an epoch in a given order, in the cheaper of two ways.
 
 By records, each batch is one `take`. By chunks, a chunk is read completely when its first record is needed, and its
-other records wait in memory, as with a shuffle buffer or a window of chunks. Reading by chunks reads each byte once.
-It is chosen if the waiting records fit in memory.
+other records wait in memory, as in a shuffle buffer or a window of chunks. Reading by chunks reads each byte once, and
+is chosen if the waiting records fit in memory.
 """
 
 from __future__ import annotations
@@ -33,18 +33,9 @@ class ReadingPlan:
 def plan_of(
     records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
 ) -> ReadingPlan:
-    """Choose how to read these records.
-
-    Args:
-        records: record numbers in the order of reading, int64.
-        chunk_lengths: the number of records in each chunk, in file order.
-        batch_size: the number of records in a batch.
-        most_waiting: how many records may wait in memory. An order is always read by records if three quarters of all
-            records would wait, or if it repeats records.
-
-    Returns:
-        The plan.
-    """
+    """Choose how to read these records. They are read by records if more than `most_waiting`, or more than three
+    quarters of all records, would wait, or if some are repeated. `records` has int64 record numbers in the order of
+    reading. `chunk_lengths` are in file order."""
     edges = np.concatenate([[0], np.cumsum(chunk_lengths)])
     chunks = np.searchsorted(edges, records, "right") - 1
     first = np.full(len(chunk_lengths), -1, np.int64)
@@ -62,11 +53,11 @@ def plan_of(
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How many records were read, and how long it took."""
+    """The number of delivered records, and the time it took."""
 
     records: int
     read_records: int
-    """The number of records read to deliver them: all records of the chunks, or the same number."""
+    """The number of records read for them, with the other records of the same chunks."""
     seconds: float
 
 
@@ -88,21 +79,19 @@ def deliver(ds: ps.Dataset, plan: ReadingPlan, most_seconds: float, most_records
 
 
 class _Waiting:
-    """The waiting records of a chunk."""
-
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._rows = np.arange(len(batch))
-        """The row of each record of the chunk in the batch."""
+        """The row in the batch for each record of the chunk."""
         self._is_waiting = np.ones(len(batch), bool)
 
     def pop(self, local: np.ndarray) -> pa.RecordBatch:
-        """Remove and return some records of the chunk."""
+        """Remove and return these records of the chunk."""
         found = _some(self._batch, self._rows[local])
         self._is_waiting[local] = False
         left = np.flatnonzero(self._is_waiting)
         if len(left) and 2 * len(left) <= len(self._batch):
-            # Copy the waiting half, so that the memory of the other half can be freed.
+            # Copy the waiting half, so that the memory of the rest can be freed.
             self._batch = _some(self._batch, self._rows[left])
             self._rows[left] = np.arange(len(left))
         return found
@@ -115,7 +104,7 @@ class _Waiting:
 def _by_chunks(
     ds: ps.Dataset, plan: ReadingPlan, records: np.ndarray, waiting: dict[int, _Waiting]
 ) -> int:
-    """Read one batch from chunks, and return it with the number of records read for it."""
+    """Read one batch from chunks, and return the number of records read for it."""
     chunks = np.searchsorted(plan.chunk_edges, records, "right") - 1
     read = 0
     parts: list[pa.RecordBatch] = []
@@ -139,5 +128,5 @@ def _some(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     try:
         return batch.take(pa.array(rows))
     except pa.ArrowNotImplementedError:
-        # pyarrow cannot take from view types yet.
+        # pyarrow cannot take from view types.
         return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])

@@ -38,8 +38,8 @@ _ONE_ROUND = (
 
 @dataclass(frozen=True, slots=True)
 class FormatRow:
-    """The results for one format. Rates are in records a second. A value that was not measured is None; `problem` gives
-    the reason."""
+    """The results for one format. Rates are in records per second. A value that was not measured is None, and `problem`
+    gives the reason."""
 
     name: str
     format: str
@@ -67,16 +67,14 @@ class FormatsReport:
     machine: Machine
     noise: Noise
     seconds: float
-    """Total time."""
+    """The total time."""
     how: str = field(default=HOW)
 
     @property
     def measured_rows(self) -> list[FormatRow]:
-        """The formats that could hold the sample."""
         return [row for row in self.rows if row.problem is None]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report, for JSON."""
         return asdict(self)
 
 
@@ -107,21 +105,21 @@ def formats(
 
     Args:
         source: as for `open`, or a Dataset.
-        records: the most records of the sample, which consists of runs spread over the data.
-        most_bytes: the most bytes of the sample, approximately.
+        records: the most records in the sample, which consists of runs spread over the data.
+        most_bytes: the most bytes in the sample, approximately.
         rounds: how often each format is measured.
         seconds: no new round begins after this time; the first is always completed.
         only: names of formats, such as ["tfrecord", "parquet"]; None for all.
-        folder: where temporary files go, in a new folder that is removed afterwards; None for the system's folder. The
-            speed of its disk determines the cost of writing.
-        threads: number of threads; None for all cores.
+        folder: where temporary files are written and removed; None for the system's folder. The speed of its disk
+            determines the cost of writing.
+        threads: the number of threads; None for all cores.
         progress: called with the name of the current measurement and the finished fraction.
 
     Returns:
-        A FormatsReport. It includes the formats that cannot hold the records, with the reason.
+        A FormatsReport. It also lists the formats that cannot hold the records, with the reason.
 
     Raises:
-        ValueError: no records, or an unknown name in `only`.
+        ValueError: there are no records, or `only` has an unknown name.
         PenstockError: the data is damaged.
 
     Example:
@@ -157,7 +155,7 @@ def formats(
 
 
 def _candidates(only: Sequence[str] | None) -> list[_Candidate]:
-    """Every format with its default options, and a second time with compression if the format supports it."""
+    """Return every format with its default options, and again with compression if the format supports it."""
     kinds = {kind.info.name: kind for kind in known_formats.FORMATS}
     unknown = [name for name in only or () if name not in kinds]
     if unknown:
@@ -181,14 +179,12 @@ def _candidates_of(fmt: Any) -> list[_Candidate]:
 
 
 def _default(fmt: Any) -> Any:
-    """The default compression of a format."""
     return next(
         (word.default for word in fields(fmt.write_options) if word.name == "compression"), None
     )
 
 
 def _measure(one: _Candidate, job: dict[str, Any], place: str, most_seconds: float) -> None:
-    """One round of one candidate. Its files are removed."""
     if one.problem is not None:
         return
     inside = os.path.join(place, "candidate")
@@ -229,7 +225,7 @@ def _row(one: _Candidate, num_records: int) -> FormatRow:
     )
 
 
-# -- what follows from the numbers ----------------------------------------------------------------
+# -- conclusions ----------------------------------------------------------------------------------
 
 
 def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
@@ -252,14 +248,14 @@ def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
         said.append(_beyond_speed(rows))
     if arrow_bytes < _SMALL_BYTES:
         said.append(
-            f"The sample is small ({describe.size(arrow_bytes)}): the cost of a call matters more than "
-            "that of a record, and writing mostly waits for the disk."
+            f"The sample is small ({describe.size(arrow_bytes)}): the cost per call matters more than "
+            "the cost per record, and writing mostly waits for the disk."
         )
     return said
 
 
 def _all_in_all(rows: list[FormatRow]) -> str:
-    """A sentence on the best compromise, the formats that may be as good, and their drawbacks."""
+    """Return a sentence on the best compromise, the formats that may be as good, and their drawbacks."""
     middle, best_case, worst_case = (
         {row.name: _mean_ratio(row, rows, word) for row in rows}
         for word in ("median", "most", "least")
@@ -279,13 +275,12 @@ def _all_in_all(rows: list[FormatRow]) -> str:
 
 
 _STREAMED = ("tfrecord", "webdataset", "recordio", "msgpack", "arrow")
-"""Formats that can be read front to back, without a footer or a table at the end."""
+"""Formats that can be read front to back, because they have no footer or table at the end."""
 _RANDOM = ("parquet", "arrow", "npy", "hdf5", "beton", "imagefolder")
-"""Formats that contain the positions of their records; the others need an index."""
+"""Formats that contain the positions of their records. The others need an index."""
 
 
 def _cannot(row: FormatRow) -> str:
-    """The drawbacks of a format, whatever its speed."""
     if row.format not in _infos():
         return ""
     lacks = [] if _infos()[row.format].can_append else ["appended to"]
@@ -307,7 +302,6 @@ _ABILITIES: dict[str, Callable[[Any], bool]] = {
 
 
 def _beyond_speed(rows: list[FormatRow]) -> str:
-    """What the formats of some rows can do, whatever their speed."""
     infos = _infos()
     found = [infos[name] for name in dict.fromkeys(row.format for row in rows) if name in infos]
     said: list[str] = []
@@ -318,7 +312,7 @@ def _beyond_speed(rows: list[FormatRow]) -> str:
 
 
 def _winner(rows: list[FormatRow], word: str) -> str:
-    """The quickest format, and the formats that the repeats cannot distinguish from it."""
+    """Return the quickest format, and the formats that are as quick within the spread of the repeats."""
     ranked: list[tuple[FormatRow, Measured]] = [(row, getattr(row, word)) for row in rows]
     ranked.sort(key=lambda pair: -pair[1].median)
     row, top = ranked[0]
@@ -333,8 +327,8 @@ def _winner(rows: list[FormatRow], word: str) -> str:
 
 
 def _mean_ratio(row: FormatRow, rows: list[FormatRow], word: str = "median") -> float:
-    """The geometric mean of a row's ratios to the best size, scan and random access, at most 1. `word` names the
-    statistic of the repeats to use."""
+    """Return the geometric mean of a row's ratios to the best size, scan and random access, at most 1. `word` names the
+    statistic of the repeats."""
     assert row.scan is not None
     assert row.random is not None
     least = min(max(other.num_bytes or 0, 1) for other in rows)

@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.bench.measure import memory_growth_of, seconds_of
 
 BATCH_RECORDS = 256
-"""Records of one `take`."""
+"""The number of records in one `take`."""
 LEAST_SECONDS = 0.1
 _MOST_TAKES = 400
 _SLOW_SECONDS = 2.0
@@ -44,7 +44,7 @@ def _write(job: dict[str, Any]) -> dict[str, Any]:
         _convert(job, job["sample"], target)
         return time.perf_counter() - start
 
-    # The first call measures memory. If it was quick, a second call with warm memory is timed.
+    # The first call measures memory. If it was quick, a second call is timed, with warm memory.
     seconds, memory = memory_growth_of(write)
     if seconds < _SLOW_SECONDS:
         seconds = write()
@@ -53,7 +53,7 @@ def _write(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(target: str) -> tuple[int, int]:
-    """Bytes of the data, and of the indexes beside it."""
+    """Return the bytes of the data, and of the indexes next to it."""
     data = index = 0
     for folder, _, names in os.walk(os.path.dirname(target)):
         for name in names:
@@ -96,13 +96,13 @@ def _read(job: dict[str, Any]) -> dict[str, Any]:
                 return done, passed
 
     def scan() -> None:
-        # The file is opened again, because some formats keep inflated data.
+        # Open the file again, because some formats keep inflated data.
         fresh = ps.open(target, format=job["format"])
         found = sum(batch.num_rows for batch in fresh.scan(threads=job["threads"]))
         if found != num_records:
             raise ValueError(f"a scan gives {found} of {num_records} records")
 
-    # Memory is measured before time, because the first call touches new pages, which later calls reuse.
+    # Measure memory before time, because the first call touches new pages, which later calls reuse.
     _, take_memory = memory_growth_of(lambda: held[0].take(takes[0]))
     taken, passed = take()
     held.clear()

@@ -1,4 +1,4 @@
-"""How much two images differ: PSNR, and SSIM after Wang et al., "Image quality assessment: from
+"""The difference of two images: PSNR, and SSIM after Wang et al., "Image quality assessment: from
 error visibility to structural similarity", IEEE Transactions on Image Processing 13 (2004)."""
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ import math
 import numpy as np
 
 _WINDOW = 8
-"""Side of the squares that SSIM compares, in pixels; all squares have equal weight."""
+"""The side in pixels of the squares that SSIM compares. All squares have equal weight."""
 _C1 = (0.01 * 255) ** 2
 _C2 = (0.03 * 255) ** 2
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def mean_square_error(a: np.ndarray, b: np.ndarray) -> float:
-    """The mean square error of two uint8 arrays."""
+    """Return the mean square error of two uint8 arrays."""
     difference = a.astype(np.int16) - b.astype(np.int16)
     return float(np.mean(np.square(difference.astype(np.int32))))
 
 
 def psnr(mean_square_error: float) -> float:
-    """The PSNR in decibels for a mean square error of values up to 255; infinite for 0.
+    """Return the PSNR in decibels for a mean square error of values up to 255; infinite for 0.
 
     Example:
         >>> from penstock.bench.image_metrics import psnr
@@ -34,7 +34,7 @@ def psnr(mean_square_error: float) -> float:
 
 
 def ssim(a: np.ndarray, b: np.ndarray) -> float:
-    """SSIM of the brightness of two images uint8[height, width, channels]; 1 if they are equal.
+    """Return the SSIM of the brightness of two images uint8[height, width, channels]; 1 if they are equal.
 
     Example:
         >>> import numpy as np
@@ -64,7 +64,6 @@ def _brightness(pixels: np.ndarray) -> np.ndarray:
 
 
 def _means(values: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The mean of every window of this size, from an integral image."""
     sums = np.zeros((values.shape[0] + 1, values.shape[1] + 1))
     np.cumsum(np.cumsum(values, axis=0), axis=1, out=sums[1:, 1:])
     windows = (

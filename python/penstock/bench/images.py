@@ -30,7 +30,7 @@ _FIRST_RECORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
-    """The results for one encoding of the images. Rates are in images a second. Values not measured are None."""
+    """The results for one encoding of the images. Rates are in images per second. Values not measured are None."""
 
     name: str
     codec: str | None
@@ -40,9 +40,9 @@ class ImageRow:
     num_bytes: int | None = None
     encode: Measured | None = None
     decode: Measured | None = None
-    """Images a second on all threads."""
+    """Images per second on all threads."""
     decode_alone: Measured | None = None
-    """Images a second on one thread."""
+    """Images per second on one thread."""
     decode_memory_bytes: int | None = None
     psnr: float | None = None
     """Decibels; None if all pixels are equal."""
@@ -51,7 +51,7 @@ class ImageRow:
     worst_ssim: float | None = None
     is_exact: bool = False
     delivered: Measured | None = None
-    """Images a second that both the storage (`ImagesReport.mb_per_s`) and decoding sustain."""
+    """Images per second that both the storage (`ImagesReport.mb_per_s`) and decoding sustain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ImagesReport:
     rows: tuple[ImageRow, ...]
     sentences: tuple[str, ...]
     mb_per_s: float
-    """Assumed bandwidth of the storage, in MB a second."""
+    """The assumed bandwidth of the storage, in MB per second."""
     least_psnr: float
     machine: Machine
     noise: Noise
@@ -73,11 +73,9 @@ class ImagesReport:
 
     @property
     def measured_rows(self) -> list[ImageRow]:
-        """The encodings that could be measured."""
         return [row for row in self.rows if row.problem is None]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report, for JSON."""
         return asdict(self)
 
 
@@ -110,21 +108,18 @@ def images(
     Args:
         source: as for `open`, or a Dataset.
         column: the column of images; None detects it by its type or contents.
-        records: the most images of the sample, which consists of runs spread over the data.
+        records: the most images in the sample, which consists of runs spread over the data.
         qualities: the qualities of JPEG and WebP, 1 to 100.
         rounds: how often each encoding is measured.
         seconds: no new round begins after this time; the first is always completed.
-        mb_per_s: bandwidth of the storage, for the rate that storage and decoding both sustain.
+        mb_per_s: the bandwidth of the storage, from which the rate that storage and decoding sustain is computed.
         least_psnr: the decibels that a recommended codec must reach over all images.
-        folder: where temporary files go; None for the system's folder.
-        threads: number of threads; None for all cores.
+        folder: where temporary files are written and removed; None for the system's folder.
+        threads: the number of threads; None for all cores.
         progress: called with the name of the current measurement and the finished fraction.
 
-    Returns:
-        An ImagesReport.
-
     Raises:
-        ValueError: no records, or no column of images.
+        ValueError: there are no records, or no column of images.
         PenstockError: the data is damaged.
 
     Example:
@@ -183,7 +178,7 @@ def _candidates(qualities: Sequence[int]) -> list[_Candidate]:
 def _draw(
     ds: ps.Dataset, column: str | None, records: int, place: str
 ) -> tuple[Sample, str, str, str]:
-    """The sample, its column, the sizes of its images as text, and the path of its file."""
+    """Return the sample, its column, the sizes of its images as text, and the path of its file."""
     if not len(ds):
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
     name = _column_of(ds, column)
@@ -226,8 +221,8 @@ def _column_of(ds: ps.Dataset, column: str | None) -> str:
         if _are_images(values):
             return name
     raise ValueError(
-        f"no column of {name_of(ds)} holds encoded images; there are: {', '.join(names)}; if one "
-        "does, name it"
+        f"no column of {name_of(ds)} was found to hold encoded images; there are: {', '.join(names)}; name the "
+        "column if one does"
     )
 
 
@@ -289,11 +284,11 @@ def _row(one: _Candidate, count: int, mb_per_s: float) -> ImageRow:
     )
 
 
-# -- what follows from the numbers ----------------------------------------------------------------
+# -- conclusions ----------------------------------------------------------------------------------
 
 
 def bounded(found: Measured, most: float) -> Measured:
-    """A rate, limited to `most`."""
+    """Return a rate limited to `most`."""
     median, least, greatest = (min(rate, most) for rate in (found.median, found.least, found.most))
     return Measured(median, least, greatest, found.repeats)
 
@@ -310,7 +305,7 @@ def _sentences(rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: 
     rate = describe.count(round(now.delivered.median))
     return [
         _recommended(best, now, mb_per_s, least_psnr),
-        f"Smallest of those that keep {least_psnr:g} dB: {_size_beside(smallest, now, count)}.",
+        f"Smallest of the encodings that keep {least_psnr:g} dB: {_size_beside(smallest, now, count)}.",
         f"The current rate, {rate} images/s, is limited by {limit}.",
     ]
 

@@ -17,7 +17,7 @@ _LEAST_SECONDS = 0.05
 
 
 def image_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Run one job for one codec. `side` is "encode" (into `target`) or "decode" (from it)."""
+    """Run one job for one codec. `side` is "encode" (into `target`) or "decode" (from `target`)."""
     originals = _column(job["sample"])
     if job["side"] == "encode":
         encoded, seconds = _encode(originals, job)
@@ -25,9 +25,7 @@ def image_job(job: dict[str, Any]) -> dict[str, Any]:
         return {"encode_seconds": seconds}
     encoded = _column(job["target"])
     threads = job["threads"]
-    _decoded(
-        encoded.slice(0, 2), threads
-    )  # starts threads and fills tables before anything is timed
+    _decoded(encoded.slice(0, 2), threads)  # start threads and fill tables before anything is timed
     _, memory = memory_growth_of(lambda: _decode(encoded, threads))
     answer: dict[str, Any] = {
         "num_bytes": sum(len(image) for image in encoded.to_pylist()),
@@ -88,7 +86,7 @@ def _encode(originals: pa.Array, job: dict[str, Any]) -> tuple[pa.Array, float]:
 
 
 def _quality(originals: pa.Array, encoded: pa.Array, most: int) -> dict[str, Any]:
-    """PSNR and SSIM over all images and for the worst image. At most `most` images, spread evenly, are used."""
+    """Return PSNR and SSIM over all images and for the worst image. At most `most` images, spread evenly, are used."""
     chosen = pa.array(np.linspace(0, len(originals) - 1, min(most, len(originals))).astype(int))
     before = _decoded(originals.take(chosen), None)
     after = _decoded(encoded.take(chosen), None)

@@ -1,7 +1,7 @@
-"""Runs jobs in separate processes, whose memory can be measured and which can be killed.
+"""Runs jobs in subprocesses, whose memory can be measured and which can be killed.
 
-A job is sent to `python -m penstock.bench` as JSON on stdin, and its result comes back on stdout. The process has a
-separate session. Ctrl-C therefore reaches only the waiting process, which then kills the job.
+A job is sent to `python -m penstock.bench` as JSON on stdin, and its result comes back on stdout. The process has its
+own session, so Ctrl-C reaches only the waiting process, which then kills the job.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ _PREFIX = "penstock-bench-"
 
 
 class FailedJobError(Exception):
-    """A job failed; the message says why."""
+    """A job failed. The message is the reason."""
 
 
 def run_job(job: dict[str, Any], most_seconds: float) -> dict[str, Any]:
-    """Run a job in a separate process.
+    """Run a job in a subprocess, and return its result.
 
-    Args:
-        job: `kind` and the values that this kind needs; see `penstock.bench.__main__`.
-        most_seconds: the job is killed after this time.
-
-    Returns:
-        The result of the job.
+    `job` has `kind` and the values that this kind needs, see `penstock.bench.__main__`. The job is killed after
+    `most_seconds`.
 
     Raises:
         FailedJobError: the job failed, ended without a result, or took too long.
@@ -73,8 +69,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def workplace(folder: str | None) -> Generator[str]:
-    """Create a new folder inside `folder` (None: the system's folder for temporary files). It is removed with its
-    contents, even after an interrupt."""
+    """Create a new folder inside `folder` (None for the system's temporary folder). It is removed with its contents,
+    even after an interrupt."""
     made = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Finds the facts by which an order is judged: chunks, shards, and a column of labels."""
+"""Finds the chunks and shards of a dataset, and a column of labels. Orders are judged by these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_LABELS = 10_000
 
 
 def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int | None]:
-    """The layout of a dataset, its label column and the number of labels. Reads one column."""
+    """Return the layout of a dataset, its label column and the number of labels. One or more columns are read."""
     names = ds.schema.names
     if label is not None and label not in names:
         raise ValueError(f"there is no column {label!r}; there are: {', '.join(names)}")
@@ -28,11 +28,13 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
         if labels is not None:
             break
         if label is not None:
-            raise ValueError(f"the values of {label!r} are not labels: nulls, lists, or too many")
+            raise ValueError(
+                f"the values of {label!r} are not labels: there are nulls, lists, or too many values"
+            )
     if sum(chunk_lengths) != len(ds):
         raise ValueError(
-            f"{sum(chunk_lengths)} of {len(ds)} records can be read, and an order needs all of them; "
-            "penstock repair writes a file of the intact ones"
+            f"only {sum(chunk_lengths)} of {len(ds)} records can be read, and an order needs all of them; "
+            "penstock repair writes a file of the intact records"
         )
     firsts = np.concatenate([[0], np.cumsum([shard.num_records for shard in ds.shards])])[:-1]
     layout = Layout(len(ds), np.array(chunk_lengths, np.int64), firsts, labels)
@@ -42,8 +44,6 @@ def layout_of(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, in
 
 
 def _likely(ds: ps.Dataset) -> list[str]:
-    """Columns that may hold labels, by their names or types, starting with the most likely."""
-
     def rank(name: str) -> int:
         type_ = ds.schema.field(name).type
         if name.lower() in _LABELLED or pa.types.is_dictionary(type_):
@@ -64,7 +64,7 @@ def _likely(ds: ps.Dataset) -> list[str]:
 def _read_labels(
     ds: ps.Dataset, name: str, *, is_label: bool
 ) -> tuple[list[int], np.ndarray | None]:
-    """The chunk lengths, and the label number of each record if the column has labels."""
+    """Return the chunk lengths, and the label number of each record if the column has labels."""
     lengths: list[int] = []
     parts: list[Any] = []
     for batch in ds.scan(columns=[name]):

@@ -38,12 +38,12 @@ class Measured:
 
 
 def measured(values: Sequence[float]) -> Measured:
-    """The median and the range of some repeated measurements."""
+    """Return the median and range of repeated measurements."""
     return Measured(statistics.median(values), min(values), max(values), len(values))
 
 
 def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
-    """Seconds of one call. A quick call is repeated for `least_seconds`, and the mean is returned."""
+    """Return the seconds of one call. A quick call is repeated for `least_seconds`, and the mean is returned."""
     start, passed = time.perf_counter(), 0.0
     for done in range(1, _MOST_CALLS + 1):
         call()
@@ -57,7 +57,7 @@ def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
 
 
 def memory_growth_of(call: Callable[[], Any]) -> tuple[Any, int]:
-    """The result of a call, and the peak growth of this process's resident set during it, in bytes.
+    """Return the result of a call, and the peak growth of this process's resident set during the call, in bytes.
 
     Pages of mapped files count. Linux can reset the recorded peak. On other systems, only growth above the earlier peak
     is measured.
@@ -109,7 +109,7 @@ def _peak() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine on which the measurements ran."""
+    """The machine that ran the measurements."""
 
     cpu: str
     cores: int
@@ -121,13 +121,13 @@ class Machine:
 
 
 def machine(folder: str) -> Machine:
-    """This machine, with `folder` for temporary files."""
+    """Return this machine, with `folder` for temporary files."""
     system = f"{platform.system()} {platform.release()}"
     return Machine(_cpu(), cores(), system, platform.python_version(), folder, _file_system(folder))
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -173,7 +173,6 @@ class Noise:
     cores: int
 
     def sentence(self, spreads: Sequence[float]) -> str:
-        """A sentence on how much the repeats differed, and how busy the machine was."""
         slower = self.probe.most / self.probe.least - 1
         said = (
             f"A fixed piece of work took {slower:.0%} longer at its slowest than at its quickest; "
@@ -199,13 +198,11 @@ class NoiseProbe:
         self.run()
 
     def run(self) -> None:
-        """Time the fixed computation once."""
         start = time.perf_counter()
         hashlib.blake2b(_PROBED).digest()
         self._probes.append(time.perf_counter() - start)
 
     def noise(self) -> Noise:
-        """The noise so far."""
         self.run()
         return Noise(measured(self._probes), self._load, _load(), cores())
 
@@ -228,8 +225,8 @@ def in_turns(
     progress: Progress,
     measure: Callable[[_Candidate, int], None],
 ) -> Noise:
-    """Call `measure(candidate, round)` for each candidate, round by round. No round begins after `seconds`, except the
-    first, which is always completed."""
+    """Call `measure(candidate, round)` for each candidate, round by round. No round but the first begins after
+    `seconds`."""
     begun = time.monotonic()
     probe = NoiseProbe()
     for number in range(rounds):

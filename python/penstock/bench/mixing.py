@@ -1,6 +1,5 @@
-"""Computes how well an order mixes, from the record at each position.
-
-All figures are compared with those of exact shuffles with other seeds.
+"""Computes how well an order mixes, from the record at each position. All figures are compared with those of exact
+shuffles with other seeds.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Any
 import numpy as np
 
 MOST_POSITIONS = 1_000_000
-"""Limit on the positions used. In longer epochs, whole batches spread over the epoch are used."""
+"""The most positions to use. In longer epochs, only some batches are used, spread over the epoch."""
 
 
 def numbers_of(order: Any, layout: Layout, epoch: int, start: int, stop: int) -> np.ndarray:
-    """The record numbers at some positions. `take` gets the keywords about the data that the order needs."""
+    """Return the record numbers at some positions. `take` gets the keywords about the data that the order accepts."""
     known = {"chunk_lengths": layout.chunk_lengths, "shard_lengths": layout.shard_lengths}
     asked = inspect.signature(order.take).parameters
     words = {word: value for word, value in known.items() if word in asked}
@@ -37,42 +36,39 @@ class Layout:
     """The label of each record, numbered from 0."""
 
     def chunks_of(self, records: np.ndarray) -> np.ndarray:
-        """The chunk of each record."""
         return np.searchsorted(np.cumsum(self.chunk_lengths), records, "right")
 
     @property
     def shard_lengths(self) -> np.ndarray:
-        """Records of each shard."""
         return np.diff(self.shard_firsts, append=self.num_records)
 
     def shards_of(self, records: np.ndarray) -> np.ndarray:
-        """The shard of each record."""
         return np.searchsorted(self.shard_firsts, records, "right") - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How an order mixes, in absolute figures; `Mixing` has them relative to an exact shuffle."""
+    """How an order mixes, in absolute figures. `Mixing` has them relative to an exact shuffle."""
 
     moved: float
-    """Mean of |position - record|, divided by the number of records: 1/3 for an exact shuffle."""
+    """The mean of |position - record|, divided by the number of records. It is 1/3 for an exact shuffle."""
     neighbours: float
     """The fraction of records whose successor in the files is in the same batch."""
     chunks: float
-    """Mean number of different chunks in a batch."""
+    """The mean number of different chunks in a batch."""
     shards: float
     labels: float | None
-    """Mean number of different labels in a batch."""
+    """The mean number of different labels in a batch."""
     label_distance: float | None
-    """Mean total variation distance between the labels of a batch and those of all records."""
+    """The mean total variation distance between the labels of a batch and those of all records."""
     again: float | None
-    """The fraction of pairs of records in a batch that share a batch in the next epoch, too."""
+    """The fraction of pairs of records in a batch that also share a batch in the next epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Batches of an epoch: the positions and the record at each, both int64[batches, batch_size].
-    A smaller last batch is left out."""
+    """Batches of an epoch: the positions and the record at each, both int64[batches, batch_size]. A smaller last batch
+    is left out."""
 
     places: np.ndarray
     records: np.ndarray
@@ -82,7 +78,7 @@ class Positions:
 def positions_of(
     order: Any, layout: Layout, epoch: int, batch_size: int, most: int = MOST_POSITIONS
 ) -> Positions:
-    """Batches of an order, spread over the epoch, with at most `most` positions."""
+    """Return batches of an order, spread over the epoch, with at most `most` positions."""
     length = order.length(layout.num_records)
     batches = max(length // batch_size, 1)
     batch_size = min(batch_size, length)
@@ -141,7 +137,7 @@ def _labels(records: np.ndarray, layout: Layout) -> tuple[float | None, float | 
 def _again(
     found: Positions, order: Any, layout: Layout, epoch: int, batch_size: int
 ) -> float | None:
-    """The fraction of pairs of records that share a batch both in this epoch and in the next."""
+    """Return the fraction of pairs of records that share a batch both in this epoch and in the next."""
     batches, size = found.records.shape
     if not found.is_whole or size < 2:
         return None
@@ -160,25 +156,25 @@ class Mixing:
     """An order relative to an exact shuffle, whose figures are all 1."""
 
     moved: float
-    """How far records move; 0 if not at all."""
+    """How far records move; 0 if they do not move."""
     chunks: float
     shards: float | None
-    """Different shards in a batch; None if there is only one."""
+    """The number of different shards in a batch; None if there is only one."""
     labels: float | None
-    """Different labels in a batch."""
+    """The number of different labels in a batch."""
     label_distance: float | None
-    """Distance between the labels of a batch and those of all records: larger is worse."""
+    """The distance between the labels of a batch and those of all records; larger is worse."""
     again: float | None
-    """How often records that share a batch do so in the next epoch: larger is worse."""
+    """How often records that share a batch do so again in the next epoch; larger is worse."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether every figure is within a tenth of an exact shuffle's."""
+        """Whether every figure is at most 1.1 times worse than an exact shuffle's."""
         return self._is_within(1.1)
 
     @property
     def is_near(self) -> bool:
-        """Whether every figure is within a factor of two."""
+        """Whether every figure is at most 2 times worse than an exact shuffle's."""
         return self._is_within(2)
 
     def _is_within(self, factor: float) -> bool:
@@ -189,7 +185,7 @@ class Mixing:
 
 
 def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
-    """Express a mix relative to that of exact shuffles."""
+    """Divide the figures of a mix by those of exact shuffles."""
     return Mixing(
         mix.moved / exact.moved,
         mix.chunks / exact.chunks,
@@ -201,7 +197,7 @@ def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
 
 
 def mean_of(mixes: Sequence[Mix]) -> Mix:
-    """The mean of each figure."""
+    """Return the mean of each figure."""
     facts: dict[str, Any] = {}
     for name in Mix.__slots__:
         values = [getattr(mix, name) for mix in mixes]

@@ -1,6 +1,5 @@
-"""Renders a report as one HTML page without other files or scripts. It is light or dark like the system.
-
-Text from files is escaped, and the page's security policy forbids loading anything.
+"""Renders a report as one HTML page without other files or scripts. It is light or dark like the system. Text from
+files is escaped, and the page's security policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _NUMBER = ' class="number"'
 
 
 def html(report: Report) -> str:
-    """Render a report as one HTML page, which needs no other file."""
+    """Render a report as one HTML page that needs no other file."""
     shown = contents(report)
     return page(
         shown.title,
@@ -72,7 +71,7 @@ def page(
     tables: Sequence[Table],
     facts: Sequence[tuple[str, str]],
 ) -> str:
-    """The page as text."""
+    """Return the page as text."""
     return _PAGE.substitute(
         title=escape(title),
         lead=escape(lead),
@@ -115,7 +114,7 @@ def _table(table: Table) -> str:
 
 
 def _cells(column: TableColumn) -> Iterator[str]:
-    """The cells of a column. A bar below a number shows its ratio to the largest number."""
+    """Yield the cells of a column. A bar below each number shows its ratio to the largest number."""
     values = [value for value in column.values if value is not None]
     top = max(values, default=0) or 1
     best = _best(values, column.best)
@@ -129,8 +128,8 @@ def _cells(column: TableColumn) -> Iterator[str]:
 
 
 def _best(values: Sequence[float], end: str) -> tuple[float, float]:
-    """The range of values to highlight: the best value and those within half a percent of it. Nothing is highlighted if
-    most values are that good."""
+    """Return the range of values to highlight: the best value and values within half a percent of it. If most values
+    are that good, return an empty range."""
     best = (max if end == "high" else min)(values, default=0)
     low, high = 0.995 * best, 1.005 * best
     alike = sum(low <= value <= high for value in values)

@@ -14,10 +14,10 @@ import pyarrow as pa
 import penstock as ps
 
 RUNS = 32
-"""A sample consists of this many runs of adjacent records, spread evenly over the data."""
+"""The number of runs of adjacent records in a sample, spread evenly over the data."""
 _FIRST_RECORDS = 16
 SMALL = 4
-"""The number of records in the smaller sample, which is used for warming up."""
+"""The number of records in the smaller sample, which is used to warm up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Sample:
     num_bytes: int
     """The size of the sample as an Arrow file."""
     fields: tuple[tuple[str, str], ...]
-    """Names and types of the fields."""
+    """The names and types of the fields."""
 
     def sentence(self, size: str) -> str:
-        """A sentence on the measured records. `size` is their size in bytes as text."""
+        """Return a sentence on the measured records. `size` is their size in bytes as text."""
         whole = self.num_records == self.num_all_records
         of = "" if whole else f" of {self.num_all_records:,}, in {RUNS} runs spread over the data"
         plural = "record" if self.num_records == 1 else "records"
@@ -41,18 +41,18 @@ class Sample:
 
 
 def opened(source: Any) -> ps.Dataset:
-    """A dataset, opened if `source` is not one yet."""
+    """Return a dataset; it is opened unless `source` is already one."""
     return source if isinstance(source, ps.Dataset) else ps.open(source)
 
 
 def name_of(ds: ps.Dataset) -> str:
-    """The name of a dataset in a report."""
+    """Return the name of a dataset for a report."""
     first, *others = ds.paths
     return f"{first} and {len(others)} more" if others else first
 
 
 def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, int]]:
-    """Runs [first, last) with `wanted` records in total, spread evenly over `num_all`."""
+    """Return runs [first, last) with `wanted` records in total, spread evenly over `num_all`."""
     if wanted >= num_all:
         return [(0, num_all)]
     edges: np.ndarray = np.linspace(0, wanted, min(runs, wanted) + 1).astype(int)
@@ -62,21 +62,9 @@ def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, 
 
 
 def draw(ds: ps.Dataset, folder: str, records: int, most_bytes: int) -> tuple[Sample, str, str]:
-    """Write a sample of `ds` into `folder`.
-
-    Args:
-        ds: the data.
-        folder: where `sample.arrow` and `small.arrow` go.
-        records: the most records.
-        most_bytes: the most bytes, estimated from the first records.
-
-    Returns:
-        The Sample, and the paths of the two files.
-
-    Raises:
-        ValueError: there are no records.
-        OSError: the disk has no room for the sample.
-    """
+    """Write a sample of `ds` as `sample.arrow`, and a few records as `small.arrow`, into `folder`. Return the Sample
+    and the two paths. The sample has at most `records` records, and about `most_bytes` bytes, estimated from the first
+    records. Raise ValueError if there are no records, and OSError if the disk has no room."""
     if not len(ds):
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
     first = ds.take(range(min(_FIRST_RECORDS, len(ds))))

@@ -1,4 +1,4 @@
-"""`bench shuffle` compares orders: how well they mix, and how much reading in these orders costs."""
+"""`bench shuffle` compares orders: how well they mix, and the cost of reading in these orders."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class Disk:
     mb_per_s: float
 
     def seconds(self, seeks: float, num_bytes: float) -> float:
-        """The time for these seeks and bytes, one after another."""
         return seeks * self.seek_ms / 1e3 + num_bytes / (self.mb_per_s * 1e6)
 
 
@@ -77,7 +76,7 @@ class OrderRow:
     mixing: Mixing
     by_chunks: bool
     window_bytes: int
-    """Bytes of the waiting records, approximately. If the order is read by records, bytes of one batch."""
+    """Bytes of the waiting records, approximately, or of one batch if the order is read by records."""
     seconds: Measured
     """Seconds for an epoch, read from the page cache."""
     num_bytes: float
@@ -85,7 +84,7 @@ class OrderRow:
     seeks: float
     block_bytes: float
     disk_seconds: tuple[float, ...]
-    """Seconds for an epoch by the model of each disk, without decoding."""
+    """Seconds for an epoch on each disk, by its model, without decoding."""
     measured_records: int
     path: tuple[tuple[float, float], ...]
     """Some (position, record) pairs, as fractions of an epoch."""
@@ -112,16 +111,14 @@ class ShuffleReport:
     how: str = field(default=HOW)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report, for JSON."""
         return asdict(self)
 
 
 def default_orders(num_records: int, num_shards: int, num_chunks: int, seed: int) -> dict[str, Any]:
-    """The orders that are compared by default.
+    """Return the orders that are compared by default.
 
-    If there are several shards, a buffer reads them interleaved, as pipelines of tf.data and
-    WebDataset do. Buffers and windows that would hold all records are left out, because they are
-    exact shuffles.
+    If there are several shards, buffers read them interleaved, as pipelines of tf.data and WebDataset do. Buffers and
+    windows that would hold all records are left out, because they are exact shuffles.
     """
     found: dict[str, Any] = {"Sequential": ps.Sequential()}
     over = ps.Interleaved() if num_shards > 1 else None
@@ -153,23 +150,20 @@ def shuffle(
     """Compare orders on a dataset: how they mix, what they read, how long an epoch takes.
 
     Args:
-        source: as for `open`, or a Dataset, of which the chosen columns are read.
-        orders: by name; None for penstock's own, from `Sequential` to `Shuffled`.
-        batch_size: records per batch.
+        source: as for `open`, or a Dataset, whose chosen columns are read.
+        orders: the orders by name; None for penstock's own, from `Sequential` to `Shuffled`.
+        batch_size: the number of records in a batch.
         label: the column whose values should be mixed in a batch; None detects a column of class
             labels or integers, if there is one.
-        seed: seed of the default orders.
-        window_bytes: memory for records that wait after their chunk was read.
+        seed: the seed of the default orders.
+        window_bytes: the memory for records that wait after their chunk was read.
         rounds: how often each order is timed.
-        seconds: total time for timing, approximately.
+        seconds: the total time for timing, approximately.
         disks: the disks for which the time of an epoch is estimated.
         progress: called with the name of the current measurement and the finished fraction.
 
-    Returns:
-        A ShuffleReport.
-
     Raises:
-        ValueError: fewer than two records, or no such label.
+        ValueError: there are fewer than two records, or no such label.
         PenstockError: the data is damaged.
 
     Example:
@@ -185,7 +179,7 @@ def shuffle(
     ds = opened(source)
     if len(ds) < 2:
         raise ValueError(f"{name_of(ds)} has {len(ds)} records, too few to order")
-    progress("looking at the records", 0.0)
+    progress("reading chunks and labels", 0.0)
     layout, found_label, num_labels = layout_of(ds, label)
     num_bytes = sum(shard.num_bytes for shard in ds.shards)
     each = num_bytes / len(ds)
@@ -244,7 +238,7 @@ def _beginning(order: Any, layout: Layout) -> np.ndarray:
 
 
 def _path(order: Any, layout: Layout, dots: int = 700) -> tuple[tuple[float, float], ...]:
-    """The records at some positions, spread evenly with a fixed jitter."""
+    """Return the records at some positions, spread evenly with a fixed jitter."""
     records = _beginning(order, layout)
     jitter = np.random.default_rng(0).random(dots)
     places = np.unique(((np.arange(dots) + jitter) / dots * len(records)).astype(np.int64))
@@ -262,8 +256,8 @@ def _timed(
     probe: NoiseProbe,
     progress: Progress,
 ) -> dict[str, tuple[int, list[float]]]:
-    """For each order, the number of records read, and the seconds of an epoch in each round. All rounds read as many
-    records as the first round did in its share of the time."""
+    """Return, for each order, the number of records read, and the seconds of an epoch in each round. All rounds read as
+    many records as the first round did in its share of the time."""
     share = seconds / (rounds + 1) / len(plans)
     found: dict[str, tuple[int, list[float]]] = {}
     for number in range(rounds):
@@ -321,7 +315,7 @@ def _best_orders(rows: Sequence[OrderRow], disks: Sequence[Disk]) -> list[str]:
 
 
 def _best_order(good: Sequence[OrderRow], near: Sequence[OrderRow], disk: int) -> str:
-    """A sentence on the quickest order that mixes as well as an exact shuffle, and on a much quicker one in `near`."""
+    """Return a sentence on the quickest exact order, and on a much quicker order in `near`."""
 
     def needed(row: OrderRow) -> float:
         return epoch_seconds(row, disk)
@@ -338,12 +332,11 @@ def _best_order(good: Sequence[OrderRow], near: Sequence[OrderRow], disk: int) -
 
 
 def epoch_seconds(row: OrderRow, disk: int) -> float:
-    """The time of an epoch from a disk: the longer of reading and decoding, which overlap."""
+    """Return the time of an epoch from a disk: the longer of reading and decoding, which overlap."""
     return max(row.disk_seconds[disk], row.seconds.median)
 
 
 def _lacks(row: OrderRow) -> str:
-    """The figure in which an order is worst, compared with an exact shuffle."""
     mixing = row.mixing
     factors = {
         "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,

@@ -34,7 +34,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A comparison. Its first column has the names of the compared items."""
+    """A comparison. The first column names the compared items."""
 
     title: str
     columns: Sequence[TableColumn]
@@ -58,7 +58,7 @@ class Contents:
 
 
 def contents(report: Report) -> Contents:
-    """The contents to show for a report."""
+    """Return the contents to show for a report."""
     if isinstance(report, FormatsReport):
         return _formats(report)
     return _images(report) if isinstance(report, ImagesReport) else _shuffle(report)
@@ -170,7 +170,7 @@ def _shuffle(report: ShuffleReport) -> Contents:
     )
     cost_note = (
         "Measured: reading from the page cache and decoding. The disks are a model of reading "
-        "alone: the number of seeks times the time of one, plus the touched blocks of 4,096 bytes "
+        "only: the number of seeks times the time per seek, plus the touched blocks of 4,096 bytes "
         f"divided by the bandwidth. {disks}: given, not measured. {_PLUS_MINUS}"
     )
     return Contents(
@@ -185,7 +185,6 @@ def _shuffle(report: ShuffleReport) -> Contents:
 
 
 def _of(rows: Iterable[Any], name: str) -> list[Any]:
-    """An attribute of every row."""
     return [getattr(row, name) for row in rows]
 
 

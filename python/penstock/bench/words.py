@@ -9,12 +9,12 @@ NOTHING = "–"
 
 
 def rate(found: Measured | None) -> str:
-    """A rate to three digits, with the spread of the repeats."""
+    """Return a rate to three digits, with the spread of the repeats."""
     return NOTHING if found is None else short(found.median) + _spread(found)
 
 
 def time(found: Measured | None) -> str:
-    """Seconds, with the spread of the repeats."""
+    """Return seconds, with the spread of the repeats."""
     return NOTHING if found is None else seconds(found.median) + _spread(found)
 
 
@@ -23,14 +23,14 @@ def _spread(found: Measured) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio with two decimals, or thousands without any."""
+    """Return a ratio with two decimals, or without decimals from 100 on."""
     if value is None:
         return NOTHING
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def short(number: float | None) -> str:
-    """A number to three digits, with k, M and G for thousands.
+    """Return a number to three digits, with k, M and G for thousands.
 
     Example:
         >>> from penstock.bench.words import short
@@ -48,12 +48,12 @@ def short(number: float | None) -> str:
 
 
 def size(number: float | None) -> str:
-    """Bytes in decimal units."""
+    """Return bytes in decimal units."""
     return NOTHING if number is None else describe.size(number)
 
 
 def seconds(number: float | None) -> str:
-    """A time in a fitting unit.
+    """Return a time in a fitting unit.
 
     Example:
         >>> from penstock.bench.words import seconds

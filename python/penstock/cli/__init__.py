@@ -1,6 +1,5 @@
-"""The command `penstock`: one file per command, built on the public names only.
-
-click and rich are imported when the command runs, never by `import penstock`.
+"""The command `penstock`: one file per command, built on public names only. click and rich are imported when the
+command runs, never by `import penstock`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line, and end the process with its exit status: 0 success, 1 a problem in
-    the data, 2 misuse."""
+    """Run the command line, and exit with its status: 0 success, 1 a problem in the data, 2 misuse."""
     try:
         from penstock.cli.program import program
-    except KeyboardInterrupt:  # later ones are handled by the program
+    except KeyboardInterrupt:  # the program handles later interrupts
         sys.stderr.write("interrupted\n")
         sys.exit(130)
     program.main(prog_name="penstock")

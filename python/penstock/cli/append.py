@@ -33,7 +33,7 @@ Examples:
 @click.option(
     "--shard",
     type=click.Choice(["last", "new"]),
-    help="Of several files, append to the end of the last one, or make a new one. "
+    help="With several files: append to the end of the last file, or make a new file. "
     "[default: new; last if the names contain the number of files]",
 )
 @click.option(
@@ -63,7 +63,7 @@ def command(
     as_json: bool,
     **reads: Any,
 ) -> None:
-    """Add the records of SOURCE after those of TARGET.
+    """Add the records of SOURCE after the records of TARGET.
 
     TARGET is a TFRecord file, or a folder or pattern of several files, which get a new file. All
     records are added or none, even if the command is killed. Records whose fields or types differ

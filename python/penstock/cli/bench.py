@@ -1,4 +1,4 @@
-"""`penstock bench`: three commands that measure on the user's own data."""
+"""`penstock bench`: three commands that measure with the user's own data."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ Examples:
 def command() -> None:
     """Measure on your own data which format, image codec and order suit it.
 
-    Each command reports how it measured, how far repeats differed, and what follows from the
+    Each command reports how it measured, how much repeats differed, and what follows from the
     numbers. --html writes a page.
     """
 
 
 def _measuring(function: Function) -> Function:
-    """Add the options that all three commands share."""
     options = [
         click.option(
             "--rounds", type=click.IntRange(min=1), default=5, show_default=True,
-            help="How often each candidate is measured; the median counts.",
+            help="Number of measurements of each candidate; the median counts.",
         ),
         click.option(
             "--seconds", type=click.FloatRange(min=0), default=60, show_default=True,
@@ -65,7 +64,7 @@ def _measuring(function: Function) -> Function:
 _temporary = click.option(
     "--temporary", "folder", type=click.Path(exists=True, file_okay=False, writable=True),
     metavar="FOLDER",
-    help="Where to write the files to be measured, which are then removed. [default: the system's]",
+    help="Folder for the files to measure, which are removed at the end. [default: the system's]",
 )  # fmt: skip
 _threads = reading("threads")
 
@@ -277,7 +276,6 @@ def shuffle(
 
 
 def _show(report: Any, html: str | None, as_json: bool) -> None:
-    """Write the page if one was requested, then print JSON or tables."""
     if html is not None:
         import penstock as ps
 

@@ -1,4 +1,4 @@
-"""What `penstock bench` prints on a terminal."""
+"""The output of `penstock bench` on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.cli import output
 
 
 def show(report: Any) -> None:
-    """The tables of a report, what follows from them, and how far to trust them."""
+    """Print the tables of a report, the conclusions, and the noise."""
     found = bench.contents(report)
     parts: list[Any] = [describe.escape(line) for line in found.lead.split("\n")]
     for table in found.tables:

@@ -21,12 +21,12 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 def command(shell: str, as_json: bool) -> None:
-    """Print a script with which a shell completes commands, options and files."""
+    """Print a script that lets a shell complete commands, options and files."""
     from penstock.cli.program import program
 
     kind = get_completion_class(shell)
     assert kind is not None, "click knows these shells"
-    # ShellComplete's own source: bash's would first run bash to check its version.
+    # bash's own source() would first run bash to check its version.
     script = ShellComplete.source(kind(program, {}, "penstock", "_PENSTOCK_COMPLETE"))
     if as_json:
         output.emit({"shell": shell, "script": script})

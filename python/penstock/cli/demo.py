@@ -24,7 +24,7 @@ Examples:
 )
 @click.option(
     "--folder", type=click.Path(file_okay=False), default="demo-data", show_default=True,
-    help="Folder for the files, which stay there.",
+    help="Folder for the files, which are kept.",
 )  # fmt: skip
 @click.option(
     "--records", "num_records", type=click.IntRange(min=1000), default=200_000, show_default=True,
@@ -35,9 +35,9 @@ Examples:
 def command(folder: str, num_records: int, no_tensorflow: bool, as_json: bool) -> None:
     """A tour: write, look, verify, index, read, break, repair, compress, convert.
 
-    Generates a small dataset and shows what penstock does with it. The code and commands shown
-    are the ones that run, and every figure is measured during the run. --json prints the figures
-    alone. Takes less than a minute.
+    Generates a small dataset and shows what penstock does with it. The code and commands shown are
+    the ones that run, and every figure is measured during the run. --json prints the figures only.
+    Takes less than a minute.
     """
     from penstock.cli import tour
     from penstock.cli.narrate import Narrator
@@ -59,7 +59,6 @@ def command(folder: str, num_records: int, no_tensorflow: bool, as_json: bool) -
 
 
 def _claim(folder: str) -> None:
-    """Create the folder, or refuse one that has files of other origin."""
     os.makedirs(folder, exist_ok=True)
     mark = os.path.join(folder, _MARK)
     if os.listdir(folder) and not os.path.exists(mark):

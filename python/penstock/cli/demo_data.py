@@ -1,4 +1,4 @@
-"""The data set of `penstock demo`: made from a seed, the same on every machine."""
+"""The dataset of `penstock demo`. It is made from a seed, and is the same on every machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUM_LABELS = 10
 
 
 def examples(num_records: int) -> pa.Table:
-    """Records as training data has them: a number, a label, a caption, a vector, some tokens."""
+    """Return records such as in training data: a number, a label, a caption, a vector, some tokens."""
     rng = np.random.default_rng(20)
     captions = rng.integers(0, len(_SUBJECTS), (num_records, 2))
     labels = np.minimum(rng.geometric(0.25, num_records) - 1, NUM_LABELS - 1)
@@ -41,7 +41,7 @@ def examples(num_records: int) -> pa.Table:
 
 
 def pictures(num_records: int) -> pa.Table:
-    """Small PNG images of several sizes, with labels."""
+    """Return small PNG images of several sizes, with labels."""
     rng = np.random.default_rng(21)
     sizes = rng.integers(4, 13, (num_records, 2)) * 16
     images = ps.encode_images([_waves(rng, height, width) for height, width in sizes], "png")
@@ -51,7 +51,7 @@ def pictures(num_records: int) -> pa.Table:
 
 
 def _waves(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """Smooth waves with some noise, which compress like photographs. uint8[height, width, 3]."""
+    """Return smooth waves with some noise, uint8[height, width, 3]. They compress like photographs."""
     y, x = np.mgrid[0:height, 0:width][:, :, :, None]
     slopes = rng.normal(0, 0.15, (2, 3))
     noise = rng.normal(0, 4, (height, width, 3))

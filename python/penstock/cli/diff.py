@@ -15,7 +15,7 @@ from penstock.cli.options import json_option, opened, reading
 if TYPE_CHECKING:
     import penstock as ps
 
-_MISUSE = re.compile(r"^no such (column|field)|is no key: ")
+_MISUSE = re.compile(r"^no such (column|field)|cannot be a key; ")
 
 
 @click.command(
@@ -94,7 +94,6 @@ def _show(found: ps.Diff) -> None:
 
 
 def _rest(records: ps.RecordsDiff, side: str) -> list[Text]:
-    """Records of one side that could not be compared."""
     lines: list[Text] = []
     for word, said in (("only", f"only in {side}"), ("repeated", f"of {side} repeat a key")):
         ending = f"{'in_' if word == 'only' else ''}{side.lower()}"
@@ -137,7 +136,7 @@ def _kind(field: ps.FieldDiff) -> str:
 
 
 def _value(text: str, place: int | None) -> Text:
-    """A value cut to one line, with the place of the first difference if it was cut."""
+    """Shorten a value to one line, and add the place of the first difference if the value was shortened."""
     cut = text if len(text) <= 28 else text[:27] + describe.ELLIPSIS
     shown = Text(cut, no_wrap=True)
     if place is not None and cut != text:

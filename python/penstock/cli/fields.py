@@ -25,7 +25,7 @@ Examples:
 """,
 )
 def command() -> None:
-    """Add, drop, rename and replace fields of existing records, or keep new ones beside the files."""
+    """Add, drop, rename and replace fields of existing records, or store new fields next to the files."""
 
 
 for _command in COMMANDS:
@@ -43,9 +43,9 @@ Examples:
 @source_argument
 @json_option
 def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
-    """List the fields that are kept beside the files, oldest first.
+    """List the fields stored next to the files, oldest first.
 
-    If several have the same name, the last one counts.
+    If several have the same name, the last one is read.
     """
     import penstock as ps
 
@@ -53,7 +53,7 @@ def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         output.emit({"overlays": [_document(overlay) for overlay in found]})
     elif not found:
-        click.echo("no fields are kept beside these files", err=True)
+        click.echo("no fields are stored next to these files", err=True)
     else:
         output.show(_page(found))
 
@@ -69,7 +69,7 @@ Examples:
 @click.argument("name")
 @json_option
 def remove(source: tuple[str, ...], name: str, as_json: bool) -> None:
-    """Remove the fields kept beside the files under NAME. The files do not change."""
+    """Remove the fields stored next to the files under NAME. The files do not change."""
     import penstock as ps
 
     with misuse():

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli import output
-from penstock.cli.options import NAMES, json_option, misuse, pairs_of, reading, values_of
+from penstock.cli.options import (
+    NAMES,
+    json_option,
+    misuse,
+    names_in,
+    pairs_of,
+    reading,
+    values_of,
+)
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -24,19 +32,19 @@ _WHERE = (
         "--into", type=click.Path(), help="A file, a folder or a pattern for the new files."
     ),
     click.option(
-        "--in-place", is_flag=True, help="Replace each file when its new one is complete."
+        "--in-place", is_flag=True, help="Replace each file when its new file is complete."
     ),
     click.option("--overwrite", is_flag=True, help="Replace files that exist."),
     click.option(
         "--verify",
         is_flag=True,
-        help="Check that old fields are equal before a file gets its name.",
+        help="Compare the old fields before a file gets its name.",
     ),
     *(reading("threads"), json_option),
 )
 _VALUES = (
     click.option(
-        "--from", "table", type=click.Path(), help="A table: any data that penstock opens."
+        "--from", "table", type=click.Path(), help="A table: any data that penstock can open."
     ),
     click.option(
         "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
@@ -55,7 +63,7 @@ _VALUES = (
         type=click.Choice(["error", "null"]),
         default="error",
         show_default=True,
-        help="What to do with records whose key is not in the table.",
+        help="For records whose key is not in the table: an error, or no new fields.",
     ),
 )
 
@@ -82,12 +90,12 @@ Examples:
 @_source
 @_options(*_VALUES)
 @click.option("--name", help="Name of the overlay. [default: the names of its fields]")
-@click.option("--replace", is_flag=True, help="New fields may replace old ones.")
+@click.option("--replace", is_flag=True, help="New fields may replace old fields.")
 @_options(*_WHERE)
 def add(source: str, as_json: bool, **options: Any) -> None:
     """Add fields to the records of SOURCE.
 
-    Without --into or --in-place they are kept beside the files, which do not change.
+    Without --into or --in-place they are stored next to the files, which do not change.
     """
     import penstock as ps
 
@@ -101,15 +109,23 @@ def add(source: str, as_json: bool, **options: Any) -> None:
 Examples:
   penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
   penstock fields replace 'train-*.tfrecord' --set split=test --into out/
+  penstock fields replace train.tfrecord --set label=0 --where 'label >= 10' --in-place
 """,
 )
 @_source
-@_options(*_VALUES, *_WHERE)
+@_options(*_VALUES)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Replace values only in the records for which this is true; the others keep theirs.",
+)
+@_options(*_WHERE)
 def replace(source: str, as_json: bool, **options: Any) -> None:
-    """Give fields of the records of SOURCE other values."""
+    """Replace the values of fields in the records of SOURCE."""
     import penstock as ps
 
     fields, how, named = _values(options)
+    named = {*named, *names_in(options["where"])}
     _run("replace", as_json, named, lambda **more: ps.replace_fields(source, fields, **how, **more))
 
 
@@ -164,26 +180,25 @@ Examples:
 @_source
 @_options(*_WHERE)
 def bake(source: str, as_json: bool, **options: Any) -> None:
-    """Write the fields that are kept beside SOURCE into its records."""
+    """Write the fields stored next to SOURCE into its records."""
     import penstock as ps
 
     _run("bake", as_json, (), lambda **more: ps.bake_fields(source, **options, **more))
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
-    """The new values, the other options, and the fields named on the command line."""
     table, function = options.pop("table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
     if sum(bool(given) for given in (table, function, constants)) != 1:
-        raise click.UsageError("say where the values come from: --from, --set or --function")
+        raise click.UsageError("give exactly one of --from, --set and --function")
     if function is not None:
         return _function(function), {**options, "reads": reads}, reads
     return table or constants, {**options, "reads": reads}, {*reads, *constants, options["by"]}
 
 
 def _function(named: str) -> Any:
-    """Import a function from MODULE:NAME; the current folder is searched first."""
+    """Import a function given as MODULE:NAME. The current folder is searched first."""
     module, sign, name = named.partition(":")
     if not (module and sign and name):
         raise click.UsageError(f"--function: {named!r} is not MODULE:NAME")

@@ -8,7 +8,16 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, opened, reading, source_argument
+from penstock.cli.options import (
+    filtered,
+    json_option,
+    misuse,
+    names_in,
+    opened,
+    reading,
+    source_argument,
+    where_option,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +25,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _LEAST_WIDTH = 12
-"""If columns would be narrower than this, each field gets a line of its own."""
+"""If columns would be narrower than this, each field is shown on its own line."""
 
 
 @click.command(
@@ -26,6 +35,7 @@ Examples:
   penstock head train.tfrecord
   penstock head -n 3 --columns image,label 'train-*.tfrecord'
   penstock head --start 41092 -n 1 train.tfrecord
+  penstock head --where 'label == 3 and len(tokens) >= 10' train.tfrecord
   penstock head --json -n 100 train.parquet
 """,
 )
@@ -36,22 +46,30 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
-    help="The first record; records count from 0 over all files.",
+    help="The first record; records count from 0 over all files, or over those that --where keeps.",
 )  # fmt: skip
+@where_option
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
+@reading("types")
 @json_option
 def command(
-    source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any
+    source: tuple[str, ...],
+    number: int,
+    start: int,
+    where: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """Show the first records, or others by number.
+    """Show the first records, or records from a given number on.
 
     Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values
-    are cut; --json prints complete values.
+    are shortened; --json prints complete values.
     """
-    ds = opened(source, **options)
-    batch = _records(ds, number, start)
+    ds = filtered(opened(source, **options), where)
+    with misuse(named=names_in(where)):
+        batch = _records(ds, number, start)
     if as_json:
         rows = [] if batch is None else [_row(batch, n) for n in range(batch.num_rows)]
         output.emit({"first_record": start, "records": rows, "damage": output.damage_of(ds)})
@@ -68,7 +86,7 @@ def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
         return ds.take(range(min(start, len(ds)), min(start + number, len(ds))))
     if not number:
         return None
-    # One thread: nothing beyond the first records needs decoding.
+    # One thread, since only the first records need decoding.
     batches = ds.scan(batch_records=number, threads=1)
     batch = next(batches, None)
     if batch is not None and batch.num_rows < number:
@@ -112,7 +130,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
 
 
 def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | None:
-    """The widths at which all columns fit, or None if some would be too narrow."""
+    """Return the widths at which all columns fit, or None if a column would be too narrow."""
     wanted: list[int] = []
     for heading, column in zip(names, batch.columns, strict=True):
         longest = max(len(describe.value(scalar, max(room, 8))) for scalar in column)

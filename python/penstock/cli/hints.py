@@ -1,4 +1,4 @@
-"""Hints of errors, with the options of the command that was run instead of Python's keywords."""
+"""Rewrites the hints of errors: Python's keywords become options of the command that was run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
     if isinstance(hint, str):
         error.hint = in_options(hint, given, program)
     elif isinstance(error, FileExistsError) and error.strerror is None:
-        # Raised by penstock, not by the system.
+        # Raised by penstock, not by the operating system.
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
     elif isinstance(error, Misuse):
@@ -37,7 +37,7 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
-    """A hint for the command line `given`. Keywords without an option stay Python, and are named so."""
+    """Return a hint for the command line `given`. Keywords that have no option are marked as Python."""
     options = _options_of(given, program)
     if not options:
         return hint
@@ -48,7 +48,7 @@ def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
 def _format_option(
     verb: str | None, keyword: str, options: dict[str, click.Option]
 ) -> click.Option | None:
-    """The option that takes a format's options, unless `open` has the keyword itself."""
+    """Return the option for a format's options, or None if `open` itself has the keyword."""
     if verb != "open":
         return options.get("more")
     return None if keyword in _OF_OPEN else options.get("read")
@@ -56,10 +56,9 @@ def _format_option(
 
 # Complexity: one branch for each kind of option (choice of format, of a format, flag, value).
 def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
-    """One keyword and its value as an option."""
     name = found["keyword"] or found["bare"]
     text = found["value"] or found["given"] or ""
-    # With two formats, a call of `open` names the one that is read.
+    # If a command has two formats, `open` means the format that is read.
     is_written = name == "format" and found["verb"] != "open" and "to" in options
     option = options.get("to" if is_written else _ALIASES.get(name, name))
     if option is None:
@@ -73,7 +72,7 @@ def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
 
 
 def _typed(value: str) -> list[str]:
-    """A Python value as words on a command line: a list with commas, a dict as KEY=VALUE words."""
+    """Return a Python value as words on a command line: a list with commas, a dict as KEY=VALUE words."""
     if value[:1] in ("[", "{"):
         try:
             held: Any = ast.literal_eval(value)
@@ -87,7 +86,6 @@ def _typed(value: str) -> list[str]:
 
 
 def _in_json(value: str) -> str:
-    """A Python value as JSON, but text without quotes."""
     try:
         held = ast.literal_eval(value)
         return held if isinstance(held, str) else json.dumps(held)
@@ -96,7 +94,6 @@ def _in_json(value: str) -> str:
 
 
 def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.Option]:
-    """The options of the command in `given`, by the names of their keywords."""
     command: click.Command | None = program
     for word in given:
         if not isinstance(command, click.Group):

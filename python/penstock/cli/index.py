@@ -23,12 +23,12 @@ Examples:
 @click.option(
     "--checksums",
     is_flag=True,
-    help="Also keep a checksum of each MiB, for formats that store none; verify compares them.",
+    help="Also store a checksum of each MiB, for formats that store none; verify compares them.",
 )
 @click.option(
     "--folder",
     type=click.Path(),
-    help="Keep the indexes in this folder. [default: beside the data]",
+    help="Store the indexes in this folder. [default: next to the data]",
 )
 @click.option(
     "--text",
@@ -38,9 +38,9 @@ Examples:
 @click.option(
     "--from-text",
     is_flag=True,
-    help="Check such a text index against the file, and fail if it does not match.",
+    help="Compare that text index with the file, and fail if they do not match.",
 )
-@click.option("--force", is_flag=True, help="Rebuild valid indexes too.")
+@click.option("--force", is_flag=True, help="Also rebuild valid indexes.")
 @reading("threads")
 @json_option
 def command(
@@ -53,10 +53,10 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Build the indexes that are missing or invalid, for random access.
+    """Build missing and invalid indexes, for random access.
 
-    `penstock.open` does the same when it needs an index; this does it beforehand. Parquet and
-    Arrow files contain the positions of their records, and get no index.
+    `penstock.open` does the same when it needs an index; this command does it beforehand. Parquet
+    and Arrow files contain the positions of their records, and need no index.
     """
     import penstock as ps
 

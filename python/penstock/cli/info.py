@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _MOST_FILES = 12
-"""If there are more files, they are not listed one by one."""
+"""More files than this are not listed one by one."""
 _TYPE_WORDS = {
     "given": "as requested",
     "kept": "as written, from the sidecar",
@@ -46,8 +46,8 @@ Examples:
 def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a dataset consists of: files, format, compression, records, bytes, index, fields.
 
-    To count the records of a framed file, its index is built, unless it exists or --index never
-    is given.
+    To count the records of TFRecord and similar files, an index is built if there is none. With
+    --index never it is not stored.
     """
     import penstock as ps
 
@@ -87,7 +87,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
 
 
 def spread_document(spread: ps.Spread | None) -> dict[str, Any] | None:
-    """A range for JSON."""
+    """Return a range for JSON."""
     if spread is None:
         return None
     return {"count": spread.count, "min": spread.min, "mean": spread.mean, "max": spread.max}

@@ -1,4 +1,4 @@
-"""How the demo shows its tour: paragraphs, the code that runs, what it printed, how long it took."""
+"""Shows the tour of the demo: paragraphs, the code that runs, its output and its time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measurement: seconds, and the records and bytes that were handled in them."""
+    """One measurement: seconds, and the records and bytes handled in this time."""
 
     what: str
     seconds: float
@@ -37,13 +37,12 @@ class Figure:
     num_bytes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The figure with its rates, for JSON."""
         counts = {"records_per_s": self.num_records, "bytes_per_s": self.num_bytes}
         rates = {name: None if n is None else n / self.seconds for name, n in counts.items()}
         return {**asdict(self), **rates}
 
     def cells(self) -> tuple[str, str, str]:
-        """The time, records a second and bytes a second, as text; "" where there is none."""
+        """Return the time, records per second and bytes per second as text; "" if unknown."""
         found = self.to_dict()
         records, size = found["records_per_s"], found["bytes_per_s"]
         return (
@@ -54,7 +53,7 @@ class Figure:
 
 
 def fastest(function: Callable[..., Result], *arguments: Any, times: int) -> tuple[Result, float]:
-    """The result of the last of several calls, and the seconds of the fastest."""
+    """Return the result of the last of several calls, and the seconds of the fastest."""
     taken: list[float] = []
     while True:
         start = time.perf_counter()
@@ -73,23 +72,21 @@ class Narrator:
         self._console = console
 
     def chapter(self, title: str) -> None:
-        """Begin a part."""
         self._console.print()
         self._console.rule(Text(title, style="bold"), align="left", style="dim", characters="─")
 
     def say(self, text: str) -> None:
-        """A paragraph."""
         width = min(self._console.width, _PROSE_WIDTH)
         self._console.print(Text("\n" + textwrap.fill(" ".join(text.split()), width)))
 
     def run(
         self, function: Callable[..., Result], *arguments: Any, times: int = 1
     ) -> tuple[Result, float]:
-        """Show the body of a function and call it; its result, and the seconds of the fastest call."""
+        """Show the body of a function and call it. Return its result, and the seconds of the fastest call."""
         source = textwrap.dedent(inspect.getsource(function))
         body = textwrap.dedent(re.split(r":(?:  #.*)?\n", source, maxsplit=1)[1]).strip()
         body = re.sub(r"  # (noqa|pyright).*", "", body)
-        # As one would type it, the last line is an expression and needs no return.
+        # Shown as one would type it: the last line is an expression without return.
         body = re.sub(r"^return ", "", body, flags=re.MULTILINE)
         is_terminal = self._console.is_terminal
         syntax = Syntax(body, "python", theme="ansi_dark", background_color="default")
@@ -97,8 +94,7 @@ class Narrator:
         return fastest(function, *arguments, times=times)
 
     def command(self, line: str) -> int:
-        """Show a penstock command, run it in a process of its own, show what it printed, and return
-        its exit status."""
+        """Show a penstock command, run it in a subprocess, show its output, and return its exit status."""
         self._console.print(Text("\n  $ ", style="dim").append(line, style="bold cyan not dim"))
         environment = {**os.environ, "COLUMNS": str(self._console.width - 4)}
         if self._console.is_terminal and not self._console.no_color:
@@ -118,23 +114,19 @@ class Narrator:
         return done.returncode
 
     def printed(self, what: Any, indent: int = 4) -> None:
-        """Something indented, such as what code or a command gave."""
         self._console.print()
         self._console.print(Padding(what, (0, 0, 0, indent)))
 
     def figure(
         self, what: str, taken: float, num_records: int | None = None, num_bytes: int | None = None
     ) -> None:
-        """Keep and show a measurement."""
         figure = Figure(what, taken, num_records, num_bytes)
         self.figures.append(figure)
         self.result(f"{what}: {', '.join(filter(None, figure.cells()))}")
 
     def check(self, what: str, holds: bool) -> None:
-        """Keep and show whether a comparison held."""
         self.checks[what] = holds
         self.result(f"{what}: {'yes' if holds else 'NO - this is a bug, please report it'}")
 
     def result(self, text: str) -> None:
-        """A line of its own with an arrow."""
         self._console.print(Text("\n  → ", style="green").append(text, style="bold"))

@@ -1,4 +1,4 @@
-"""The options that commands share, and how they become the keywords of `penstock.open`."""
+"""The options that commands share, and their translation to keywords of `penstock.open`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,8 +19,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Names(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  generic from click 8.2
-    """Names separated by commas."""
-
     name = "name,name,…"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
@@ -32,8 +31,6 @@ class _Names(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  ge
 
 
 class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  as above
-    """A number of records, or all of them."""
-
     name = "n|all"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
@@ -49,8 +46,6 @@ class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  a
 
 
 class _Damage(click.Choice):  # pyright: ignore[reportMissingTypeArgument]  as above
-    """What to do at damaged bytes."""
-
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if value == "salvage":
             self.fail(
@@ -65,10 +60,10 @@ NAMES = _Names()
 _OPTION_ERROR = re.compile(r"has no option|files are not compressed|: option \w+ is ")
 
 _OF_NAMES = re.compile(
-    r"no such (column|field); |is such a field already|would have (this|the same) name"
+    r"no such (column|field); |already have this field|would have (this|the same) name"
     r"|cannot be compared with"
 )
-"""Messages of errors about a name or a condition on the command line, not about the data."""
+"""Messages about a name or a condition on the command line, not about the data."""
 
 _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
@@ -83,13 +78,22 @@ _READING: dict[str, Callable[[Any], Any]] = {
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
     ),
-    "raw": click.option("--raw", is_flag=True, help="Undecoded payloads, in one column 'record'."),
+    "types": click.option(
+        "--cast",
+        "types",
+        type=NAMES,
+        metavar="NAME=TYPE,…",
+        help="Other types for some fields, such as caption=string,label=int32.",
+    ),
+    "raw": click.option(
+        "--raw", is_flag=True, help="Read undecoded payloads, as one column 'record'."
+    ),
     "checksums": click.option(
         "--checksums",
         type=click.Choice(["all", "headers", "none", "index"]),
         default="all",
         show_default=True,
-        help="Which checksums to verify; index: also those of `penstock index --checksums`.",
+        help="Which checksums to verify; index: also the checksums of `penstock index --checksums`.",
     ),
     "damage": click.option(
         "--damage",
@@ -103,8 +107,8 @@ _READING: dict[str, Callable[[Any], Any]] = {
         default="auto",
         show_default=True,
         metavar="auto|beside|never|FOLDER",
-        help="Keep indexes in your cache (beside the data if one is there already), always beside the "
-        "data, not at all, or in a folder.",
+        help="Where indexes are stored: in your cache (or next to the data if one is there already), always "
+        "next to the data, nowhere, or in a folder.",
     ),
     "limits": click.option(
         "--limit",
@@ -112,7 +116,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="NAME=SIZE",
         callback=lambda context, option, words: _limits(words),
-        help="Raise or lower a limit on what a file may make penstock reserve, such as record_bytes=2GiB.",
+        help="Change a limit on the memory that a file may make penstock use, such as record_bytes=2GiB.",
     ),
     "threads": click.option(
         "--threads", type=click.IntRange(min=1), help="Number of threads. [default: one per core]"
@@ -137,7 +141,7 @@ _SIZE = re.compile(r"(\d+)\s*(|[kmgt]i?b?|b)", re.IGNORECASE)
 
 
 def _limits(words: Sequence[str]) -> dict[str, int] | None:
-    """Limits by name: numbers, with KiB, MiB, GiB or TiB (or k, M, G, T for the same)."""
+    """Return limits by name. Sizes may end in KiB, MiB, GiB or TiB (or k, M, G, T for the same)."""
     found: dict[str, int] = {}
     for name, text in pairs_of(words, "--limit").items():
         size = _SIZE.fullmatch(text)
@@ -173,8 +177,28 @@ json_option = click.option(
 )
 
 
+where_option = click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only the records for which this is true: 'label >= 3 and len(name) < 9'.",
+)
+
+
+def names_in(where: str | None) -> set[str]:
+    """All that may be a name in a condition."""
+    return set(chain(*re.findall(r"`([^`]+)`|([^\W\d][\w./-]*)", where or "")))
+
+
+def filtered(ds: ps.Dataset, where: str | None) -> ps.Dataset:
+    """The records for which a condition is true, or all without one."""
+    if where is None:
+        return ds
+    with misuse(named=names_in(where)):
+        return ds.filter(where)
+
+
 class Misuse(click.UsageError):
-    """An error about an argument of the API, which is an option here. `field` is the field it names."""
+    """An error about an argument of the API, which is an option here. `field` is the field that it names."""
 
     field: str | None = None
 
@@ -183,12 +207,8 @@ class Misuse(click.UsageError):
 def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[None]:
     """Turn the API's errors about its arguments into errors about options.
 
-    Errors about the data stay as they are, as does a TypeError that is a bug of penstock: one that
-    is not about an option, nor about a value of --read.
-
-    Args:
-        has_read: whether --read was given.
-        named: the fields named on the command line.
+    Errors about the data stay as they are. So does a TypeError that is not about an option, nor about a value of --read
+    (`has_read`), since it is a bug of penstock. `named` lists the fields named on the command line.
     """
     import penstock as ps
 
@@ -208,7 +228,7 @@ def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[
 
 
 def _of_names(error: ps.SchemaError) -> str:
-    """The message of an error about names, without the file, which is not the cause."""
+    """Return the message of an error about names, without the file, which is not the cause."""
     _, sign, known = error.message.partition("; there are: ")
     message = error.message if error.field is None else f"field {error.field!r}: {error.message}"
     message = f"there is no field {error.field!r}; there are: {known}" if sign else message
@@ -216,7 +236,7 @@ def _of_names(error: ps.SchemaError) -> str:
 
 
 def one_or_many(source: Sequence[str]) -> Any:
-    """One path as a string, which may be a glob, a folder or name@N; several as a list."""
+    """Return one path as a string, which may be a glob, a folder or name@N, and several paths as a list."""
     return source[0] if len(source) == 1 else list(source)
 
 
@@ -230,12 +250,16 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
         given["infer_records"] = infer
     read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
-    with misuse(has_read=bool(read), named=given.get("columns") or ()):
+    if given.get("types") is not None:
+        given["types"] = pairs_of(given["types"], "--cast")
+    with misuse(
+        has_read=bool(read), named=(*(given.get("columns") or ()), *(given.get("types") or ()))
+    ):
         return ps.open(one_or_many(source), **given)
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:
-    """The format options given by an option such as --read; the keywords of `verb` itself are refused."""
+    """Return the format options given with an option such as --read. Refuse keywords of `verb` itself."""
     found = values_of(words, option)
     own = inspect.signature(verb).parameters if found else ()
     for name in found:
@@ -245,7 +269,7 @@ def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> di
 
 
 def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
-    """The NAME=VALUE words of an option as a dict."""
+    """Return the NAME=VALUE words of an option as a dict."""
     pairs: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -256,7 +280,7 @@ def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def values_of(words: Sequence[str], option: str) -> dict[str, Any]:
-    """The same with values: numbers, true and false as JSON has them, anything else as text."""
+    """Return the words as a dict with values: numbers, true and false as in JSON, anything else as text."""
     values: dict[str, Any] = {}
     for name, text in pairs_of(words, option).items():
         try:

@@ -1,4 +1,4 @@
-"""What commands print: JSON, tables, and progress on terminals only."""
+"""The output of commands: JSON, tables, and progress on terminals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     import penstock as ps
 
 PIPED_WIDTH = 100
-"""Width of a line if the output is not a terminal."""
+"""The width of a line if the output is not a terminal."""
 
 Progress = Callable[[int, int, int], None]
 
 
 class _Console(Console):
-    """A console on which no text from a file can control the terminal. Styles are kept."""
+    """A console on which text from a file cannot control the terminal. Styles are kept."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -47,12 +47,12 @@ class _Console(Console):
 
 
 def printable(text: str) -> str:
-    """A text with unprintable characters escaped, except line breaks."""
+    """Escape unprintable characters in a text, except line breaks."""
     return "\n".join(describe.escape(line) for line in text.split("\n"))
 
 
 def console() -> Console:
-    """Stdout: colours on a terminal, plain text elsewhere."""
+    """Return a console for stdout: colours on a terminal, plain text elsewhere."""
     if sys.stdout.isatty():
         return _Console(highlight=False, markup=False)
     asked = os.environ.get("COLUMNS", "")
@@ -63,7 +63,7 @@ def console() -> Console:
 
 
 class _Trimmed:
-    """A stream without the trailing blanks that tables write."""
+    """Removes the trailing blanks that tables write to a stream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -81,16 +81,13 @@ def show(*parts: Any) -> None:
 
 
 def emit(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(plain(document), indent=2))
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON.
-
-    Bytes are a string if they are UTF-8, else {"base64": …}; numbers that JSON cannot represent are
-    "NaN", "Infinity" or "-Infinity"; times are ISO 8601.
-    """
+    """Return a value for JSON. Bytes are a string if they are UTF-8, else {"base64": …}. Numbers that JSON cannot
+    represent are "NaN", "Infinity" or "-Infinity". Times are ISO 8601."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -125,7 +122,7 @@ def _plain_bytes(value: bytes) -> str | dict[str, str]:
 
 
 def table(*headings: str, right: Sequence[str] = ()) -> Table:
-    """An empty table. The columns named in `right` are set to the right."""
+    """Return an empty table. The columns named in `right` are right-aligned."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         made.add_column(heading, justify="right" if heading in right else "left")
@@ -133,7 +130,7 @@ def table(*headings: str, right: Sequence[str] = ()) -> Table:
 
 
 def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and values, one pair per line."""
+    """Return a table of names and values, one pair per line."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="cyan", no_wrap=True)
     made.add_column(overflow="fold")
@@ -143,30 +140,30 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def name(text: str) -> Text:
-    """A name from a file, escaped."""
+    """Return a name from a file, escaped."""
     return Text(describe.escape(text), style="bold")
 
 
 def kind(field: pa.Field) -> str:
-    """The type of a field in short words; JSON has Arrow's own."""
+    """Return the type of a field in short words."""
     dtype = (field.metadata or {}).get(types.DTYPE_KEY)
     return describe.escape(describe.kind(field.type, dtype))
 
 
 def dim(text: str) -> Text:
-    """Secondary text."""
+    """Return secondary text."""
     return Text(text, style="dim")
 
 
 def spread(of: ps.Spread, show: Callable[[Any], str]) -> str:
-    """The minimum, maximum and mean of some numbers; one number if all are equal."""
+    """Return the minimum, maximum and mean of numbers as text, or one number if all are equal."""
     if of.min == of.max:
         return f"{show(of.min)} each" if of.count > 1 else show(of.min)
     return f"{show(of.min)} … {show(of.max)}, mean {show(of.mean)}"
 
 
 def print_damage(ds: ps.Dataset) -> None:
-    """List skipped regions on stderr."""
+    """List the skipped regions on stderr."""
     for region in ds.damage:
         records = "" if region.num_records is None else f"{describe.records(region.num_records)}, "
         line = (
@@ -179,7 +176,7 @@ def print_damage(ds: ps.Dataset) -> None:
 def show_summary(
     made: ps.Summary, as_json: bool, sources: Sequence[ps.Dataset] | None = None
 ) -> None:
-    """Print what was written; where datasets were read for it, also what was skipped in them."""
+    """Print what was written, and what was skipped in the datasets that were read for it."""
     if as_json:
         facts: dict[str, Any] = {
             "num_records": made.num_records,
@@ -190,22 +187,27 @@ def show_summary(
             facts["damage"] = [region for ds in sources for region in damage_of(ds)]
         emit({"paths": made.paths, **facts})
         return
-    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
-    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    click.echo(f"{records}, {size}: {describe.escape(where)}")
+    click.echo(summary_line(made))
     print_notes(made)
     for ds in sources or ():
         print_damage(ds)
 
 
+def summary_line(made: ps.Summary) -> str:
+    """What was written, in one line."""
+    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
+    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
+    return f"{records}, {size}: {describe.escape(where)}"
+
+
 def print_notes(made: ps.Summary) -> None:
-    """Report on stderr what was changed when writing."""
+    """Print notes on changed values to stderr."""
     for note in made.notes:
         click.echo(describe.escape(f"note: {note}"), err=True)
 
 
 def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
-    """The skipped regions, for JSON."""
+    """Return the skipped regions for JSON."""
     names = ("file", "start_byte", "end_byte", "num_records", "reason")
     return [{name: getattr(region, name) for name in names} for region in ds.damage]
 
@@ -215,7 +217,7 @@ def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
 
 @contextmanager
 def progress(title: str) -> Generator[Progress | None]:
-    """A progress line with records and bytes on the terminal; None if stderr is not watched."""
+    """Show progress with records and bytes. Yield None if nobody sees it (`_is_watched`)."""
     if not _is_watched():
         yield None
         return
@@ -244,7 +246,7 @@ def progress(title: str) -> Generator[Progress | None]:
 
 @contextmanager
 def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | None]:
-    """A progress line with the current step and the finished part, from 0 to 1; None as above."""
+    """Show progress with the current step and the finished part, from 0 to 1. Yield None if nobody sees it."""
     if not _is_watched():
         yield None
         return

@@ -109,7 +109,7 @@ def command(
     epoch_records: int | None,
     epoch: int,
     position: int,
-    uneven: str,
+    uneven: Any,
     drop_last: bool,
     audit: bool,
     format: str | None,
@@ -118,9 +118,9 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Show which records each rank reads in an epoch, without reading any but the column of --by.
+    """Show which records each rank reads in an epoch. Only the column of --by is read.
 
-    `penstock.Loader` uses the same arithmetic, so with the same options it reads these records.
+    `penstock.Loader` uses the same arithmetic. With the same options it reads these records.
     """
     import penstock as ps
 
@@ -173,7 +173,6 @@ def _check_options(
     shares: tuple[float, ...],
     epoch_records: int | None,
 ) -> None:
-    """Refuse options that do not apply to the order, and missing ones that it needs."""
     wants_column = order in ("weighted", "balanced")
     if wants_column != (by is not None):
         raise click.UsageError(
@@ -188,7 +187,7 @@ def _check_options(
 
 
 def _column(ds: Any, name: str | None) -> Any:
-    """A column of one value per record, as an array with the type of the column."""
+    """Return a column of one value per record, as an array with the type of the column."""
     import numpy as np
 
     import penstock as ps

@@ -1,7 +1,7 @@
-"""The program: its list of commands, and how it reports errors.
+"""The program: its commands, and how it reports errors.
 
-Exit status: 0 success · 1 a problem in the data, or one that prevented the work · 2 misuse (an
-unknown option, a missing file) · 130 interrupted.
+Exit status: 0 success · 1 a problem in the data, or one that prevented the work · 2 misuse (an unknown option, a
+missing file) · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ import click
 
 from penstock.cli.options import Misuse
 
-# Commands and their lines in the overview. The file of a command is imported when it is run.
+# The commands, with their lines in the overview. The file of a command is imported when it is run.
 COMMANDS = {
     "info": "Show what a dataset consists of: files, records, bytes, index, fields.",
     "head": "Show the first records, or others by number.",
     "schema": "Show the fields of a record, and what they were inferred from.",
     "stats": "Summarise each field: nulls, lengths, ranges, images.",
+    "layout": "Show which bytes of a file are what: headers, tables, one record, checksums.",
     "index": "Build indexes for random access.",
-    "fields": "Add, drop, rename and replace fields, or keep new ones beside the files.",
+    "fields": "Add, drop, rename and replace fields, or store new fields next to the files.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy all intact records out of damaged files.",
-    "append": "Add records after those of an existing file or dataset.",
-    "convert": "Write the records in another format.",
+    "append": "Add records to the end of an existing file or dataset.",
+    "convert": "Write the records in another format; join, divide, filter, sample, shuffle files.",
+    "split": "Divide the records into training, validation and test.",
+    "dedupe": "Write the records without duplicates.",
+    "sort": "Write the records in the order of a field.",
     "diff": "Show which fields and records of two datasets differ, by content.",
     "plan": "Show which records each rank reads in training, and what is dropped.",
     "bench": "Measure on your data which format, image codec and order suit it.",
@@ -70,7 +74,6 @@ class Program(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> NoReturn:
-        """Run, report an error in one message, and end with the exit status."""
         given = list(sys.argv[1:] if args is None else args)
         _have_streams()
         _never_fail_to_print()
@@ -79,7 +82,7 @@ class Program(click.Group):
         try:
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
-        except BaseException as error:  # noqa: BLE001  _status_of raises the others again
+        except BaseException as error:  # noqa: BLE001  _status_of raises bugs again
             if isinstance(error, (FileExistsError, Misuse)) or getattr(error, "hint", None):
                 from penstock.cli.hints import advise_in_options
 
@@ -91,15 +94,15 @@ class Program(click.Group):
 
 
 def _as_a_line(message: Warning | str, *_: Any) -> str:
-    """A warning without the line of Python that it comes from."""
+    """Format a warning without the line of Python that it comes from."""
     from penstock import describe
 
     return f"warning: {describe.escape(str(message))}\n"
 
 
 def _have_streams() -> None:
-    """Replace closed standard streams: otherwise the next opened file would get the stream's number,
-    and printed text would be written into it."""
+    """Replace closed standard streams. Otherwise the next opened file would get the stream's number, and printed text
+    would be written into it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  to the end
@@ -108,13 +111,13 @@ def _have_streams() -> None:
 def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # On a terminal without UTF-8 a character is escaped instead of raising an error.
+            # On a terminal without UTF-8, escape a character instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
 
 
 def _status_of(error: BaseException, wants_json: bool) -> int:
-    """Report an error on stderr, and as JSON on stdout if `wants_json`, and choose the exit status. A
-    bug of penstock is raised again."""
+    """Report an error on stderr, and also as JSON on stdout if `wants_json`. Return the exit status, or raise the error
+    again if it is a bug of penstock."""
     import penstock as ps
 
     if isinstance(error, click.exceptions.Exit):
@@ -128,7 +131,7 @@ def _status_of(error: BaseException, wants_json: bool) -> int:
     if not isinstance(error, (click.ClickException, ps.PenstockError, OSError)):
         raise error
     if wants_json:
-        with suppress(OSError):  # it may be stdout that fails
+        with suppress(OSError):  # stdout itself may have failed
             click.echo(json.dumps({"error": _facts(error)}, indent=2, default=str))
     if isinstance(error, click.ClickException):
         vars(error)["message"] = _printable(error.message)
@@ -143,7 +146,6 @@ def _status_of(error: BaseException, wants_json: bool) -> int:
 
 
 def _facts(error: Any) -> dict[str, Any]:
-    """The facts of an error, for JSON."""
     import penstock as ps
 
     if isinstance(error, ps.PenstockError):
@@ -167,7 +169,7 @@ def _print_error(message: str) -> None:
 
 
 def _printable(message: str) -> str:
-    """A message in which no name from a file can control the terminal."""
+    """Escape a message, so that no name from a file can control the terminal."""
     from penstock.cli.output import printable
 
     return printable(message)
@@ -188,4 +190,4 @@ def _leave_pipe() -> None:
 )
 @click.version_option(package_name="penstock", prog_name="penstock")
 def program() -> None:
-    """The command line."""
+    """Run the command line."""

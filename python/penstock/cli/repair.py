@@ -29,7 +29,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist under --into.")
 @click.option(
-    "--salvage", is_flag=True, help="Also keep what may be the contents of larger, broken records."
+    "--salvage", is_flag=True, help="Also keep records that may be part of larger, broken records."
 )
 @click.option(
     "--no-payloads",
@@ -52,7 +52,7 @@ def command(
 
     Payloads are copied unchanged. If only the head of a record is damaged and the checksum of its
     payload is right, the record is restored. Records that cannot be decoded are left out. The exit
-    status is 0 if there was something to keep; the report lists what was left out.
+    status is 0 if any record was kept or nothing was damaged. The report lists what was left out.
     """
     import penstock as ps
 

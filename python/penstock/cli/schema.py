@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import penstock as ps
 
 _MOST_NAMES = 3
-"""At most this many files that lack a field are named; JSON has all."""
+"""The most names of files without a field to print; JSON has all."""
 
 
 @click.command(
@@ -35,14 +35,14 @@ Examples:
     "--all",
     "look_at_all",
     is_flag=True,
-    help="Look at every record of every file, not only the first ones.",
+    help="Read every record of every file, not only the first records.",
 )
 @click.option(
     "--tensorflow",
     is_flag=True,
     help="Print a Python module with a feature description for tf.io.parse_example.",
 )
-@reading("format", "read", "columns", "raw", "dialect", "infer", "limits")
+@reading("format", "read", "columns", "types", "raw", "dialect", "infer", "limits")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -54,7 +54,7 @@ def command(
     """Show the fields of a record, and what they were inferred from.
 
     Parquet and Arrow files store their fields. The fields of Examples are inferred from the first
-    records of each file, of up to 101 files; --all looks at every record of every file. Files that
+    records of each file, of up to 101 files; --all reads every record of every file. Files that
     lack a field are listed.
     """
     import penstock as ps
@@ -72,19 +72,19 @@ def command(
 
 
 def _comment(found: ps.Schemas) -> str:
-    """The comment above a description: fields whose type differs between files, and whether records
-    that were not looked at may have more fields."""
+    """Return the comment above a description: fields whose type differs between files, and whether records that were
+    not read may have more fields."""
     records = _inferred_from(found)
     lines = [line for field in found.fields if field.otherwise for line in _gaps(field, found)]
     if records is not None and not found.is_whole:
         if len(found.files) < found.num_files:
             records += f" (there are {describe.count(found.num_files)})"
-        lines.append(f"inferred from {records}; --all looks at every record of every file")
+        lines.append(f"inferred from {records}; --all reads every record of every file")
     return "".join(f"# {describe.escape(line)}\n" for line in lines)
 
 
 def _module(description: str) -> str:
-    """A description as a Python module. That of SequenceExamples names its parts already."""
+    """Return a description as a Python module. A description of SequenceExamples already names its parts."""
     named = f"features = {description}" if description.startswith("{") else description
     return f"import tensorflow as tf\n\n{named}"
 
@@ -113,7 +113,6 @@ def _document(found: ps.Schemas) -> dict[str, Any]:
 
 
 def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
-    """The files that differ from the others, and how."""
     files: dict[str, dict[str, Any]] = {
         file.path: {
             "path": file.path, "lacks": [], "has_no_values_of": [], "has_otherwise": []
@@ -133,7 +132,7 @@ def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
 
 
 def _inferred_from(found: ps.Schemas) -> str | None:
-    """The records that the fields were inferred from; None if the fields are stored."""
+    """Return the name of the records from which the fields were inferred, or None if the fields are stored."""
     files = [file for file in found.files if file.inferred_from is not None]
     if len(files) < 2:
         return files[0].inferred_from if files else None
@@ -160,7 +159,7 @@ def _show(found: ps.Schemas, *, is_raw: bool) -> None:
     records = _inferred_from(found)
     said = "stored in the file" if records is None else f"inferred from {records}"
     if is_raw:
-        said = "undecoded records; their fields are not inferred"
+        said = "undecoded records, whose fields are not inferred"
     if found.num_files > 1:
         said += f"; {_compared(found)}"
     parts.append(output.dim(describe.escape(said)))
@@ -170,7 +169,6 @@ def _show(found: ps.Schemas, *, is_raw: bool) -> None:
 
 
 def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
-    """One line for each way in which files differ in a field."""
     name, total = presence.field.name, describe.count(len(found.files))
     kinds = [
         (f"{name}: missing in", list(presence.lacking)),
@@ -192,7 +190,7 @@ def _compared(found: ps.Schemas) -> str:
     looked, total = describe.count(len(found.files)), describe.count(found.num_files)
     whose = f"all {total} files" if looked == total else f"{looked} of {total} files"
     verdict = "the same fields" if found.same_everywhere else "not the same fields"
-    return f"looked at {whose}: {verdict}"
+    return f"compared {whose}: {verdict}"
 
 
 def _listed(names: list[str]) -> str:

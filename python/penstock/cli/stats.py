@@ -11,7 +11,16 @@ from rich.text import Text
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.info import spread_document
-from penstock.cli.options import json_option, opened, reading, source_argument
+from penstock.cli.options import (
+    filtered,
+    json_option,
+    misuse,
+    names_in,
+    opened,
+    reading,
+    source_argument,
+    where_option,
+)
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -23,10 +32,12 @@ if TYPE_CHECKING:
 Examples:
   penstock stats train.tfrecord
   penstock stats --columns label,score 'train-*.tfrecord'
+  penstock stats --where 'label == 3' train.tfrecord
   penstock stats --json --threads 4 train.parquet
 """,
 )
 @source_argument
+@where_option
 @reading(
     "format",
     "read",
@@ -40,8 +51,15 @@ Examples:
     "dialect",
     "infer",
 )
+@reading("types")
 @json_option
-def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
+def command(
+    source: tuple[str, ...],
+    where: str | None,
+    threads: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Summarise each field: nulls, lengths, ranges, distinct values, images, a histogram.
 
     Reads every record once, in bounded memory. All figures are exact; distinct values are counted
@@ -49,8 +67,8 @@ def command(source: tuple[str, ...], threads: int | None, as_json: bool, **optio
     """
     import penstock as ps
 
-    ds = opened(source, **options)
-    with output.progress("stats") as progress:
+    ds = filtered(opened(source, **options), where)
+    with output.progress("stats") as progress, misuse(named=names_in(where)):
         found = ps.stats(ds, columns=options["columns"], threads=threads, progress=progress)
     if as_json:
         output.emit({**_document(found), "damage": output.damage_of(ds)})
@@ -113,7 +131,7 @@ def _show(found: ps.Stats) -> None:
             shown.add_row("", "", "")
     parts: list[Any] = [describe.records(found.num_records), "", shown]
     if found.fields_from is not None:
-        note = f"the fields of {found.fields_from}; --infer all adds those of all other records"
+        note = f"the fields of {found.fields_from}; --infer all adds fields that only other records have"
         parts += ["", output.dim(describe.escape(note))]
     output.show(*parts)
 
@@ -127,7 +145,6 @@ def _present(field: ps.FieldStats) -> Text:
 
 
 def _lines(field: ps.FieldStats) -> list[Text]:
-    """The facts about a field, one per line."""
     lines: list[str] = []
     if field.lengths is not None:
         lines.append("length " + output.spread(field.lengths, _figure))
@@ -165,7 +182,7 @@ def _range(field: ps.FieldStats) -> str:
 
 
 def _figure(value: Any) -> str:
-    """A number as text: integers in full, others to four digits."""
+    """Return a number as text: integers in full, other numbers to four digits."""
     if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()
@@ -192,6 +209,6 @@ def _distinct(field: ps.FieldStats) -> str:
 
 
 def _scalar(value: Any) -> pa.Scalar:
-    """A value as an Arrow scalar; pyarrow takes every integer for an int64 unless told otherwise."""
+    """Return a value as an Arrow scalar. By default pyarrow makes every integer an int64."""
     is_large = isinstance(value, int) and value >= 1 << 63
     return pa.scalar(value, pa.uint64()) if is_large else pa.scalar(value)

@@ -1,4 +1,4 @@
-"""The chapters of `penstock demo`, in their order."""
+"""The chapters of `penstock demo`, in order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.cli import demo_data, output, tour_tensorflow
 from penstock.cli.narrate import Narrator
 
 _TIMES = 3
-"""A short run is repeated, and the fastest counts."""
+"""Short runs are repeated this often, and the fastest counts."""
 _TAKEN = 256
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from."""
+    """Return facts about the machine on which the figures are measured."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.machine(),
@@ -35,7 +35,7 @@ def machine() -> dict[str, Any]:
 
 
 def run(tour: Narrator, num_records: int, *, with_tensorflow: bool) -> None:
-    """All chapters, in the current folder."""
+    """Run all chapters in the current folder."""
     table = demo_data.examples(num_records)
     where = machine()
     tour.say(
@@ -54,7 +54,7 @@ def run(tour: Narrator, num_records: int, *, with_tensorflow: bool) -> None:
     _compressed(tour, table.slice(0, num_records // 4))
     _convert(tour)
     if with_tensorflow:
-        tour.chapter("Beside TensorFlow")
+        tour.chapter("Compared with TensorFlow")
         if importlib.util.find_spec("tensorflow") is None:
             tour.say(
                 """TensorFlow is not installed here. With it, this chapter reads the files back
@@ -96,15 +96,15 @@ def _look(tour: Narrator) -> None:
     tour.say("Bytes are shown by what they contain.")
     tour.command("penstock head -n 4 pictures.tfrecord")
     tour.command("penstock stats --columns label,vector,tokens 'train-*.tfrecord'")
-    tour.say("Every record has two checksums. This verifies all of them:")
+    tour.say("Every record has two checksums. This verifies them all:")
     tour.command("penstock verify 'train-*.tfrecord'")
 
 
 def _random_access(tour: Narrator, table: pa.Table) -> None:
     tour.chapter("Random access")
     tour.say(
-        """A TFRecord file has no table of contents, so penstock makes one. It reads the heads of
-        the records for this, not their payloads."""
+        """A TFRecord file has no table of contents, so penstock makes one. For this it reads the heads
+        of the records, not their payloads."""
     )
 
     def index() -> list[str]:
@@ -120,7 +120,6 @@ def _random_access(tour: Narrator, table: pa.Table) -> None:
 
 
 def _take(tour: Narrator, source: str, table: pa.Table, what: str) -> None:
-    """Time taking random records, and compare some with what was written."""
     ds = ps.open(source)
     draws = np.random.default_rng(22).integers(0, len(ds), (20, _TAKEN))
 
@@ -185,7 +184,7 @@ def _other_libraries(tour: Narrator) -> None:
             found, _ = tour.run(read, ds)
             tour.printed(str(found))
         except (AttributeError, ImportError) as error:
-            tour.printed(f"this {name} cannot: {error}")  # an older one, without Arrow streams
+            tour.printed(f"this {name} cannot: {error}")  # an older version, without Arrow streams
 
 
 def _damage(tour: Narrator) -> None:
@@ -202,7 +201,7 @@ def _damage(tour: Narrator) -> None:
     tour.command("penstock stats damaged.tfrecord")
     status = tour.command("penstock verify damaged.tfrecord")
     tour.check("verify ends with exit status 1", status == 1)
-    tour.say("The other records can be read all the same, and what is skipped is reported:")
+    tour.say("The other records can still be read, and the skipped region is reported:")
 
     def skip() -> tuple[int, list[ps.SkippedRegion]]:
         ds = ps.open("damaged.tfrecord", damage="skip")
@@ -211,11 +210,11 @@ def _damage(tour: Narrator) -> None:
 
     (num_records, regions), _ = tour.run(skip)
     tour.printed(f"{describe.records(num_records)}, {len(regions)} region skipped")
-    # None is lost if the bit is in a head: the payload has a checksum of its own.
+    # No record is lost if the bit is in a head, because the payload has its own checksum.
     lost = sum(region.num_records or 0 for region in regions)
     right = len(regions) == 1 and lost <= 1 and num_records == len(ps.open(good)) - lost
     tour.check("all other records are delivered", right)
-    tour.say("Or copied into a file without damage:")
+    tour.say("They can also be copied to a new file:")
     tour.command("penstock repair damaged.tfrecord --into repaired.tfrecord --overwrite")
     tour.command("penstock verify repaired.tfrecord")
 
@@ -224,7 +223,7 @@ def _compressed(tour: Narrator, table: pa.Table) -> None:
     tour.chapter("Random access in compressed files")
     tour.say(
         """penstock writes GZIP in members of whole records. Other readers see one ordinary GZIP
-        file; penstock starts reading at any member."""
+        file; penstock can start to read at any member."""
     )
 
     def write(table: pa.Table) -> ps.Summary:
@@ -267,8 +266,8 @@ def _end(tour: Narrator) -> None:
 
 
 def _is_same(found: pa.RecordBatch | pa.Table, expected: pa.Table) -> bool:
-    """Whether records have the same values. The order of columns may differ, and types where
-    TFRecord has no equal: text reads back as bytes, and a fixed list as a list."""
+    """Whether records have the same values. The order of columns may differ, and so may types that TFRecord lacks:
+    text is read back as bytes, and a fixed list as a list."""
     if len(found) != len(expected) or set(found.schema.names) != set(expected.column_names):
         return False
     found = pa.table(found)

@@ -1,4 +1,4 @@
-"""The last chapter of the demo: TensorFlow reads what penstock wrote, and both are timed."""
+"""The last chapter of the demo: TensorFlow reads the files that penstock wrote, and both are timed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.cli.narrate import Narrator
 
 
 def compare(tour: Narrator, paths: Sequence[str], packed: str, num_records: int) -> None:
-    """Read the same files with both."""
+    """Read the same files with TensorFlow and penstock."""
     with _quiet():
         tf: Any = importlib.import_module("tensorflow")
 
     tour.say(
-        f"TensorFlow {tf.__version__}, imported into this very process, reads the same files. "
+        f"TensorFlow {tf.__version__}, imported into this process, reads the same files. "
         "The bytes of every record of the first shard and of the GZIP file are compared."
     )
     for path, kind in ((paths[0], ""), (packed, "GZIP")):
@@ -58,7 +58,7 @@ def compare(tour: Narrator, paths: Sequence[str], packed: str, num_records: int)
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Discard what TensorFlow's C++ prints when it is imported."""
+    """Discard what TensorFlow's C++ code prints during its import."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

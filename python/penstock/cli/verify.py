@@ -88,19 +88,18 @@ def command(
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    """Whether repair can help: the file is damaged, and not merely beyond what penstock reads."""
     others = ("unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 
 
 def _shard_of(finding: ps.Finding, paths: Sequence[str]) -> str:
-    """The path that was read: the finding's file, or the folder that contains it."""
+    """Return the path that was read: the finding's file, or the folder that contains the file."""
     inside = (path for path in paths if finding.file.startswith(path.rstrip("/") + "/"))
     return finding.file if finding.file in paths else next(inside, finding.file)
 
 
 def show_report(report: ps.Report, done: str) -> None:
-    """Print a report: the verdict, then the findings."""
+    """Print the verdict of a report, then its findings."""
     errors = [finding for finding in report.findings if finding.severity == "error"]
     notes = len(report.findings) - len(errors)
     line = Text()

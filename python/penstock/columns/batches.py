@@ -19,13 +19,13 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 
 
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
-    """Raise SchemaError for the first field of `wanted` that the file does not have exactly once. If earlier files
-    `settled` the schema, also raise it for a float column that the schema's type would round."""
+    """Raise SchemaError for the first field of `wanted` that `found`, the file's schema, does not have exactly once. If
+    earlier files `settled` the schema, also raise it for a float column that the schema's type would round."""
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
             raise SchemaError(
-                "the values of this file would be rounded to the type that they have in the first one",
+                "the values of this file would be rounded to the type of this field in the first file",
                 file=path,
                 field=field.name,
                 expected=field.type,
@@ -38,7 +38,7 @@ def rounds(given: Any, wanted: Any) -> bool:
     """Whether `given` has wider floats than `wanted`, also inside lists, tensors and structs."""
     given, wanted = storage_of(given), storage_of(wanted)
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        # The place is -1 for a name that is missing or not unique.
+        # The index is -1 for a name that is missing or not unique.
         places = ((field, wanted.get_field_index(field.name)) for field in given)
         return any(rounds(f.type, wanted.field(place).type) for f, place in places if place >= 0)
     if is_list(given) and is_list(wanted):
@@ -53,21 +53,21 @@ def position(schema: Any, name: str, path: str) -> int:
     if len(places) == 1:
         return places[0]
     if places:
-        message = f"{len(places)} columns have this name, so that none of them can be asked for"
+        message = f"{len(places)} columns have this name, so none can be requested by name"
         raise SchemaError(message, file=path, field=name)
     known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
     raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
 
 
 def projected(schema: Any, columns: Projection, path: str) -> Any:
-    """A schema with only the given columns, in the given order."""
+    """The schema of the given columns, in the given order."""
     if columns is None:
         return schema
     return pa.schema([schema.field(position(schema, c, path)) for c in columns], schema.metadata)
 
 
 def conform(batch: Any, schema: Any, path: str) -> Any:
-    """Return the columns of `schema` from a batch, cast to its types. Raises SchemaError if a cast would lose data."""
+    """The columns of `schema` from a batch, cast to its types. Raises SchemaError if a cast would lose data."""
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     same = batch.schema.names == schema.names
@@ -105,10 +105,10 @@ def _cast(array: Any, field: Any, path: str) -> Any:
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:
-    """Return the batch if its column names are those of the schema. Its types may differ: they are cast later."""
+    """The batch itself, if its column names are those of the schema. Its types may differ: they are cast later."""
     if batch.schema.names != schema.names:
         raise SchemaError(
-            "a batch has other columns than the file",
+            "the columns of a batch differ from those of the file",
             file=path,
             expected=schema.names,
             found=batch.schema.names,
@@ -117,36 +117,32 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 
 def checked(batch: Any, path: str) -> Any:
-    """Validate a batch and return it, so that a manipulated file cannot crash code that uses its arrays later."""
+    """Validate a batch and return it. An invalid array of a manipulated file could crash the process."""
     fault = _fault_of(batch)
     if fault is not None:
-        raise FormatError(f"the batch is not sound: {fault}", file=path) from fault
+        raise FormatError(f"the batch is invalid: {fault}", file=path) from fault
     return without_garbage(batch)
 
 
 class BatchCheck:
-    """Validates the batches of a file. It keeps the last invalid batch, so that the valid rows of that batch can be
-    read without decoding the batch again each time."""
+    """Validates the batches of a file. It keeps the last invalid batch, so that its valid rows can be read without
+    decoding it again each time."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._kept: tuple[Any, Any] | None = None
 
     def kept(self, key: Any) -> Any:
-        """The kept invalid batch if it has this key, else None."""
-        kept = self._kept  # read once: several threads use it
+        """The kept invalid batch, or None if it has another key."""
+        kept = self._kept  # read only once, because several threads use it
         return kept[1] if kept is not None and kept[0] == key else None
 
     def forget(self) -> None:
-        """Release the kept batch."""
         self._kept = None
 
     def rows(self, key: Any, batch: Any, records: Selection, first_record: int) -> Any:
-        """Validate some rows of a batch, or all rows, and return them.
-
-        Raises:
-            FormatError: they are invalid; it names the first invalid row if that can be found.
-        """
+        """Validate some rows of a batch, or all rows, and return them. A FormatError names the first invalid row, if
+        that can be found."""
         if self.kept(key) is None:
             fault = _fault_of(batch)
             if fault is None:
@@ -156,7 +152,7 @@ class BatchCheck:
         if records is not None and (np.diff(records) != 1).any():
             return checked(
                 batch, self._path
-            )  # only neighbours can be had without following offsets
+            )  # only consecutive rows can be selected without using the offsets
         start = 0 if records is None or not len(records) else int(records[0])
         rows = batch if records is None else batch.slice(start, len(records))
         fault = _fault_of(rows)
@@ -164,14 +160,14 @@ class BatchCheck:
             return without_garbage(rows)
         bad = _first_unsound(rows)
         record = None if bad is None else first_record + start + bad
-        raise FormatError(f"the batch is not sound: {fault}", file=self._path, record=record)
+        raise FormatError(f"the batch is invalid: {fault}", file=self._path, record=record)
 
 
 def sound_runs(
     read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
 ) -> Iterator[tuple[int, Any]]:
-    """Yield a batch with the number of its first record. If the batch has invalid records, yield only the runs of
-    consecutive requested records instead. `read` returns all rows or some, validated."""
+    """Yield a batch and the number of its first record or, if a record is invalid, each run of consecutive requested
+    records. `read` returns rows of the batch (all for None), validated."""
     try:
         whole = read(None)
     except FormatError as error:
@@ -196,7 +192,7 @@ def _fault_of(batch: Any) -> Exception | None:
 
 
 def _first_unsound(batch: Any) -> int | None:
-    """The first row that is invalid by itself, or None if only the batch as a whole is invalid."""
+    """The first row that is invalid by itself; None if only the batch as a whole is."""
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -206,7 +202,7 @@ def _first_unsound(batch: Any) -> int | None:
 
 
 def gather(batch: Any, records: np.ndarray) -> Any:
-    """Return some records of a batch in the requested order. A run of consecutive records is not copied."""
+    """Some records of a batch in the requested order. A run of consecutive records is not copied."""
     count = len(records)
     low, high = (int(records.min()), int(records.max())) if count else (0, -1)
     if low < 0 or high >= batch.num_rows:
@@ -218,16 +214,16 @@ def gather(batch: Any, records: np.ndarray) -> Any:
     try:
         return picked(batch, pa.array(records))
     except pa.ArrowNotImplementedError:
-        # pyarrow's take does not support run-end encoded and view types, but runs of neighbours can be joined.
+        # pyarrow's take does not support run-end encoded and view types, but slices of them can be joined.
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         runs = np.split(records, cuts)
         return join([batch.slice(int(run[0]), len(run)) for run in runs])
 
 
 def refuse_nul(name: str) -> None:
-    """Raise SchemaError for a name with a NUL. Arrow's C interface would truncate the name there."""
+    """Raise SchemaError for a name with a NUL, at which Arrow's C interface would truncate it."""
     if "\0" in name:
-        raise SchemaError("a name that would be cut at its NUL", field=name, hint="rename it")
+        raise SchemaError("the name has a NUL, which would end it", field=name, hint="rename it")
 
 
 def empty_columns(num_records: int) -> Any:
@@ -236,17 +232,14 @@ def empty_columns(num_records: int) -> Any:
 
 
 WHOLE = "whole"
-"""Value of `Chunk.data` for a chunk of all records of a shard. `gather_parts` selects the requested records."""
+"""Value of `Chunk.data` for a chunk of all records of a shard, of which `gather_parts` selects some."""
 
 
 def gather_parts(
     parts: Iterator[tuple[int, Any]], records: np.ndarray, schema: Any, path: str
 ) -> Any:
-    """Records of a shard in the requested order, from parts that come in the shard's order.
-
-    `parts` gives (first record, batch). Each part is reduced to its requested records before the next one is made, so
-    that memory holds one part and the result.
-    """
+    """Records of a shard in the requested order. `parts` yields (first record, batch) in the shard's order. Each part
+    is reduced to its requested records before the next is made, so that memory holds one part and the result."""
     order, inverse = np.unique(records, return_inverse=True)
     kept: list[Any] = []
     found = 0
@@ -254,11 +247,11 @@ def gather_parts(
         begin, end = np.searchsorted(order, [first, first + batch.num_rows])
         if end > begin:
             some = gather(batch, order[begin:end] - first)
-            # A slice would keep the whole part in memory; this copies only the records.
+            # Copied, because a slice would keep the whole part in memory.
             kept.append(some if end - begin == batch.num_rows else pa.concat_batches([some]))
             found += int(end - begin)
     if found != len(order):
-        raise FormatError(f"{len(order) - found} of the records asked for are not there", file=path)
+        raise FormatError(f"{len(order) - found} of the requested records are missing", file=path)
     if not schema.names:
         return empty_columns(len(records)).replace_schema_metadata(schema.metadata)
     whole = join(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)

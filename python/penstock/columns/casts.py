@@ -15,8 +15,8 @@ from penstock.columns.types import cast_values, is_fixed_tensor, is_list
 def map_values(
     given: pa.DataType, value: Callable[[pa.DataType], pa.DataType | None]
 ) -> pa.DataType | None:
-    """Return the same list type with `value` applied to the innermost value type, or None if `value` returns None.
-    Extension types count as their storage types. For list views the result is None."""
+    """The list type with `value` applied to its innermost value type. None if `value` returns None, and for list views.
+    Extension types count as their storage types."""
     types = pa.types
     if isinstance(given, pa.BaseExtensionType):
         return map_values(given.storage_type, value)
@@ -34,11 +34,7 @@ def map_values(
 
 
 def fitted(array: Any, wanted: pa.DataType) -> Any:
-    """Cast an array to another type. Floats may be rounded.
-
-    Raises:
-        ArrowInvalid: a value would become another one.
-    """
+    """Cast an array to another type. Floats may be rounded. Raises ArrowInvalid if a value would otherwise change."""
     given = array.type
     are_tensors = is_fixed_tensor(given) and is_fixed_tensor(wanted)
     if are_tensors and (given.shape, given.permutation) == (wanted.shape, wanted.permutation):
@@ -50,8 +46,8 @@ def fitted(array: Any, wanted: pa.DataType) -> Any:
 
 
 def check_survived(array: Any, made: Any) -> None:
-    """Raise ArrowInvalid for numbers that a pyarrow cast changed: a number other than 0 or 1 became true, or a number
-    too large for a float became infinity."""
+    """Raise ArrowInvalid if a pyarrow cast turned a number other than 0 or 1 into true, or a number too large for a
+    float into infinity."""
     array, made = _stored(array), _stored(made)
     given, type_ = array.type, made.type
     before = _inside(array)
@@ -80,7 +76,6 @@ def _stored(array: Any) -> Any:
 
 
 def _inside(array: Any) -> dict[str, Any]:
-    """The arrays inside a list or struct array, by field name."""
     if is_list(array.type):
         return {"": array.flatten()}
     if not pa.types.is_struct(array.type):
@@ -89,8 +84,8 @@ def _inside(array: Any) -> dict[str, Any]:
 
 
 def in_microseconds(column: Any) -> Any:
-    """Convert nanosecond times to microseconds if that loses nothing. Python has values for microseconds. For
-    nanoseconds, pyarrow would import pandas and return its values."""
+    """Convert nanosecond times to microseconds if that loses nothing, because Python has no nanosecond values: pyarrow
+    would import pandas and return its values."""
     given = column.type
     if not pa.types.is_temporal(given) and not is_list(given):
         return column
@@ -114,13 +109,13 @@ def _microseconds_of(type_: pa.DataType) -> pa.DataType:
 def first_unfit(
     column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
 ) -> int:
-    """The first row that a cast refuses. At least one row must be refused."""
+    """The first row that a cast refuses. It must refuse at least one."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
         part = column.slice(low, middle - low)
         if is_list(part.type):
-            # pyarrow also casts the values outside the slice.
+            # pyarrow also casts values outside the slice.
             part = part.take(as_arrow(np.arange(len(part))))
         try:
             cast(part)

@@ -1,7 +1,6 @@
 """Reads small JSON texts from untrusted files: journals, overlays, type metadata, foreign indexes.
 
-The texts may be wrong or malicious. Reading is bounded in size, and every value is read by its expected type, so
-any unexpected content raises `FormatError`.
+Sizes are limited, and every value is read by its expected type, so that unexpected content raises `FormatError`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from penstock.errors import FormatError, LimitError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 4 << 20
-"""A text of short values can hold very many, and Python needs about 70 bytes for each."""
+"""A text may hold very many short values, and Python needs about 70 bytes for each."""
 COUNT_END = 1 << 63
 """Exclusive upper limit for counts and positions."""
 
@@ -23,8 +22,8 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
     """Parse a JSON text.
 
     Raises:
-        LimitError: it is longer than `most_bytes`, or has very many values.
-        FormatError: it is no JSON, or nests too deep to be read.
+        LimitError: the text is longer than `most_bytes`, or has too many values.
+        FormatError: the text is not JSON, or is nested too deeply.
 
     Example:
         >>> from penstock.columns.facts import parsed
@@ -32,36 +31,32 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
         {'a': 1}
     """
     if len(text) > most_bytes:
-        raise LimitError(f"{len(text)} bytes of JSON where at most {most_bytes} are read")
+        raise LimitError(f"the JSON has {len(text)} bytes, and at most {most_bytes} are read")
     _check_values(text)
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
-        raise FormatError("JSON that nests too deep to be read") from None
+        raise FormatError("the JSON is nested too deeply") from None
     except ValueError as error:
-        raise FormatError(f"is no JSON: {error}") from None
+        raise FormatError(f"is not JSON: {error}") from None
 
 
 def _check_values(text: bytes | str) -> None:
-    """Estimate the number of values from the marks that precede them. Strings may contain more marks."""
+    """Limit the number of values, estimated from the characters that precede them."""
     if isinstance(text, str):
         marks = sum(map(text.count, ("[", "{", ":", ",")))
     else:
         marks = sum(map(text.count, (b"[", b"{", b":", b",")))
     if marks > MOST_VALUES:
-        raise LimitError(f"JSON of up to {marks} values where at most {MOST_VALUES} are read")
+        raise LimitError(f"the JSON may have {marks} values, and at most {MOST_VALUES} are read")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def parsed_object(text: bytes | str, most_bytes: int = MOST_BYTES) -> Facts:
-    """Parse a JSON text that must be an object.
-
-    Raises:
-        LimitError, FormatError: as `parsed`; or it is another value than an object.
-    """
+    """Parse a JSON text that must be an object. Raises the errors of `parsed`, and FormatError for any other value."""
     return Facts.of(parsed(text, most_bytes), "JSON")
 
 
@@ -82,7 +77,7 @@ class Facts:
     def of(cls, value: Any, what: str) -> Facts:
         """Wrap a value that must be an object. `what` names it in the error."""
         if not isinstance(value, dict):
-            raise FormatError(f"{what} is no object")
+            raise FormatError(f"{what} is not an object")
         return cls(cast("dict[str, Any]", value))
 
     def __contains__(self, key: str) -> bool:
@@ -92,7 +87,6 @@ class Facts:
         return iter(self._values)
 
     def any(self, key: str) -> Any:
-        """A value of any type."""
         if key not in self._values:
             raise FormatError(f"{key!r} is missing")
         return self._values[key]
@@ -101,39 +95,35 @@ class Facts:
         """A whole number of at least 0 and less than `end`."""
         value = self.any(key)
         if not is_count(value, end):
-            raise FormatError(f"{key!r} is no count")
+            raise FormatError(f"{key!r} is not a count")
         return value
 
     def text(self, key: str) -> str:
-        """A text that is valid Unicode."""
         value = self.any(key)
         if not is_text(value):
-            raise FormatError(f"{key!r} is no text")
+            raise FormatError(f"{key!r} is not a text")
         return value
 
     def list(self, key: str) -> list[Any]:
-        """A list of values of any type."""
         value = self.any(key)
         if not isinstance(value, list):
-            raise FormatError(f"{key!r} is no list")
+            raise FormatError(f"{key!r} is not a list")
         return cast("list[Any]", value)
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts."""
         values = self.list(key)
         if not all(is_text(value) for value in values):
-            raise FormatError(f"{key!r} is no list of texts")
+            raise FormatError(f"{key!r} is not a list of texts")
         return values
 
     def paths(self, key: str) -> list[str]:
         """A list of texts without NULs, which can be paths."""
         values = self.texts(key)
         if not all(map(is_path, values)):
-            raise FormatError(f"{key!r} is no list of paths")
+            raise FormatError(f"{key!r} is not a list of paths")
         return values
 
     def facts(self, key: str) -> Facts:
-        """A nested object."""
         return Facts.of(self.any(key), repr(key))
 
 
@@ -148,7 +138,7 @@ def is_path(value: Any) -> TypeGuard[str]:
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    """Whether a JSON value is a valid Unicode text. JSON can also hold half of a surrogate pair, which is not."""
+    """Whether a JSON value is a text of valid Unicode, without half surrogate pairs, which JSON allows."""
     if not isinstance(value, str):
         return False
     try:

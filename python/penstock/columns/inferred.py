@@ -15,7 +15,7 @@ from penstock.errors import FormatError
 INFERRED_KEY = b"penstock.inferred_from"
 EVERYWHERE_KEY = b"penstock.in_every_record"
 _MOST_BYTES = 64 << 20
-"""Size limit for the JSON list of the scalar fields that every examined record has."""
+"""Size limit for the JSON list of EVERYWHERE_KEY."""
 _WORDS = re.compile(r"(all|the first) (\d{1,18}) records of (.*)", re.DOTALL)
 _NO_RECORDS = "no records"
 
@@ -35,12 +35,12 @@ class InferredFrom:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """The entries to add to the metadata of a schema."""
+        """The entry for the metadata of a schema."""
         return {INFERRED_KEY: str(self).encode()}
 
     @classmethod
     def of(cls, schema: pa.Schema) -> InferredFrom | None:
-        """Read the metadata of a schema. None if the schema was given by the user or stored in the file."""
+        """Read the metadata of a schema. None if the caller gave the schema or the file stores it."""
         told = (schema.metadata or {}).get(INFERRED_KEY)
         if told is None:
             return None
@@ -49,7 +49,7 @@ class InferredFrom:
 
 
 def file_name(path: str) -> str:
-    """The name of a file as text for metadata. Bytes that are not UTF-8 are escaped."""
+    """The name of a file for metadata. Bytes that are not UTF-8 are escaped."""
     return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
 
 
@@ -59,13 +59,13 @@ def files(num_files: int) -> str:
 
 
 def has_no_records(schema: pa.Schema) -> bool:
-    """Whether a schema was inferred from no records at all."""
+    """Whether a schema was inferred from files without records."""
     found = InferredFrom.of(schema)
     return found is not None and not found.num_records
 
 
 def in_every_record(schema: pa.Schema) -> frozenset[str]:
-    """The scalar fields that every examined record has. Empty if the metadata is missing or invalid."""
+    """The scalar fields that every examined record has, from the metadata; empty if that is missing or invalid."""
     try:
         names: Any = parsed((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"), _MOST_BYTES)
     except FormatError:
@@ -76,7 +76,7 @@ def in_every_record(schema: pa.Schema) -> frozenset[str]:
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:
-    """A schema read from a file, without metadata about the records that it was once inferred from."""
+    """A schema that was read from a file, without metadata about the records from which it was once inferred."""
     metadata = dict(schema.metadata or {})
     if metadata.pop(INFERRED_KEY, None) is None:
         return schema

@@ -1,4 +1,4 @@
-"""Joins batches and selects rows. Raises LimitError if the result is too large for Arrow's 32-bit offsets."""
+"""Joins batches and selects rows. A result that is too large for Arrow's 32-bit offsets raises LimitError."""
 
 from __future__ import annotations
 
@@ -15,23 +15,19 @@ _OVERFLOWS = (
     "array cannot contain more than",
     "too large for 32-bit",
 )
-"""Parts of pyarrow's messages for columns larger than 2 GiB. pyarrow has no exception type for this error."""
+"""Parts of pyarrow's messages for columns larger than 2 GiB, for which it has no exception type."""
 
 
 def outgrown(error: Exception) -> LimitError | None:
-    """The LimitError for a pyarrow error that means that a batch is too large, or None for other errors."""
+    """The LimitError for a pyarrow error about a batch that is too large; None for other errors."""
     text = str(error).lower()
     if not any(words in text for words in _OVERFLOWS):
         return None
-    return batch_limit("a column of the batch takes more than 2 GiB, which Arrow's offsets count")
+    return batch_limit("a column of the batch takes more than 2 GiB, the limit of Arrow's offsets")
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join several batches of the same schema into one.
-
-    Raises:
-        LimitError: a column would take more than 2 GiB.
-    """
+    """Join batches of the same schema into one. Raises LimitError if a column would take more than 2 GiB."""
     if len(batches) == 1:
         return batches[0]
     if not batches[0].num_columns:
@@ -44,11 +40,7 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def picked(batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
-    """Return rows of a batch in the requested order.
-
-    Raises:
-        LimitError: a column would take more than 2 GiB.
-    """
+    """Rows of a batch in the requested order. Raises LimitError if a column would take more than 2 GiB."""
     try:
         return batch.take(rows)
     except pa.ArrowInvalid as error:

@@ -1,5 +1,4 @@
-"""Restores class labels that a file stores as numbers. The schema in the file's sidecar lists the class names, so
-that number columns can become class labels again."""
+"""Restores class labels that a file stores as numbers, from the class names in the schema of the file's sidecar."""
 
 from __future__ import annotations
 
@@ -15,19 +14,19 @@ from penstock.columns.types import is_text
 from penstock.errors import FormatError, LimitError, SchemaError
 
 NAMES_KEY = b"penstock.class_names"
-"""Key in a field's metadata for the class names as a JSON list. A label's number is the index of its name."""
+"""Key in a field's metadata for the class names, a JSON list. A label's number is the index of its name."""
 MOST_NAMES = 65_536
 _MOST_BYTES = 4 << 20
 Names = tuple[str, ...]
 
 
 def is_label(type_: Any) -> bool:
-    """Whether a type is a class label with names (a dictionary of texts)."""
+    """Whether a type is a class label, which is a dictionary of texts."""
     return pa.types.is_dictionary(type_) and is_text(type_.value_type)
 
 
 def named(field: pa.Field, names: Names | None) -> pa.Field:
-    """Return the field with these class names in its metadata, or without names for None."""
+    """The field with these class names in its metadata, or without names for None."""
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != NAMES_KEY}
     if names is not None:
         metadata[NAMES_KEY] = json.dumps(names).encode()
@@ -35,7 +34,7 @@ def named(field: pa.Field, names: Names | None) -> pa.Field:
 
 
 def names_of(field: pa.Field) -> Names | None:
-    """The class names in a field's metadata, or None if it has no valid list."""
+    """The class names in a field's metadata; None without a valid list."""
     stored = (field.metadata or {}).get(NAMES_KEY)
     if stored is None or not is_label(field.type):
         return None
@@ -47,7 +46,7 @@ def names_of(field: pa.Field) -> Names | None:
 
 
 def as_names(dictionary: Any) -> Names | None:
-    """The values of a dictionary as class names, or None if they are not names or too many to store."""
+    """The values of a dictionary as class names; None if they are not names, or too many to store."""
     if dictionary is None or not is_text(dictionary.type) or len(dictionary) > MOST_NAMES:
         return None
     names = _checked(dictionary.to_pylist())
@@ -65,14 +64,13 @@ def _checked(names: Any) -> Names | None:
 
 
 def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] | None) -> pa.Schema:
-    """Return the schema to store for a file that keeps class labels as numbers. Each label field either lists its
-    names or becomes a field of plain numbers.
+    """The schema to store for a file that keeps class labels as numbers. Each label field lists its names, or becomes a
+    field of numbers if they are unknown.
 
     Args:
-        schema: the schema of the written records.
         numbers: the type of the numbers in the file.
-        known: the dictionary that the writer has seen for each column, or None for a column without values so far.
-            Names that the schema already lists are trusted.
+        known: the dictionary that the writer has seen for each column; None for a column without values. It is not used
+            for a field that already lists its names.
     """
     fields: list[pa.Field] = []
     for field in schema:
@@ -87,8 +85,7 @@ def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] |
 
 
 def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """Merge two schemas that differ only in class names, if one list of names extends the other. Return the schema
-    with more names, or None if they cannot be merged."""
+    """Merge two schemas that differ only in class names, if one list of names extends the other. None if not."""
     if one.names != other.names:
         return None
     fields: list[pa.Field] = []
@@ -106,21 +103,17 @@ def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
 
 
 def as_labels(array: Any, field: pa.Field) -> Any:
-    """Convert a column of numbers to the class labels that they stand for.
-
-    Raises:
-        SchemaError: a number is not the index of a name.
-    """
+    """Convert a column of numbers to class labels. Raises SchemaError if a number is not the index of a name."""
     names = names_of(field)
     assert names is not None, "the field lists them"
     try:
         places = array.cast(pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaError(f"holds no numbers of classes: {error}", field=field.name) from None
+        raise SchemaError(f"the values are not class numbers: {error}", field=field.name) from None
     numbers = places.drop_null().to_numpy()
     wrong = numbers[(numbers < 0) | (numbers >= len(names))]
     if len(wrong):
-        message = f"{wrong[0]} is the number of none of the {len(names)} classes"
+        message = f"{wrong[0]} is not the number of any of the {len(names)} classes"
         raise SchemaError(message, field=field.name)
     return _labels(places, names, field.type)
 
@@ -130,21 +123,20 @@ def _labels(places: Any, names: Names, type_: Any) -> Any:
     try:
         codes = places.cast(type_.index_type)
     except pa.ArrowInvalid:
-        message = f"{len(names)} classes are more than {type_.index_type} has numbers for"
+        message = f"{len(names)} classes are too many for numbers of the type {type_.index_type}"
         raise SchemaError(message) from None
     return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)
 
 
 class Renumbered:
-    """Renumbers the class labels of several batches to the numbers that the file uses for their names. A new name gets
-    the next free number."""
+    """Changes the numbers of class labels in batches to those that a file uses. A new name gets the next number."""
 
     def __init__(self, names: Names, type_: pa.DataType) -> None:
         self._numbers = {name: number for number, name in enumerate(names)}
         self.type = type_
 
     def __call__(self, array: Any) -> Any:
-        """Renumber a column of class labels or texts."""
+        """Convert a column of class labels or texts."""
         labels = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         used = labels.dictionary.take(labels.indices.drop_null().unique()).to_pylist()
         for name in used:
@@ -155,7 +147,7 @@ class Renumbered:
 
 
 def strip(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without the class names in its fields."""
+    """The schema without the class names in its fields."""
     if not any(NAMES_KEY in (field.metadata or {}) for field in schema):
         return schema
     return pa.schema([named(field, None) for field in schema], schema.metadata)

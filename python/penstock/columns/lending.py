@@ -1,6 +1,5 @@
-"""Borrowed values: byte strings and images that stay in the buffers they were read into. A reader passes views of
-them to a writer (docs/decisions/0016-long-values-are-lent-to-writers.md).
-"""
+"""Byte strings and images that a reader passes to a writer as views into the buffers read
+(docs/decisions/0016-long-values-are-lent-to-writers.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from penstock.errors import LimitError
 
 
 def lent_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of batches whose byte strings and images are views into the buffers read. A writer with
-    `takes_views` accepts it in place of `schema`.
+    """The schema of batches with views in place of byte strings and images. A writer with `takes_views` accepts such
+    batches in place of those of `schema`.
 
     Example:
         >>> import pyarrow as pa
@@ -53,22 +52,20 @@ def _lent(field: pa.Field) -> pa.Field:
 
 
 def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
-    """Build an array of images from separate heads (binary) and bodies (binary_view)."""
+    """An array of images with separate heads (binary) and bodies (binary_view)."""
     parts = pa.StructArray.from_arrays([heads, bodies], fields=list(IN_PARTS))
     return pa.ExtensionArray.from_storage(_type_in_parts(codec), parts)
 
 
 @cache
 def _type_in_parts(codec: str) -> ImageType:
-    """Keep one type alive, so that pyarrow does not build another one from metadata, as it does for files."""
+    """Cached, so that pyarrow does not build the type from its metadata again."""
     return ImageType(codec, IN_PARTS)
 
 
 def whole(array: Any) -> Any:
-    """Join images that are in parts into the bytes of image files. Other arrays are returned unchanged.
-
-    Raises:
-        LimitError: the images take 2 GiB or more.
+    """Join the heads and bodies of images. Other arrays are returned unchanged. Raises LimitError if the images take
+    2 GiB or more.
 
     Example:
         >>> import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Notes of values that a writer changes because its format cannot hold them exactly. `exact=True` refuses changes."""
+"""Notes about values that a writer changes because its format cannot hold them. `exact=True` refuses such changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,10 @@ class Losses:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Descriptions of the changes so far."""
         return tuple(self._notes)
 
     def add(self, field: str, what: str, record: int | None = None) -> None:
-        """Note a change in a field.
-
-        Args:
-            field: the name of the field.
-            what: the change, such as "float64 is rounded to float32".
-            record: the number of a changed record, if known.
-
-        Raises:
-            SchemaError: `exact` is set.
-        """
+        """Note a change such as "float64 is rounded to float32", or raise SchemaError if `exact` is set."""
         if self.exact:
             raise SchemaError(what, record=record, field=field, hint=EXACT_HINT)
         self._notes[f"field {field!r}: {what}"] = None

@@ -1,9 +1,9 @@
 """Makes the contents of null slots in view arrays harmless.
 
 Arrow leaves the contents of a null slot undefined, and pyarrow's `validate(full=True)` does not check them. But
-pyarrow's casts also read the views in null slots, and a negative length there crashes the process. All arrays from
-outside (files in Arrow's own layout, C streams, arrays to be written) therefore pass through this module first.
-pyarrow checks the offsets of lists and of other strings in every slot, and no other type refers to other memory.
+pyarrow's casts read the views in null slots, and a negative length there crashes the process. All arrays from outside
+(Arrow files, C streams, arrays to be written) therefore pass through this module first. For lists and other strings,
+pyarrow checks the offsets of every slot, and no other type refers to other memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VIEW_BYTES = 16
 
 
 def without_garbage(batch: Any) -> Any:
-    """Return the batch with empty views in the null slots that held something else.
+    """The batch with empty views in its null slots. If they are empty already, it is the same batch.
 
     Example:
         >>> import pyarrow as pa
@@ -42,7 +42,7 @@ def without_garbage(batch: Any) -> Any:
 
 @lru_cache(1024)
 def has_views(type_: Any) -> bool:
-    """Whether values of a type are views of bytes or texts, or contain such views."""
+    """Whether values of a type are or contain views of bytes or texts."""
     kind = pa.types
     if isinstance(type_, pa.BaseExtensionType):
         return has_views(type_.storage_type)
@@ -56,7 +56,7 @@ def has_views(type_: Any) -> bool:
 
 
 def cleaned(array: Any) -> Any:
-    """Return the array itself if all null slots of its views are empty, else an equal array with empty slots."""
+    """As `without_garbage`, for an array."""
     type_, kind = array.type, pa.types
     if not has_views(type_):
         return array
@@ -88,7 +88,6 @@ def _cleaned_views(array: Any) -> Any:
 
 
 def _inside(array: Any) -> list[Any]:
-    """The child arrays of an array."""
     type_, kind = array.type, pa.types
     if kind.is_dictionary(type_):
         return [array.dictionary]
@@ -100,7 +99,6 @@ def _inside(array: Any) -> list[Any]:
 
 
 def _rebuilt(array: Any, inside: list[Any]) -> Any:
-    """Rebuild the array from other child arrays."""
     type_, kind = array.type, pa.types
     count, start = len(array), array.offset
     if kind.is_dictionary(type_):

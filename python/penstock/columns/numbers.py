@@ -1,8 +1,7 @@
-"""Converts numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying. Also checks
-whole numbers given by users.
+"""Converts numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying.
 
-pyarrow's own conversions (`pa.array(ndarray)`, `Array.to_numpy`) import pandas if it is installed. That adds at least
-a third of a second to the first read of a process. The functions here do not import pandas.
+pyarrow's own conversions (`pa.array(ndarray)`, `Array.to_numpy`) import pandas if it is installed, which takes at least
+a third of a second. The functions here do not.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _DTYPES = {
     pa.float64(): np.float64,
 }
 _IN_VIEW = 12
-"""The longest value in bytes that an Arrow view stores inline."""
+"""The longest value, in bytes, that an Arrow view stores inline."""
 _TYPES = {np.dtype(dtype): type_ for type_, dtype in _DTYPES.items()}
 
 
@@ -39,7 +38,7 @@ def as_numpy(values: Any) -> np.ndarray:
 
 
 def in_bytes(data: _core.Buffer, dtype: Any = np.uint8) -> np.ndarray:
-    """View the bytes of a buffer as numbers, without a copy."""
+    """View the bytes of a buffer as numbers."""
     return np.frombuffer(memoryview(data), dtype)
 
 
@@ -57,8 +56,7 @@ def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
 
 
 def outside(numbers: np.ndarray, count: int) -> bool:
-    """Whether any of the int64 numbers is outside 0 to `count` - 1. Read as unsigned, negative numbers are the largest,
-    so a single comparison finds both kinds."""
+    """Whether any of the int64 numbers is outside 0 to `count` - 1. As unsigned, negative numbers are too large."""
     return len(numbers) > 0 and int(numbers.view(np.uint64).max()) >= count
 
 
@@ -89,8 +87,8 @@ def memoryviews(column: Any) -> list[memoryview]:
 
 
 def _of_views(array: Any) -> list[memoryview]:
-    """Read an array of views. Each view has the length, then four bytes of the value, a buffer number and an offset in
-    that buffer. A short value directly follows its length."""
+    """Read an array of views. A view holds the length, then a short value itself, or four bytes of a long value, the
+    number of a buffer and an offset in it."""
     _, heads, *buffers = array.buffers()
     if heads is None:
         return []
@@ -106,7 +104,7 @@ def _of_views(array: Any) -> list[memoryview]:
 
 
 def view_lengths(array: Any) -> np.ndarray:
-    """The length in bytes of each value of an array of views, int32. For nulls the number is undefined."""
+    """The length in bytes of each value of an array of views, int32; undefined for nulls."""
     heads = array.buffers()[1]
     if heads is None:
         return np.zeros(0, np.int32)
@@ -114,12 +112,7 @@ def view_lengths(array: Any) -> np.ndarray:
 
 
 def checked_infer(value: Any) -> None:
-    """Check `infer_records`: it must be "all" or a whole number of at least 1.
-
-    Raises:
-        TypeError: it is neither a whole number nor a text.
-        ValueError: the number is too small, or it is another text.
-    """
+    """Raise TypeError or ValueError unless `infer_records` is "all" or a whole number of at least 1."""
     if not isinstance(value, str):
         checked_count("infer_records", value, 1)
     elif value != "all":

@@ -1,4 +1,4 @@
-"""Converts batches to Python records like Arrow's `to_pylist`, but with tensors as NumPy arrays of their shape."""
+"""Converts batches to Python records, as Arrow's `to_pylist`, but with tensors as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _values_of(column: Any) -> list[Any]:
-    """The values of a column, with None for nulls. Arrays are copies."""
+    """The values of a column, with None for nulls. NumPy arrays are copies."""
     type_ = column.type
     if not has_tensors(type_):
         return column.to_pylist()

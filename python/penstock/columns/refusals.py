@@ -11,11 +11,8 @@ from penstock.errors import SchemaError
 
 
 def refuse_bits(schema: pa.Schema, container: str) -> None:
-    """Refuse fields whose values are the bits of another dtype, for a container that cannot record the dtype. They
-    would be read back as plain numbers or bytes.
-
-    Raises:
-        SchemaError: there is such a field.
+    """Raise SchemaError for a field whose values are the bits of another dtype, for a container that cannot record the
+    dtype: they would read back as plain numbers or bytes.
 
     Example:
         >>> import pyarrow as pa
@@ -24,14 +21,14 @@ def refuse_bits(schema: pa.Schema, container: str) -> None:
         >>> field = pa.field("x", pa.uint16(), metadata={DTYPE_KEY: "bfloat16"})
         >>> refuse_bits(pa.schema([field]), "tfrecord")
         Traceback (most recent call last):
-        penstock.errors.SchemaError: field 'x': a tfrecord file cannot say that these are the bits of bfloat16
+        penstock.errors.SchemaError: field 'x': a tfrecord file cannot record that these are the bits of bfloat16
           try: make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can
     """
     for field in schema:
         named = _bits_in(field)
         if named is not None:
             raise SchemaError(
-                f"a {container} file cannot say that these are the bits of {named}",
+                f"a {container} file cannot record that these are the bits of {named}",
                 field=field.name,
                 hint="make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can",
             )
@@ -40,7 +37,7 @@ def refuse_bits(schema: pa.Schema, container: str) -> None:
 def _bits_in(field: pa.Field) -> str | None:
     """The dtype whose bits the values hold, also inside structs and lists."""
     named = (field.metadata or {}).get(DTYPE_KEY)
-    # Complex numbers are pairs of floats. Without the dtype they are still read back as the right floats.
+    # Complex numbers are pairs of floats, and read back as the right floats.
     if named is not None and not pa.types.is_floating(innermost(field.type)):
         return named.decode("utf-8", "replace")
     type_ = storage_of(field.type)
@@ -49,11 +46,8 @@ def _bits_in(field: pa.Field) -> str | None:
 
 
 def refuse_ragged(schema: pa.Schema, container: str) -> None:
-    """Refuse tensors whose shapes differ by record, also inside lists and structs, for a container that holds
-    tensors of one shape.
-
-    Raises:
-        SchemaError: there is such a field, also inside another field.
+    """Raise SchemaError for tensors whose shapes differ by record, also inside lists and structs, for a container that
+    holds only tensors of one shape.
 
     Example:
         >>> import pyarrow as pa
@@ -61,7 +55,7 @@ def refuse_ragged(schema: pa.Schema, container: str) -> None:
         >>> from penstock.columns.types import VariableShapeTensorType
         >>> refuse_ragged(pa.schema([("x", VariableShapeTensorType(pa.uint8(), 3))]), "npz")
         Traceback (most recent call last):
-        penstock.errors.SchemaError: field 'x': npz holds tensors of one shape, and an array cannot hold those whose shape differs by record
+        penstock.errors.SchemaError: field 'x': npz holds only tensors of one shape, and these differ in shape
           try: pad them to one shape, leave them out (columns=), or write Arrow, Parquet, MessagePack or a tar
     """
     for field in schema:
@@ -73,7 +67,7 @@ def refuse_ragged(schema: pa.Schema, container: str) -> None:
                     "Arrow or Parquet"  # the only formats that hold them inside lists and structs
                 )
             raise SchemaError(
-                f"{container} holds tensors of one shape, and an array cannot hold those whose shape differs by record",
+                f"{container} holds only tensors of one shape, and these differ in shape",
                 field=field.name,
                 hint=f"pad them to one shape, leave them out (columns=), or write {formats}",
             )
@@ -83,5 +77,5 @@ def refuse_twins(schema: pa.Schema, names: Iterable[str]) -> None:
     """Raise SchemaError if two columns have the same name, as Arrow and Parquet files allow."""
     for name in names:
         if len(schema.get_all_field_indices(name)) > 1:
-            message = "two columns have this name, so nothing can be said of one"
-            raise SchemaError(message, field=name, hint="scan() gives both")
+            message = "two columns have this name, so neither can be selected by name"
+            raise SchemaError(message, field=name, hint="scan() returns both")

@@ -1,7 +1,7 @@
 """Splits a stream of batches into groups that do not depend on how the stream was split into batches.
 
-A group ends when its records reach a size or a count. Both are added up record by record from the values alone, so
-the same records always form the same groups and the same bytes of output.
+A group ends at a number of records or bytes of values, counted record by record. The same records therefore always
+form the same groups, and the same bytes of output.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from penstock.columns.types import is_bytes, is_bytes_view, is_text
 
 # Complexity: one branch for each kind of type.
 def record_bytes(array: Any) -> np.ndarray | int:
-    """The bytes of the values of each record of an array, without nulls and offsets.
-
-    Returns one number if it is the same for every record, else an int64 array.
-    """
+    """The bytes of the values of each record, without nulls and offsets: one number if all are equal, or an int64
+    array."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return record_bytes(array.storage)
@@ -33,7 +31,7 @@ def record_bytes(array: Any) -> np.ndarray | int:
     if is_bytes_view(kind):
         return _masked(view_lengths(array).astype(np.int64), array)
     if is_bytes(kind) or is_text(kind):
-        import pyarrow.compute  # imported here because the import takes 60 ms
+        import pyarrow.compute  # takes 60 ms
 
         pc: Any = pyarrow.compute
         return np.asarray(pc.binary_length(array).fill_null(0), dtype=np.int64)
@@ -46,7 +44,7 @@ def record_bytes(array: Any) -> np.ndarray | int:
     try:
         return max(kind.bit_width // 8, 1)
     except ValueError:
-        return 8  # unions, list views and run ends: an estimate that does not depend on the batches
+        return 8  # an estimate for unions, list views and run ends
 
 
 def _masked(sizes: Any, array: Any) -> Any:
@@ -82,12 +80,12 @@ def _lists(array: Any) -> Any:
 
 
 class Regroup:
-    """Collects batches and yields groups of at most `group_records` records and `group_bytes` bytes of values. A single
-    larger record forms a group by itself."""
+    """Collects batches and yields groups of at most `group_records` records and `group_bytes` bytes of values. A larger
+    record is a group of its own."""
 
     def __init__(self, schema: Any, *, group_records: int, group_bytes: int) -> None:
         if group_records < 1 or group_bytes < 1:
-            raise ValueError("a group has at least one record and one byte")
+            raise ValueError("a group must allow at least one record and one byte")
         self._schema = schema
         self._records = group_records
         self._bytes = group_bytes
@@ -96,7 +94,7 @@ class Regroup:
         self.bytes_waiting = 0  # bytes of values
 
     def add(self, batch: Any) -> Iterator[Any]:
-        """Add a batch, and yield the groups that are now full, each as one batch."""
+        """Add a batch, and yield the full groups, each as one batch."""
         sizes = sum((record_bytes(column) for column in batch.columns), start=0)
         done = 0
         while done < batch.num_rows:
@@ -111,7 +109,7 @@ class Regroup:
                 yield self._group()
 
     def _fits(self, sizes: Any, start: int, room: int) -> tuple[int, int]:
-        """How many of the next records still fit, and their bytes. An empty group takes at least one record."""
+        """How many of the next records fit in the group, and their bytes. An empty group takes at least one record."""
         left = self._bytes - self.bytes_waiting
         if isinstance(sizes, int):
             taken = room if sizes == 0 else min(room, max(left, 0) // sizes)
@@ -123,7 +121,7 @@ class Regroup:
         return taken, int(sums[taken - 1]) if taken else 0
 
     def rest(self) -> Iterator[Any]:
-        """Yield the last group if any records are left."""
+        """Yield the last group, if any records are left."""
         if self._num_waiting:
             yield self._group()
 
@@ -132,5 +130,5 @@ class Regroup:
         count, self._num_waiting, self.bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
             return empty_columns(count)
-        # Joined even if there is only one batch: the buffers of a slice depend on how the stream was split.
+        # Join even a single batch, because the buffers of a slice depend on how the stream was split.
         return pa.concat_batches(waiting)

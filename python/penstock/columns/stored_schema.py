@@ -8,10 +8,8 @@ import pyarrow as pa
 
 
 def schema_of(message: bytes) -> Any:
-    """Parse a schema message.
-
-    Raises:
-        pa.ArrowException, ValueError, TypeError, KeyError, OSError: it is not a schema, or a name is not UTF-8.
+    """Parse a schema message. Raises pa.ArrowException, ValueError, TypeError, KeyError or OSError if it is not a
+    schema or a name is not UTF-8.
 
     Example:
         >>> import pyarrow as pa
@@ -25,10 +23,8 @@ def schema_of(message: bytes) -> Any:
 
 
 def look_at_names(fields: Any) -> None:
-    """Raise UnicodeDecodeError if the name of a field, or of a nested field, is not UTF-8.
-
-    pyarrow accepts such a name, and fails only when the name is read.
-    """
+    """Raise UnicodeDecodeError if the name of a field, or of a nested field, is not UTF-8. pyarrow itself fails only
+    when the name is read."""
     for field in fields:
         _ = field.name
         type_ = field.type

@@ -1,4 +1,4 @@
-r"""Logical types: what a value means if its container stores only bytes and numbers.
+r"""Logical types: the meaning of values in containers that store only bytes and numbers.
 
 | meaning | Arrow type |
 |---|---|
@@ -9,9 +9,8 @@ r"""Logical types: what a value means if its container stores only bytes and num
 | class label | dictionary of names |
 | a dtype that Arrow lacks | its bits; the field's metadata names the dtype under `penstock.dtype` |
 
-Every format reads and writes these types, so a field keeps its meaning from one container to another. Sources:
-Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5` for grey: `P6\n<width> <height>\n255\n`,
-followed by the rows of pixels).
+Every format reads and writes these types, so fields keep their meaning when they are converted. Sources: Arrow's
+canonical extension types; NetPBM for PPM (`P6\n<width> <height>\n255\n`, or `P5` for grey, then the rows of pixels).
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from penstock.columns.facts import parsed_object
 from penstock.errors import FormatError, UnsupportedError
 
 DTYPE_KEY = b"penstock.dtype"
-"""Key in a field's metadata for the NumPy name of the dtype of its values."""
+"""Key in a field's metadata for the NumPy name of its dtype."""
 
 IN_PARTS = pa.struct(
     [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
 )
-"""Storage of borrowed images: the pixels, which stay where they were read, and a head that completes them to a file.
-The head is empty if the image is already a file. See `penstock.columns.lending.whole`."""
+"""Storage of images whose pixels (or files) stay in the buffer read. The head completes pixels to a file, and is empty
+for a file. See `penstock.columns.lending.whole`."""
 
 
 class ImageType(pa.ExtensionType):
@@ -62,20 +61,19 @@ class ImageType(pa.ExtensionType):
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> ImageType:
         if not _can_hold_images(storage):
-            raise FormatError(f"a field says that its values are images, and they are {storage}")
-        if not serialized:  # the usual case; pyarrow builds types often, so it must be fast
+            raise FormatError(f"a field of images cannot have values of the type {storage}")
+        if not serialized:  # the usual case must be fast, because pyarrow builds types often
             return cls("", storage)
         try:
             codec = parsed_object(serialized).text("codec")
         except FormatError:
-            codec = ""  # only a hint: the bytes of each image show its codec
+            codec = ""  # it is only a hint
         return cls(codec, storage)
 
 
 class VariableShapeTensorType(pa.ExtensionType):
-    """A tensor of `num_dimensions` whose shape differs by record, stored as a struct of data and shape.
-
-    Arrow's type may also have axis names and a partly fixed shape. These are not kept.
+    """A tensor of `num_dimensions` whose shape differs by record, stored as a struct of data and shape. Axis names and
+    a partly fixed shape, which Arrow's type may have, are not kept.
 
     Example:
         >>> import pyarrow as pa
@@ -109,7 +107,6 @@ class VariableShapeTensorType(pa.ExtensionType):
 
 
 def _can_hold_images(storage: pa.DataType) -> bool:
-    """Whether values of a type can hold the bytes of image files."""
     kind = pa.types
     if kind.is_dictionary(storage):
         storage = storage.value_type
@@ -123,7 +120,7 @@ def _can_hold_images(storage: pa.DataType) -> bool:
 
 
 def ragged_in(type_: Any) -> Iterator[Any]:
-    """Yield the types of variable-shape tensors, penstock's and pyarrow's, in a type: itself and nested types."""
+    """Yield the types of variable-shape tensors, penstock's and pyarrow's, in a type and its nested types."""
     if getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor":
         yield type_
         return
@@ -139,7 +136,7 @@ def _register(type_: pa.ExtensionType) -> None:
     try:
         pa.register_extension_type(type_)
     except pa.ArrowKeyError:
-        pass  # pyarrow has this type itself, or another copy of this module registered it
+        pass  # pyarrow has this type, or another copy of this module registered it
 
 
 _register(ImageType())
@@ -162,7 +159,7 @@ def is_fixed_tensor(type_: pa.DataType) -> bool:
 
 
 def is_variable_tensor(type_: pa.DataType) -> bool:
-    """Whether values are tensors of different shapes in penstock's type. See `own_types` for pyarrow's type."""
+    """Whether the type is penstock's for tensors of different shapes. For pyarrow's type see `own_types`."""
     return isinstance(type_, VariableShapeTensorType)
 
 
@@ -172,10 +169,9 @@ def _is_foreign(type_: Any) -> bool:
 
 
 def own_types(schema: Any) -> Any:
-    """Replace pyarrow's type for variable-shape tensors by penstock's. From bytes and C streams pyarrow makes a type
-    without attributes for values and axes. Axis names and a partly fixed shape are dropped, because no value depends on
-    them. Views within lists, structs and dictionaries, as polars writes them, become plain values, because pyarrow can
-    neither take nor compare such views.
+    """Replace pyarrow's type for variable-shape tensors by penstock's, because pyarrow's has no attributes for values
+    and axes. Views within lists, structs and dictionaries, as polars writes them, become plain values, because pyarrow
+    can neither take nor compare such views.
 
     Raises:
         UnsupportedError: the axes of a field are permuted, so its values are in another order.
@@ -202,17 +198,17 @@ def own_types(schema: Any) -> Any:
 
 
 def _value_and_axes(type_: Any) -> tuple[Any, int]:
-    """The value type and number of axes of pyarrow's type. Only its storage shows them."""
+    """The value type and number of axes of pyarrow's type, from its storage."""
     storage = type_.storage_type
     return storage.field("data").type.value_type, storage.field("shape").type.list_size
 
 
 _PARAMETERS = re.compile(r"(?:, permutation=\[([0-9,]*)\])?(?:\Z|, (?:dim_names|uniform_shape)=\[)")
-"""Matches the end of pyarrow's text for a type. The permutation comes first, so an axis name cannot imitate it."""
+"""The end of pyarrow's text for a type. The permutation comes first, so an axis name cannot imitate it."""
 
 
 def _refuse_permuted(type_: Any, name: str) -> None:
-    """Raise UnsupportedError for a pyarrow type with permuted axes. Only the type's text shows the permutation."""
+    """Raise UnsupportedError for a pyarrow type with permuted axes, which only its text shows."""
     if is_variable_tensor(type_):
         return
     value, axes = _value_and_axes(type_)
@@ -221,22 +217,22 @@ def _refuse_permuted(type_: Any, name: str) -> None:
     known = _PARAMETERS.match(rest.removesuffix("]>")) if begun else None
     if known is None:
         raise UnsupportedError(
-            f"tensors of a type that penstock does not know: {text}",
+            f"tensors have a type that penstock does not support: {text}",
             field=name,
         )
     order = known[1]
     if order and [int(axis) for axis in order.split(",")] != list(range(axes)):
         raise UnsupportedError(
-            f"the axes of these tensors are permuted, [{order}], which penstock does not follow",
+            f"the axes of these tensors are permuted, [{order}], which penstock does not support",
             field=name,
             hint="transpose the values and write the type without a permutation, or read it with pyarrow and pass"
-            " its storage (chunk.storage): values and shapes as they lie",
+            " its storage (chunk.storage): values and shapes as they are stored",
         )
 
 
 def check_shapes(array: Any) -> None:
-    """Raise ValueError, with the tensor's index, if a tensor's shape does not match its number of values. Arrow's own
-    validation does not compare them."""
+    """Raise ValueError if a tensor's shape does not match its number of values. Arrow's validation does not compare
+    them."""
     type_ = array.type
     if getattr(type_, "extension_name", "") != "arrow.variable_shape_tensor":
         return
@@ -256,7 +252,6 @@ def check_shapes(array: Any) -> None:
 
 
 def _without_views(type_: Any) -> Any:
-    """The type with plain byte strings and texts in place of views."""
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     kind = pa.types
     if kind.is_dictionary(type_):
@@ -272,7 +267,7 @@ def _without_views(type_: Any) -> Any:
 
 
 def own_tensors(array: Any, type_: Any) -> Any:
-    """Convert an array's tensors to penstock's type if the schema has that type."""
+    """Convert tensors of pyarrow's type to `type_`, if that is penstock's type."""
     if not (is_variable_tensor(type_) and _is_foreign(array.type)):
         return array
     return pa.ExtensionArray.from_storage(type_, array.storage.cast(type_.storage_type))
@@ -303,7 +298,7 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether values are lists, of any length or a fixed one, but not maps."""
+    """Whether values are lists, of any or a fixed length, but not maps."""
     kind = pa.types
     return bool(
         kind.is_list(type_)
@@ -331,9 +326,9 @@ def is_bytes_view(type_: pa.DataType) -> bool:
 
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
-    """Like `array.cast(wanted)`, with two workarounds. For an extension type over views, pyarrow 26 returns wrong bytes
-    or crashes unless the storage is cast. For a slice of lists, pyarrow casts the values of all lists, so the values of
-    the slice are copied first."""
+    """As `array.cast(wanted)`, with two workarounds. For an extension type over views, the storage is cast, because
+    pyarrow 26 would return wrong bytes or crash. A slice of lists is copied, because pyarrow would cast the values of
+    all lists."""
     array = _without_rest(array)
     if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
         array = array.storage
@@ -343,7 +338,7 @@ def cast_values(array: Any, wanted: pa.DataType) -> Any:
 
 
 def _without_rest(array: Any) -> Any:
-    """Copy a slice of nested values without the other values in its buffers."""
+    """Copy a slice of nested values if its buffers hold many other values."""
     if isinstance(array, pa.ExtensionArray):
         stored = array.storage
         kept = _without_rest(stored)
@@ -359,7 +354,7 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
 
 
 def row_bytes(type_: pa.DataType) -> int:
-    """The minimum bytes of a row of a column, whether it has a value or not."""
+    """The minimum bytes of a row of a column, with or without a value."""
     type_ = storage_of(type_)
     if pa.types.is_fixed_size_list(type_):
         return type_.list_size * row_bytes(type_.value_type)
@@ -372,8 +367,8 @@ def row_bytes(type_: pa.DataType) -> int:
 
 
 def fixed_tensors(values: np.ndarray) -> pa.Array:
-    """Convert an array whose first axis counts records to a column: numbers if that is the only axis, else tensors of a
-    fixed shape. An array in C order is not copied.
+    """Convert an array whose first axis counts records to a column of numbers, or of tensors if it has more axes. An
+    array in C order is not copied.
 
     Example:
         >>> import numpy as np
@@ -393,6 +388,6 @@ def fixed_tensors(values: np.ndarray) -> pa.Array:
 
 
 def _empty(flat: pa.Array, num_records: int) -> pa.Array:
-    """A column of `num_records` tensors whose shape contains a zero, stored as empty lists."""
+    """The storage of tensors whose shape contains a zero: empty lists."""
     type_ = pa.list_(flat.type, 0)
     return pa.FixedSizeListArray.from_buffers(type_, num_records, [None], children=[flat])

@@ -1,11 +1,9 @@
 """Conditions on records, for `where=`. A condition is a text such as `label >= 3 and split == "train"`, an
-expression of pyarrow.compute, or a function of a batch. All verbs use the same language.
-
-`_grammar` parses the language, `_values` evaluates it.
-"""
+expression of pyarrow.compute, or a function of a batch. `_grammar` parses the text, `_values` evaluates it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +11,31 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.conditions._grammar import fields_of, parse
+from penstock.conditions._grammar import (
+    Field,
+    IsIn,
+    Literal,
+    Node,
+    Operation,
+    fields_of,
+    parse,
+    type_of,
+)
 
-__all__ = ["Filter", "Where", "filter_of", "parse"]
+__all__ = ["Bound", "Filter", "Where", "columns_of_expression", "filter_of", "parse", "type_of"]
 
 Where = Any
 """A condition: a text, a pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A comparison of a column with a value that is true for each chosen record: `field operator value`."""
+
+    field: str
+    operator: str
+    """One of == < <= > >=."""
+    value: int | float | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +43,17 @@ class Filter:
     """A condition that can be evaluated on batches."""
 
     holds: Callable[[pa.RecordBatch], np.ndarray]
-    """Returns for which records of a batch the condition is true: bool[num_rows]."""
+    """Whether the condition is true for each record of a batch: bool[num_rows]."""
     columns: list[str] | None
     """The columns that the condition reads; None for all."""
+    bounds: tuple[Bound, ...] = ()
+    """Statistics that contradict one of these exclude all records."""
 
 
 def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
-    """Return the filter for a value of `where=`.
+    """The filter for a value of `where=`.
 
     Args:
-        where: the condition.
         names: the columns of the data.
         reads: the columns that a function or an expression reads; None for all.
 
@@ -49,11 +67,13 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
 
         tree = parse(where)
         read = [column_of(name, list(names))[0] for name in fields_of(tree)]
-        return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)))
+        bounds = tuple(one for one in _bounds(tree) if one.field in names)
+        return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)), bounds)
     from pyarrow import compute  # the import costs 20 ms, and only filters need it
 
     columns = None if reads is None else list(reads)
     if isinstance(where, compute.Expression):
+        columns = columns_of_expression(where, names) if columns is None else columns
         return Filter(lambda batch: _by_expression(where, batch), columns)
     if not callable(where):
         kind = type(where).__name__
@@ -62,12 +82,53 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
     return Filter(lambda batch: _by_function(where, batch), columns)
 
 
+def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word of its text."""
+    text = str(expression)
+    if "FieldPath(" in text:  # columns by number
+        return list(names)
+    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+
+
+_MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _bounds(node: Node) -> list[Bound]:
+    """Return comparisons of columns with values that hold wherever the condition holds."""
+    if isinstance(node, IsIn):
+        return _bounds_of_list(node)
+    if not isinstance(node, Operation):
+        return []
+    if node.operator == "and":
+        return _bounds(node.left) + _bounds(node.right)
+    left, right, sign = node.left, node.right, node.operator
+    if isinstance(left, Literal):
+        left, right, sign = right, left, _MIRRORED.get(sign, "")
+    if sign not in _MIRRORED or not (isinstance(left, Field) and isinstance(right, Literal)):
+        return []
+    is_plain = _are([right.value], int, float) or isinstance(right.value, str)
+    return [Bound(left.name, sign, right.value)] if is_plain else []
+
+
+def _bounds_of_list(node: IsIn) -> list[Bound]:
+    values = list(node.values)
+    is_plain = _are(values, int, float) or _are(values, str)
+    if not values or not is_plain or not isinstance(node.operand, Field):
+        return []
+    name = node.operand.name
+    return [Bound(name, ">=", min(values)), Bound(name, "<=", max(values))]
+
+
+def _are(values: list[Any], *types: type) -> bool:
+    return all(isinstance(one, types) and not isinstance(one, bool) for one in values)
+
+
 def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> np.ndarray:
     mask = np.asarray(function(batch))
     if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
         raise TypeError(
-            f"where= gave {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
-            "not a truth value for each"
+            f"the function in where= returned {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
+            "not one boolean for each record"
         )
     return mask
 

@@ -1,4 +1,4 @@
-"""The grammar of conditions, and the parser that turns a text into a tree. It evaluates nothing.
+"""The grammar of conditions, and the parser that converts a text to a tree.
 
 ```
 condition  = all { "or" all }
@@ -15,7 +15,7 @@ field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anythi
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
 ```
 
-`-` and `/` may be part of a field's name, so as operators they need spaces around them.
+`-` and `/` may be part of a field's name, so they need spaces around them when they are operators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 MOST_NESTED = 100
-"""The most levels of parentheses, calls and `not`: far more than needed, but few enough for Python's stack."""
+"""The most levels of parentheses, calls and `not`, so that Python's stack does not overflow."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 _NAME = re.compile(r"[^\W\d][\w./-]*")
@@ -47,21 +47,21 @@ _CALLS = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The values of a column, or of a field of a struct."""
+    """A column, or a field of a struct."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value in the text: a number, a string, a boolean, or None."""
+    """A number, a string, a boolean, or None."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A comparison, an arithmetic operation, `and`, `or`: an operator and its two sides."""
+    """A comparison, an arithmetic operation, `and`, or `or`."""
 
     operator: str
     left: Node
@@ -70,22 +70,16 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The negation of a boolean."""
-
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether a value is null."""
-
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a value is in a list of values."""
-
     operand: Node
     values: tuple[Any, ...]
 
@@ -103,10 +97,10 @@ Node = Field | Literal | Operation | Not | IsNull | IsIn | Call
 
 
 def parse(text: str) -> Node:
-    """Return the tree of a condition.
+    """Convert the text of a condition to a tree.
 
     Raises:
-        ValueError: the text is not a condition. The message names the position and what was expected there.
+        ValueError: the text is not a condition. The message says what was expected, and where.
 
     Example:
         >>> from penstock.conditions import parse
@@ -121,7 +115,7 @@ def parse(text: str) -> Node:
 
 
 def fields_of(node: Node) -> list[str]:
-    """Return the names of the fields in a tree, without repeats, in the order of the text."""
+    """The names of the fields in a tree, without repeats, in the order of the text."""
     if isinstance(node, Field):
         return [node.name]
     if isinstance(node, Literal):
@@ -132,7 +126,7 @@ def fields_of(node: Node) -> list[str]:
 
 
 class _Parser:
-    """A recursive-descent parser of one text. `_at` is the current position."""
+    """A recursive-descent parser. `_at` is the current position in the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -213,7 +207,7 @@ class _Parser:
         if name is None or name[0] in ("true", "false", "null"):
             return Literal(self._literal())
         if name[0] in _WORDS:
-            raise self.error(f"a value; a field of the name {name[0]} is `{name[0]}`")
+            raise self.error(f"a value; write a field with the name {name[0]} as `{name[0]}`")
         if self._text.startswith("(", self._after_blanks(name.end())):
             return self._call(name[0])
         self._move_to(name.end())
@@ -303,7 +297,7 @@ class _Parser:
             return None
         before, after = self._text[self._at - 1], self._text[self._at + 1 : self._at + 2]
         if sign in "-/" and not (before.isspace() and (after.isspace() or after in "(`")):
-            raise self.error(f"`{sign}` between blanks, since names may have it")
+            raise self.error(f"spaces around `{sign}`, because names may contain it")
         self._move_to(self._at + 1)
         return sign
 
@@ -316,7 +310,7 @@ _JSON = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _check_argument(function: str, argument: Any) -> None:
-    """Raise ValueError for an argument that is wrong for every record."""
+    """Raise ValueError for an invalid regular expression or type."""
     if function == "matches":
         from pyarrow import compute  # the import costs 20 ms, and is rarely needed
 
@@ -329,7 +323,7 @@ def _check_argument(function: str, argument: Any) -> None:
 
 
 def type_of(name: str) -> pa.DataType:
-    """Return the Arrow type with a name such as int64, float, string, timestamp[ms]."""
+    """The Arrow type with a name such as int64, float, string, timestamp[ms]."""
     try:
         return pa.type_for_alias(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Evaluation of a condition on the records of a batch, one column at a time, with Arrow's kernels.
+"""Evaluates a condition on the records of a batch with Arrow's kernels, one column at a time.
 
 Nulls work as in SQL: a comparison with null is null, and `and` and `or` follow Kleene's logic. A record is chosen only
 if the whole condition is true.
@@ -53,17 +53,14 @@ _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError
 
 
 def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
-    """Return for which records a condition is true, bool[num_rows].
-
-    Raises:
-        SchemaError: a field is missing, or its type does not support the operation.
-    """
+    """Whether a condition is true for each record, bool[num_rows]. SchemaError: a field is missing, or its type does
+    not support the operation."""
     found = _as_array(_truth(condition, batch), batch.num_rows)
     return compute.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Any:
-    """Return the value of a node as an Arrow array of plain types, or as a Literal."""
+    """The value of a node, as an Arrow array of plain types or as a Literal."""
     if isinstance(node, Literal):
         return node
     if isinstance(node, Field):
@@ -111,16 +108,18 @@ def _as_array(value: Any, length: int) -> pa.Array:
 
 
 def _truth(node: Node, batch: pa.RecordBatch) -> Any:
-    """Return the value of a node that must be boolean."""
+    """The value of a node, which must be boolean."""
     found = _value(node, batch)
     if isinstance(found, Literal):
         if found.value is not None and not isinstance(found.value, bool):
-            raise SchemaError(f"{found.value!r} is not a truth value; compare it with something")
+            raise SchemaError(f"{found.value!r} is not a boolean; compare it with something")
         return found
     if pa.types.is_null(found.type):
         return Literal(None)
     if not pa.types.is_boolean(found.type):
-        message = f"values of type {found.type} are not truth values; compare them, such as > 0"
+        message = (
+            f"values of type {found.type} are not booleans; compare them, for example with > 0"
+        )
         raise SchemaError(message, field=_only_field(node))
     return found
 
@@ -129,12 +128,8 @@ def _truth(node: Node, batch: pa.RecordBatch) -> Any:
 
 
 def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
-    """Return the column for a name, and the path inside the column. `a.b` is the column of that name if it
-    exists, or else the field b of the struct a.
-
-    Raises:
-        SchemaError: there is no such column.
-    """
+    """The column for a name, and the path inside the column. `a.b` is the column with that name if it exists, and
+    otherwise the field b of the struct a."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         if (column := ".".join(parts[:end])) in columns:
@@ -143,7 +138,6 @@ def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
 
 
 def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
-    """Return the values of a field."""
     column, path = column_of(name, batch.schema.names)
     values = batch.column(column)
     for place, part in enumerate(path):
@@ -156,7 +150,7 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values in types that Arrow can compare: storage of extension types, names of labels, no views."""
+    """Convert values to types that Arrow can compare: no extension types, dictionaries or views."""
     if isinstance(values.type, pa.BaseExtensionType):
         if isinstance(values.type, pa.FixedShapeTensorType):
             return values
@@ -210,7 +204,7 @@ def _compared(sign: str, left: Any, right: Any) -> Any:
         return Literal(None)
     if isinstance(right, Literal):
         if beyond := _beyond(right.value, left.type):
-            # The number is above or below all values of the type.
+            # The number is above or below all values that the type can have.
             answer = sign in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
             return compute.if_else(left.is_valid(), answer, None)
         right = _scalar(right.value, left.type)
@@ -230,7 +224,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _beyond(value: Any, type_: pa.DataType) -> int:
-    """Return 1 for a whole number above the range of an integer type, -1 for a number below it, else 0."""
+    """1 if a whole number is above the range of an integer type, -1 if it is below, otherwise 0."""
     if not (pa.types.is_integer(type_) and _is_whole(value)):
         return 0
     bits = type_.bit_width
@@ -240,13 +234,12 @@ def _beyond(value: Any, type_: pa.DataType) -> int:
 
 
 def _is_outside(value: Any, type_: pa.DataType) -> bool:
-    """Whether a number cannot be a value of an integer type."""
     has_part = isinstance(value, float) and not value.is_integer()
     return bool(_beyond(value, type_)) or (has_part and pa.types.is_integer(type_))
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """Return a literal as a scalar that Arrow can compare with values of a type."""
+    """Convert a literal to a scalar that Arrow can compare with values of a type."""
     if _is_whole(value):
         if pa.types.is_floating(type_):
             return pa.scalar(float(value))
@@ -260,7 +253,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return two columns in types that Arrow can compare. Text and bytes become bytes; uint64 and int64, decimals."""
+    """Convert two columns to types that Arrow can compare: text and bytes to bytes, uint64 and int64 to decimals."""
     types = (left.type, right.type)
     if any(map(is_text, types)) and any(map(is_bytes, types)):
         return left.cast(pa.large_binary()), right.cast(pa.large_binary())
@@ -271,7 +264,7 @@ def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:
-    """Compute with integers of 64 bits. Overflow is an error, `/` gives float64, and division by zero gives null."""
+    """Compute with 64-bit numbers. Integer overflow is an error, `/` gives float64, and division by zero gives null."""
     left, right = _number(left), _number(right)
     if sign in _ARITHMETIC:
         return getattr(compute, _ARITHMETIC[sign])(left, right)
@@ -290,18 +283,18 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
 def _number(value: Any) -> Any:
     if isinstance(value, Literal):
         if isinstance(value.value, (bool, str)):
-            raise SchemaError(f"{value.value!r} is not a number to compute with")
+            raise SchemaError(f"{value.value!r} is not a number")
         return pa.scalar(value.value)
     type_ = value.type
     if pa.types.is_integer(type_):
         return value.cast(pa.int64())
     if not pa.types.is_floating(type_):
-        raise SchemaError(f"values of type {type_} are not numbers to compute with")
+        raise SchemaError(f"values of type {type_} are not numbers")
     return value.cast(pa.float64())
 
 
 def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
-    """Return Kleene's `in`. The result is null for a null, and if the value is not found but a member is null."""
+    """`in` with Kleene's logic: null for a null, and also if the value is not found but a member is null."""
     if pa.types.is_null(values.type):
         return Literal(None)
     given = [one for one in members if one is not None]
@@ -354,7 +347,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _length(values: pa.Array) -> pa.Array:
-    """Return the number of characters of text, bytes of binary, values of a list, or a tensor's first dimension."""
+    """The number of characters of text, bytes of binary or values of a list, or a tensor's first dimension."""
     type_: Any = values.type
     if isinstance(type_, pa.FixedShapeTensorType):
         return compute.if_else(values.is_valid(), pa.scalar(type_.shape[0], pa.int64()), None)
@@ -376,13 +369,13 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _has(values: pa.Array, member: Any) -> pa.Array:
-    """Return for each list whether it contains a value."""
+    """Whether each list contains a value."""
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
     flat = _plain(compute.list_flatten(values))
     if _is_list(flat.type):
         raise SchemaError("contains searches lists of values, not lists of lists")
     if member is None:
-        raise SchemaError("contains looks for a value, and null is not one")
+        raise SchemaError("contains cannot look for null")
     equal = _as_array(_compared("==", flat, Literal(member)), len(flat))
     parents = compute.list_parent_indices(values).to_numpy()
     found = np.zeros(len(values), bool)

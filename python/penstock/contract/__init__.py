@@ -1,1 +1,1 @@
-"""The interface between formats and everything above them, and the options of a reader."""
+"""The interface between formats and everything above them."""

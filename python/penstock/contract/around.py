@@ -1,4 +1,4 @@
-"""Finds bad records and continues around them. Scans, `verify` and `repair` share this search."""
+"""Finds bad records and continues after them, for scans, `verify` and `repair`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.contract.format import Chunk, Reader
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
 
 _FEW_RECORDS = 64
-"""The number of records read together after a bad record. It doubles each time that none is bad."""
+"""Records that are read in one call after a bad record. The number doubles while none is bad."""
 Found = tuple[int, int, pa.RecordBatch | PenstockError]
 """Rows [first, end) and their batch, or the error that prevents reading them."""
 
@@ -28,11 +28,9 @@ def around(
 
     Args:
         read: reads rows [first, end).
-        row_of: the row that an error is about, or None if the error names no row. Such an error applies to all rows
-            read together. If it is about the size of the batch, fewer rows are read together.
-        first: the first row.
-        last: the row after the last.
-        error: the error raised by reading all rows together, if the caller tried that.
+        row_of: the row that an error is about; None if it names no row. Such an error applies to all rows of the call.
+            If it is about the size of the batch, fewer rows are read in one call.
+        error: the error from reading all rows in one call, if the caller tried that.
     """
     run = last - first
     try:
@@ -53,7 +51,7 @@ def around(
             if bad is not None and first <= bad < end:
                 yield from around(read, row_of, first, bad)
                 yield bad, bad + 1, error
-                # Not all rows that follow: another bad row may be near, and the rows after it would be read in vain.
+                # Not all that follow, because another bad row may be near, and rows after it would be read in vain.
                 run = max(2 * (bad - first), _FEW_RECORDS)
                 first, error = bad + 1, None
             elif is_of_a_batch(error) and end - first > 1:
@@ -62,7 +60,7 @@ def around(
                 yield first, end, error
                 first, error = end, None
     finally:
-        error = None  # its traceback references this frame, which would keep the files open
+        error = None  # its traceback references this frame, and would keep the files open
 
 
 def is_of_a_batch(error: PenstockError) -> bool:
@@ -71,7 +69,7 @@ def is_of_a_batch(error: PenstockError) -> bool:
 
 
 def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
-    """The records of a chunk, by their numbers in the chunk, or errors that prevent reading some of them."""
+    """The records of a chunk, by their numbers in it, or errors that prevent reading some of them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:
         are_all = first == 0 and end == chunk.num_records
@@ -79,7 +77,7 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
         return reader.decode(chunk, rows, None)
 
     def row_of(error: PenstockError) -> int | None:
-        return None if error.record is None else error.record - chunk.first_record
+        return None if error.record is None else place_of(reader, chunk, error.record)
 
     done = 0
     try:
@@ -88,3 +86,10 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
             done = found[1]
     except PenstockError as error:  # not about a single record
         yield done, chunk.num_records, error
+
+
+def place_of(reader: Reader, chunk: Chunk[Any], record: int) -> int:
+    """Return the place in a chunk of a record of the file; the number of the chunk's records if it is not there."""
+    numbers = reader.record_numbers(chunk)
+    place = int(np.searchsorted(numbers, record))
+    return place if place < len(numbers) and numbers[place] == record else chunk.num_records

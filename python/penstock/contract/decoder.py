@@ -17,21 +17,21 @@ from penstock.storage.local import LocalSource
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The positions of a file's records, for reading and decoding them in one call."""
+    """The positions of a file's records, for reading and decoding in one call."""
 
     source: LocalSource
     framing: str
     starts: _core.Buffer
-    """Start of each record, followed by the end of the last record, as in the index; uint64."""
+    """Start of each record, then the end of the last, as in the index; uint64."""
     checksums: _core.Buffer
     """Checksum of each record, as in the index; uint32."""
     most_bytes: int
     """Maximum bytes of a record with its frame."""
     prove: bool
-    """Whether payloads are compared with their checksums, and these checksums with the index."""
+    """Whether payloads are compared with their checksums, and these with the index."""
 
     def examples(self, records: np.ndarray, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
-        """The columns of a plan for records by number (int64). None if there is any fault."""
+        """The columns of a plan for records by number (int64); None if there is any fault."""
         return _core.examples_at(
             self.framing,
             self.source.file,
@@ -47,8 +47,8 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class FrameCheck:
-    """A request to compare payloads with their stored checksums and, if `indexed` is given, with those of an index
-    (uint32, by record). If a decoder can, it compares and decodes in one call."""
+    """A request to compare payloads with their stored checksums and, if given, with those of an index (uint32 for each
+    record), in the same call as decoding if possible."""
 
     indexed: pa.Array | None = None
 
@@ -62,22 +62,22 @@ class Decoder(ABC):
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:
-        """Decode the payloads into a batch. If `proof` is given, verify them first."""
+        """Decode payloads. If `proof` is given, verify them first."""
         ...
 
     def lending(self) -> Decoder:
-        """The same decoder, but if possible it returns views into the bytes read, not copies."""
+        """The same decoder, but if possible with views into the bytes read instead of copies."""
         return self
 
     def decode_at(
         self, places: Callable[[], Places | None], records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """Read and decode records by number in one call. None if a record has a fault, if the records have no such
-        positions, or if another way is better."""
+        """Read and decode records by number in one call. None if there is a fault, if `places` returns None, or if
+        another way is better."""
         del places, records, columns
         return None
 
     @property
     def row_bytes(self) -> Mapping[str, int]:
-        """The minimum bytes that a record takes in each column."""
+        """The minimum bytes of a record in each column."""
         return {field.name: row_bytes(field.type) for field in self.schema}

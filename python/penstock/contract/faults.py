@@ -1,4 +1,4 @@
-"""Converts faults from the kernels to errors. The kernels provide the facts, this module the wording and hints."""
+"""Converts faults from the kernels to errors, and adds hints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS: dict[str, type[PenstockError]] = {
 
 
 _OF_A_BATCH = ("read fewer records at once", "limit batch_bytes", "of one batch")
-"""Parts of kernel messages about a batch that is too large, which no single record causes."""
+"""Parts of kernel messages about a batch that is too large, not about a single record."""
 
 
 def kind_of(name: str) -> type[PenstockError]:
@@ -44,7 +44,7 @@ def kind_of(name: str) -> type[PenstockError]:
 
 
 def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
-    """Convert a fault in this file to an error. `record` counts from 0 within the file."""
+    """Convert a fault to an error. `record` counts from 0 in the file."""
     kind = kind_of(fault.kind)
     if kind is LimitError and any(words in fault.message for words in _OF_A_BATCH):
         error = batch_limit(fault.message, file=file)
@@ -74,9 +74,11 @@ def _number_hint(message: str) -> str | None:
     """A hint for fields with integers in some records and floats in others."""
     found, _, wanted = message.removeprefix("holds ").partition(" values, the schema wants ")
     is_mixed = {found, wanted} == _NUMBER_KINDS
-    if is_mixed or message.endswith((", which is no float32", ", which is no int64")):
+    if is_mixed or message.endswith(
+        (", which float32 cannot hold exactly", ", which int64 cannot hold exactly")
+    ):
         return "open(..., schema=...) with float64 for this field, and the other fields you want"
-    if message.endswith(", which is no float64"):
+    if message.endswith(", which float64 cannot hold exactly"):
         return "open(..., schema=...) with int64 for this field, and the other fields you want"
     return None
 

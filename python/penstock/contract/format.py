@@ -1,11 +1,8 @@
 """The contract between a container format and everything above it.
 
 A shard is a sequence of chunks, and each chunk decodes independently to one Arrow record batch. A format splits a
-shard into chunks, decodes some records of one chunk, and writes batches. Every verb is implemented once, for all
-formats.
-
-`Format`, `Reader` and `Writer` are base classes. Abilities that most formats lack have default methods that are
-correct for those formats, so verbs call the methods without checking first.
+shard into chunks, decodes some records of a chunk, and writes batches. Every verb is implemented once, for all formats.
+The methods of the base classes `Format`, `Reader` and `Writer` that a format need not implement have correct defaults.
 """
 
 from __future__ import annotations
@@ -20,8 +17,10 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Bound
 from penstock.contract.options import options_from
-from penstock.errors import UnsupportedError
+from penstock.contract.regions import Region, several
+from penstock.errors import RecordIndexError, UnsupportedError
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.storage.skipped import SkippedFile
@@ -34,10 +33,8 @@ Part = _core.Buffer | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Chunk(Generic[T]):
-    """A part of a shard that decodes independently. Records count from 0 within the shard; bytes are file offsets.
-
-    `data` is what the reader already knows about the chunk, such as the bytes that it read to find the chunk.
-    """
+    """A part of a shard that decodes independently. Records count from 0 in the shard, and bytes are file offsets.
+    `data` holds whatever the reader already knows, such as the bytes that it read to find the chunk."""
 
     first_record: int
     num_records: int
@@ -48,10 +45,7 @@ class Chunk(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SkippedRegion:
-    """A skipped range of a file's bytes, and the reason.
-
-    `num_records` is None if the number of records in the region is unknown.
-    """
+    """A skipped range of a file's bytes, and the reason. `num_records` is None if unknown."""
 
     file: str
     start_byte: int
@@ -72,33 +66,32 @@ class FormatInfo:
     can_map: bool = False
     """A plain file is read through a memory map if `mmap=True`."""
     compressions: tuple[str, ...] = ()
-    """The compressions of its files, internal or of the whole file."""
+    """The compressions of its files, inside or as a whole."""
     can_overlay: bool = True
     """Its records have a fixed order, so an overlay can add fields to them."""
     holds_images: bool = False
-    """It has its own representation of images: image columns are detected when data is converted."""
+    """It stores images in its own way, so image columns are detected when data is converted."""
     takes_views: bool = False
-    """Its writers also accept batches of `lending.lent_schema`, and write the same bytes. Byte strings are then not
-    copied between files."""
+    """Its writers also accept batches of `lending.lent_schema`, to avoid copies, and write the same bytes."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     loses_dtypes: bool = False
-    """The dtype recorded in a field's metadata (`types.DTYPE_KEY`) does not read back."""
+    """The dtype in a field's metadata (`types.DTYPE_KEY`) does not read back."""
     has_checksums: bool = False
     has_raw_records: bool = False
     """raw=True returns its raw records."""
     takes_descriptions: bool = False
     """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
-    """Columns whose dictionary lists all names of the file in every batch; ("*",) for all columns."""
+    """Columns whose dictionary has all names of the file in every batch; ("*",) for all columns."""
     holds_examples: bool = False
     """Its payloads may be tf.train.Examples, and records with columns are written as Examples."""
     added_columns: tuple[str, ...] = ()
-    """Columns that the reader adds to the stored ones, such as the name of the file. They are not written."""
+    """Columns that the reader adds, such as the name of the file, and that are not written."""
     is_folder: bool = False
-    """A shard is a folder of many files, not a single file: see `penstock.storage.folder`."""
+    """A shard is a folder of many files: see `penstock.storage.folder`."""
     may_be_empty: bool = False
-    """An empty file is valid and has no records: the format has no header or end marker."""
+    """A file of zero bytes is valid and has no records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +110,17 @@ class Options:
     beside: Callable[[str], Source | None] = lambda name: None
     """Opens a file in the shard's folder by its bare name; None if there is none."""
     settled: bool = False
-    """Whether `schema` was inferred from the first files of the dataset, not given by the caller. A value that it
-    cannot hold exactly is then an error."""
+    """Whether `schema` was inferred from the first files of the dataset. A value that it cannot hold exactly is then an
+    error."""
     complete: bool = False
-    """Whether a record with fields outside the schema is a SchemaError if all fields are read. For callers that would
-    lose these fields."""
+    """Whether a record with fields outside the schema is a SchemaError, for callers that would lose these fields."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
-    """The format's options as the format's dataclass, once `open_shard` has checked them."""
+    """The same as the format's dataclass, once `open_shard` has checked them."""
 
     @property
     def verifies(self) -> bool:
-        """Whether all checksums stored in the file are verified."""
         return self.checksums in ("all", "index")
 
 
@@ -138,25 +129,25 @@ class Delivered(NamedTuple):
 
     batch: pa.RecordBatch
     records: Selection
-    """The number of each record of the batch in the chunk, or below 0 if unknown. None for the whole chunk in order."""
+    """The number in the chunk of each record of the batch, below 0 if unknown. None for the whole chunk in order."""
     skipped: Sequence[SkippedRegion] = ()
     """The skipped regions of the chunk, in file order."""
 
 
 class Readable(NamedTuple):
-    """The records of a damaged chunk that have a position in the file, whether or not they can be decoded."""
+    """The records of a damaged chunk that have a position in the file, even if they cannot be decoded."""
 
     records: np.ndarray
     """Their numbers in the chunk, int64, ascending."""
     starts: np.ndarray
-    """Offset of each in the file, or in its decompressed stream."""
+    """Their offsets in the file, or in its decompressed stream."""
     ends: np.ndarray
     skipped: Sequence[SkippedRegion] = ()
     """The other regions of the chunk."""
 
 
 Stretch = Chunk[Any] | SkippedRegion
-"""A part of a shard: a chunk, or a skipped region."""
+"""A part of a shard."""
 
 
 def only_chunks(stretches: Iterable[Stretch]) -> Iterator[Chunk[Any]]:
@@ -165,14 +156,14 @@ def only_chunks(stretches: Iterable[Stretch]) -> Iterator[Chunk[Any]]:
 
 
 class Reader(ABC):
-    """One open shard. All methods may be called from several threads at once."""
+    """One open shard. Several threads may call its methods at the same time."""
 
     schema: pa.Schema
 
     @property
     @abstractmethod
     def num_records(self) -> int:
-        """Number of records in the shard; builds the index if needed."""
+        """The number of records in the shard. Builds the index if needed."""
         ...
 
     @abstractmethod
@@ -182,17 +173,14 @@ class Reader(ABC):
 
     @abstractmethod
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Decode some records of one chunk, in the requested order. Faults in other records are ignored, so the good
+        """Decode some records of a chunk, in the requested order. Faults in other records are ignored, so that the good
         records around a bad one can be read."""
         ...
 
     @abstractmethod
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
-        """Yield chunks that cover these records of the shard: (chunk, record numbers in it, or None for the whole
-        chunk).
-
-        Concatenated, the batches that `decode` returns for the pairs hold the records in the requested order.
-        """
+        """Yield (chunk, record numbers in it, or None for all). The batches that `decode` returns for these, joined,
+        hold the given records of the shard in the requested order."""
         ...
 
     @abstractmethod
@@ -204,23 +192,23 @@ class Reader(ABC):
 
     @property
     def compression(self) -> str | None:
-        """The names of the codecs in the file, or None if the file does not record any."""
+        """The names of the codecs in the file; None if it records none."""
         return None
 
     @property
     def skipped_files(self) -> Sequence[SkippedFile]:
-        """Files of a folder that are not data, each with the reason."""
+        """Files of a folder that are not data, with reasons."""
         return ()
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """Yield the chunks for a scan with `threads` threads, and the skipped regions, in file order. A callable in
-        their place finds the next ones. It may wait for earlier callables, so they must be started in order. A single
-        thread decodes each chunk before it requests the next."""
+        """Yield the chunks and skipped regions for a scan with `threads` threads, in file order. A callable in their
+        place finds the next ones. It may wait for earlier callables, so start them in order. A single thread decodes
+        each chunk before it requests the next."""
         del threads
         return self.chunks()
 
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
-        """Split a chunk into chunks whose batches are not too large. May read the records."""
+        """Split a chunk into chunks whose batches are not too large. This may read the records."""
         del columns
         yield chunk
 
@@ -229,40 +217,48 @@ class Reader(ABC):
         return Delivered(self.decode(chunk, records, columns), records)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
-        """The positions of the records in a chunk, or None if only decoding shows which records can be read."""
+        """The positions of the records in a chunk; None if only decoding shows which can be read."""
         del chunk
         return None
 
     def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """As `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Images whose
-        file headers must be built may come in parts (`lending.in_parts`)."""
+        """As `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Pixels may
+        come as images in parts (`lending.in_parts`)."""
         return self.decode(chunk, records, columns)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Read records of the shard in the requested order in one step. None if that is no faster or if there is a
-        fault: then use `pick` and `decode`, which return the records or raise the fault."""
+        """Read records of the shard in the requested order in one step. None if that is not faster or if there is a
+        fault. Then use `pick` and `decode`, which return the records or raise the fault."""
         del records, columns
         return None
 
+    def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        """The numbers in the file of a chunk's records, int64, ascending."""
+        return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        """Whether a chunk may hold a record within these bounds. False if statistics in the file exclude it."""
+        del chunk, bounds
+        return True
+
     def compares(self, chunk: Chunk[Any] | None) -> bool:
-        """Whether each record of a chunk (None: each record that is read) is compared with a checksum."""
+        """Whether each record of a chunk (for None, of the shard) is compared with a checksum."""
         del chunk
         return False
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """Yield a function for each part of the file that has a checksum and is not a chunk. The function reads the
-        part and raises FormatError if it is damaged. Decoding does not verify these parts again."""
+        """Yield a function for each part of the file that has a checksum but is in no chunk. It reads the part, and
+        raises FormatError if it is damaged. Decoding does not verify these parts again."""
         return ()
 
     def options_alike(self) -> Any:
-        """Options for the format's writer that reproduce this file's compression and layout. None for the default
-        options."""
+        """Options for the format's writer that reproduce this file's compression and layout; None for the defaults."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a writer: final paths, and totals over these files. Bytes are those on disk."""
+    """The result of a writer: the files, and their totals. Bytes are those on disk."""
 
     paths: tuple[str, ...]
     num_records: int
@@ -272,12 +268,12 @@ class Summary:
 
 
 class Writer(ABC):
-    """Writes one shard. Used by one thread."""
+    """Writes one shard, in one thread."""
 
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes of output so far, used to limit the size of shards."""
+        """Bytes of output so far, to limit the size of shards."""
         ...
 
     @abstractmethod
@@ -295,19 +291,19 @@ class Writer(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The changes to values that the format cannot hold exactly (see `losses.Losses`). If the format's option
-        `exact` is set, such values are errors."""
+        """Changes to values that the format cannot hold exactly (see `losses.Losses`). With the format's option
+        `exact`, they are errors."""
         return ()
 
     @property
     def dictionaries(self) -> Mapping[str, pa.Array | None]:
-        """The class names of each class label column that the format stores as numbers. None for a column without
-        values so far."""
+        """The class names of each column of class labels that is stored as numbers; None for a column without values so
+        far."""
         return {}
 
 
 def notes_of(writers: Iterable[Writer]) -> tuple[str, ...]:
-    """The changes made by some writers, each listed once."""
+    """The changes made by the writers, each listed once."""
     return tuple(dict.fromkeys(note for one in writers for note in one.notes))
 
 
@@ -317,14 +313,14 @@ class NoOptions:
 
 
 class Format(ABC):
-    """A container format. There is one instance for each format, registered in one line."""
+    """A container format. Each format has one instance, registered in one line."""
 
     info: ClassVar[FormatInfo]
     read_options: ClassVar[type] = NoOptions
     """The dataclass of its options for `penstock.open`."""
     class_numbers: ClassVar[pa.DataType | None] = None
-    """If a format stores class labels as numbers: the type of the numbers, used if the names are not known. The
-    sidecars of files that penstock writes list the names."""
+    """For a format that stores class labels as numbers: their type, if the names are unknown. The sidecars of files
+    that penstock writes list the names."""
 
     @property
     def write_options(self) -> type:
@@ -332,11 +328,8 @@ class Format(ABC):
         return NoOptions
 
     def own_options(self, options: Options) -> Any:
-        """The format's own options, a `read_options`.
-
-        Raises:
-            TypeError: there is no such option, or a value does not have the option's type.
-        """
+        """The format's own options, a `read_options`. Raises TypeError for an unknown option or a value of a wrong
+        type."""
         if options.own is not None:
             return options.own
         return options_from(self.read_options, options.format_options, self.info.name)
@@ -352,17 +345,35 @@ class Format(ABC):
         ...
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a shard of records of this schema.
-
-        Raises:
-            SchemaError: the format cannot hold such columns.
-        """
+        """Begin a shard of records of this schema. Raises SchemaError if the format cannot hold its columns."""
         del schema, options, threads
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        """Yield the regions of a file in order, without overlap, with the parts of one record. Bytes between them are
+        shown as not described. An error ends the regions, and is shown as damage. By default, the regions are the
+        chunks.
+
+        Raises:
+            RecordIndexError: the file has no such record; raised after all regions.
+        """
+        reader = self.open(source, options)
+        end = num_records = 0
+        for chunk in reader.chunks():
+            start, length = max(chunk.start_byte, end), chunk.end_byte - chunk.start_byte
+            yield from several(start, length, chunk.first_record, chunk.num_records)
+            end, num_records = start + length, chunk.first_record + chunk.num_records
+        check_record(record, num_records)
+
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """The schema to store in the sidecar if the format cannot hold all Arrow types. Records written with this
-        schema and these options read back with the returned schema. Values that the format rounds stay rounded. None if
-        there is nothing to store, or if the schema cannot be determined."""
+        """The schema with which records of `schema` read back, to be stored in the sidecar because the format cannot
+        hold all Arrow types. None if there is nothing to store, or if it is unknown."""
         del schema, options
         return None
+
+
+def check_record(record: int, num_records: int) -> None:
+    """Raise RecordIndexError if a file has no such record. Record 0 stands for any, so an empty file has it."""
+    if record >= max(num_records, 1):
+        known = "no records" if not num_records else f"records 0 to {num_records - 1}"
+        raise RecordIndexError(f"there is no record {record}; the file has {known}", record=record)

@@ -1,4 +1,4 @@
-"""Opens a shard, after the option checks that are the same for all formats."""
+"""Opens a shard, after the checks of options that are the same for all formats."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from penstock.storage.base import Source
 
 
 def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
-    """Open a file, after checking the options that all formats handle in the same way.
+    """Open a file, after checking the options.
 
     Raises:
-        TypeError: the format does not have one of the given options.
-        UnsupportedError: raw=True for a format that has columns, or a kind of schema= that the format does not support.
+        TypeError: an option is unknown, or its value has a wrong type.
+        UnsupportedError: the format does not support raw=True, or this kind of schema=.
     """
     info = fmt.info
     options = replace(options, own=fmt.own_options(options))
     if options.raw and not info.has_raw_records:
         raise UnsupportedError(
-            f"raw=True gives the framed records of a file, and {info.name} has columns instead",
+            f"raw=True returns the framed records of a file, and {info.name} has columns instead",
             file=source.path,
             hint="open it without raw=True",
         )
@@ -36,11 +36,11 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
     reader = fmt.open(source, options)
     if options.raw and reader.schema.names[:1] != ["record"]:
         reader.close()
-        raise UnsupportedError(f"{info.name} gives no raw records", file=source.path)
+        raise UnsupportedError(f"{info.name} has no raw records", file=source.path)
     if has_schema:
         asked: Any = options.schema
         if (reader.schema.names, reader.schema.types) != (asked.names, asked.types):
             reader.close()
-            message = f"{info.name} reads its own columns, and takes no schema="
+            message = f"{info.name} has fixed columns, and takes no schema="
             raise UnsupportedError(message, file=source.path)
     return reader

@@ -18,11 +18,7 @@ T = TypeVar("T")
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
-    """Build a format's options dataclass. For an unknown keyword, the error lists the known keywords.
-
-    Raises:
-        TypeError: there is no such option, or a value does not have the option's type.
-    """
+    """Build a format's options dataclass. Raises TypeError for an unknown option or a value of a wrong type."""
     assert is_dataclass(kind)
     known = [f.name for f in fields(kind)]
     values: dict[str, Any] = {}
@@ -37,8 +33,8 @@ def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
 
 @cache
 def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """The allowed types of each option's value, from its annotation. Empty for types not listed below, which formats
-    from other packages may have."""
+    """The allowed types of each option's value, from its annotation. Empty for types outside `_VALUES`, which formats
+    of other packages may use."""
     found: dict[str, tuple[Any, ...]] = {}
     try:
         hints = get_type_hints(kind)
@@ -52,7 +48,7 @@ def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
 
 
 def _value_of(value: Any, types: tuple[Any, ...], option: str) -> Any:
-    """Convert the value of an option to a built-in Python type: NumPy numbers to Python numbers, paths to text."""
+    """Convert an option's value to a built-in type: NumPy numbers to Python numbers, paths to text."""
     if not types:
         return value
     for type_ in types:
@@ -113,4 +109,4 @@ _VALUES: dict[Any, tuple[str, Callable[[Any], Any]]] = {
     Sequence: ("a list of names", _names),
     dict: ("a mapping of names to text", _texts),
 }
-"""For each option type: its name, and a function that converts a value to it or raises TypeError."""
+"""For each type, its name and a function that converts a value to it or raises TypeError."""

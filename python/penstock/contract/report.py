@@ -1,4 +1,4 @@
-"""The report of a check of files, for programs and for people."""
+"""The report of a check of files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Finding:
 
     `kind` is one of
 
-    - for bytes covered by an index's checksums: "changed" (the file was written since), or "data_checksum"
+    - for bytes with checksums in an index: "changed" (the file was written since), or "data_checksum"
     - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
       frame is intact, but its contents cannot be decoded)
     - for a compressed file: "compression", "compression_checksum"
@@ -32,10 +32,9 @@ class Finding:
     - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
       read nothing after it)
 
-    Bytes [start_byte, end_byte) are affected. They are offsets in the file or, for records of a compressed file, in the
-    decompressed stream. `record` counts from 0 in the file, and is None if unknown. `num_records` is the number of
-    records lost there: None if unknown, 0 if none. A "note" is not a fault of the data. `restored`: only the record's
-    header was damaged, and its payload is verified.
+    Bytes [start_byte, end_byte) are affected: offsets in the file or, for records of a compressed file, in the
+    decompressed stream. `record` counts from 0 in the file, and is None if unknown. `num_records` records are lost
+    there (None if unknown). A "note" is not a fault of the data. If `restored`, only the record's header was damaged.
     """
 
     kind: str
@@ -56,8 +55,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings of `verify` or `repair`. `num_records` counts the verified records; for `repair`, it counts the
-    written records, including restored ones."""
+    """The findings of `verify` or `repair`. `num_records` counts the intact records or, for `repair`, the written ones,
+    including restored records."""
 
     num_records: int
     findings: tuple[Finding, ...]
@@ -68,7 +67,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong with the data."""
+        """Whether the data has no errors."""
         return not any(finding.severity == "error" for finding in self.findings)
 
     @property
@@ -96,7 +95,7 @@ class Report:
 
 
 def kind_of(error: PenstockError) -> str:
-    """The kind of finding for an error of an indexed format."""
+    """The kind of finding for an error."""
     if isinstance(error, ChecksumError):
         return "data_checksum"
     if isinstance(error, TruncatedError):

@@ -1,4 +1,4 @@
-"""The reader of an empty file in a format whose files are never empty."""
+"""The reader for an empty file of a format whose files are never empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.framing.read.raw import RAW_SCHEMA
 
 
 class NoRecords(Reader):
-    """A reader without chunks and records. Its schema is the given one, or that of an empty TFRecord file."""
+    """A reader without records. Its schema is the given one, or that of an empty TFRecord file."""
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)

@@ -1,5 +1,5 @@
-"""Checks that files form one dataset: they need the same format and common fields. If they do not form one, the error
-names the glob, folder or file that opens each kind of files separately."""
+"""Checks that files form one dataset, with one format and common fields. If they do not, the error names a glob, folder
+or file that opens each kind of file separately."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ from penstock.storage.paths import expand
 _OF = re.compile(r"-\d{5,}-of-\d{5,}")
 _PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 OF_EVERY_RECORD = ("__key__", "__url__")
-"""Columns of every tar archive: two archives that share only these have nothing in common."""
+"""Columns of every tar archive. Files that share only these columns have nothing in common."""
 _MOST_FILES = 1000
-"""The most files that are examined to find out which files belong together."""
+"""At most this many files are examined to find out which files belong together."""
 
 
 def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
-    """Raise an error if the files of a folder or a glob have several formats.
-
-    Files are opened only if their names have several endings, and then one file for each ending.
-
-    Raises:
-        FormatError: the files have several formats, or the format of a file is unknown.
-    """
+    """Raise FormatError if the files of a folder or a glob have several formats, or an unknown format. Files are opened
+    only if their names have several endings, and then one file for each ending."""
     first = os.path.splitext(paths[0])[1]
     if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
         return
@@ -53,7 +48,7 @@ def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
 def _by_format(
     groups: Iterable[Sequence[str]], storage: Storage
 ) -> tuple[dict[str, list[str]], FormatError | None]:
-    """Return the files by format, and the error for the first group whose format is unknown."""
+    """The files by format, and the error for the first group whose format is unknown."""
     found: dict[str, list[str]] = {}
     unknown: FormatError | None = None
     for files in groups:
@@ -68,18 +63,18 @@ def _by_format(
 
 
 def _ending(path: str) -> str:
-    """Return the part of a file's name that all files of its kind share."""
+    """The end of a file's name, which all files of its kind share."""
     name = _OF.sub("", os.path.basename(path).lower())
     name, ending = os.path.splitext(name)
     if ending in _PACKED:
         ending = os.path.splitext(name)[1] + ending
     ending = re.sub(r"\d+", "#", ending)
-    # Some paths without an ending may be folders of images.
+    # A path without an ending may be a folder of images.
     return "/" if ending in ("", ".#") and os.path.isdir(path) else ending
 
 
 def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
-    """Return the format of files with the same ending, detected from the first file with content, or None."""
+    """The format of files with the same ending, detected from the first file with content; None if it is unknown."""
     for path in paths:
         if os.path.isdir(path):
             return "imagefolder"
@@ -96,14 +91,8 @@ def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
 
 
 def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> None:
-    """Raise an error if files have no fields in common, neither directly nor through other files.
-
-    Args:
-        fields: the names of each file's fields, by the file's path. A file without fields is ignored.
-
-    Raises:
-        SchemaError: there are such files. The error names a file of each kind.
-    """
+    """Raise SchemaError if files have no fields in common, neither directly nor through other files. It names a file of
+    each kind. `fields` has the names of each file's fields, by path; files without fields are ignored."""
     groups = _joined(fields)
     if len(groups) < 2:
         return
@@ -117,7 +106,7 @@ def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> No
 
 
 def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[str]]]:
-    """Return groups of files with common fields, each with all its field names, ordered by their first file."""
+    """Groups of files with common fields, each with all its field names, ordered by their first file."""
     groups: list[tuple[set[str], list[str]]] = []
     for path, given in fields.items():
         names = set(given).difference(OF_EVERY_RECORD)
@@ -133,13 +122,13 @@ def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[st
 
 
 def fields_of(paths: Sequence[str], names: Callable[[int], Sequence[str]]) -> dict[str, list[str]]:
-    """Return the field names of each file that can be opened separately. `names(n)` returns the names for file n."""
+    """The field names of each file that can be opened separately. `names(n)` returns them for file n."""
     found: dict[str, list[str]] = {}
     for number, path in enumerate(paths[:_MOST_FILES]):
         try:
             found[path] = list(names(number))
         except (PenstockError, OSError):
-            continue  # reported when the file is read
+            continue  # the error is raised when the file is read
     return found
 
 
@@ -159,13 +148,12 @@ def _advice(groups: Iterable[Sequence[str]], storage: Storage) -> str:
 
 
 def _globs(groups: Iterable[Sequence[str]], storage: Storage) -> str:
-    """Return globs or paths that open exactly the files of each group, or "" if no group has one."""
+    """Globs or paths that open exactly the files of each group; empty if there are none."""
     found = [_glob_of(files, storage) for files in groups]
     return " or ".join(repr(one) for one in found[:5] if one is not None)
 
 
 def _glob_of(files: Sequence[str], storage: Storage) -> str | None:
-    """Return a path, a folder or a glob that matches exactly these files."""
     wanted = sorted(files)
     for candidate in _candidates(wanted):
         try:
@@ -183,7 +171,6 @@ def _candidates(files: Sequence[str]) -> Iterator[str]:
     names = [os.path.basename(path) for path in files]
     front = glob.escape(re.sub(r"\d+$", "", _common_start(names)))
     back = _common_start([name[::-1] for name in names])[::-1]
-    # Start at the file ending, if there is one.
     back = glob.escape(back[max(back.find("."), 0) :])
     folders = {os.path.dirname(path) for path in files}
     top = os.path.commonpath(folders)

@@ -1,4 +1,4 @@
-"""The part of an open dataset that scans and takes use."""
+"""The part of a dataset that scans and takes use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.datasets.files import Files
 
 
 class Opened:
-    """The files of a dataset, the columns to read from them, and the regions that were skipped."""
+    """The files of a dataset, the columns to read, and the regions skipped so far."""
 
     def __init__(self, files: Files, columns: Sequence[str] | None) -> None:
         self._files = files
@@ -32,12 +32,11 @@ class Opened:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files, in the order they are read."""
+        """The files, in the order in which they are read."""
         return self._files.paths
 
     @property
     def files(self) -> Files:
-        """The files one by one, and their readers."""
         return self._files
 
     @property
@@ -52,16 +51,15 @@ class Opened:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The regions that have been skipped so far, in the order in which they were found, without repeats."""
+        """The regions skipped so far, without repeats, in the order in which they were found."""
         return list(self._regions)
 
     def add_skipped(self, region: SkippedRegion) -> None:
-        """Add a region to the skipped regions."""
         self._regions[region] = None
 
     def add_skipped_record(self, number: int, region: SkippedRegion) -> None:
-        """Add a record of the dataset to the skipped regions, but only once. The number identifies it, because each
-        read may describe the same fault in different words."""
+        """Add a record to the skipped regions, but only once. Its number identifies it, because the description of the
+        same fault may differ from read to read."""
         if number not in self._records:
             self._records.add(number)
             self.add_skipped(region)

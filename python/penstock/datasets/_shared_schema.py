@@ -1,4 +1,4 @@
-"""The common schema of all files of a dataset, if the first file does not determine it."""
+"""Finds the common schema of all files of a dataset, if the first file does not determine it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SAMPLED_RECORDS = 1000
 """If the first files have few records, at most this many files and records are examined."""
 
 SchemaOf = Callable[[int], pa.Schema]
-"""Returns the schema that the file with this number has if it is opened separately."""
+"""Returns the schema of a file, given by number, that is opened separately."""
 
 
 def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
-    """Return the schema inferred from all records of all files."""
+    """The schema inferred from all records of all files."""
     alone = [schema_of(number) for number in range(num_files)]
     samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
     num_records = sum(sample.num_records for sample in samples)
@@ -32,11 +32,8 @@ def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
 def of_first_files(
     paths: Sequence[str], storage: Storage, first: pa.Schema, schema_of: SchemaOf
 ) -> pa.Schema | None:
-    """Return the schema of several files, or None if the first file determines it.
-
-    Raises:
-        SchemaError: the examined files have no fields in common.
-    """
+    """The schema of several files, or None if the first file determines it. SchemaError is raised if the examined files
+    have no fields in common."""
     sample = InferredFrom.of(first)
     if sample is None:
         return _with_known_types(len(paths), first, schema_of)
@@ -46,7 +43,7 @@ def of_first_files(
 
 
 def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> pa.Schema | None:
-    """Return the common schema of the first files, up to the first file with enough records."""
+    """The common schema of the first files, until they have enough records."""
     found: list[pa.Schema] = []
     fields: dict[str, list[str]] = {}
     common, num_records = None, 0
@@ -57,7 +54,7 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
             if sample is None or not sample.is_all:
                 break
             num_records += sample.num_records
-            if alone.names != RAW_SCHEMA.names:  # else its records have no fields
+            if alone.names != RAW_SCHEMA.names:  # otherwise its records have no fields
                 found.append(alone)
                 if sample.num_records:
                     fields[path] = alone.names
@@ -74,8 +71,8 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
 
 
 def _with_known_types(num_files: int, first: pa.Schema, schema_of: SchemaOf) -> pa.Schema | None:
-    """Return the stored schema of the first file, in which columns without any value get their types from the next
-    files. Return None if there are no such columns."""
+    """The stored schema of the first file, with types from the next files for columns without any value. None if there
+    are no such columns."""
     places = {field.name: n for n, field in enumerate(first) if pa.types.is_null(field.type)}
     found = first
     for number in range(1, min(num_files, _SAMPLED_FILES)):

@@ -1,40 +1,34 @@
-"""The class `Dataset`, with facts about its shards and access to their records, and the function `open`."""
+"""The class `Dataset`: facts about its shards, and access to their records."""
 
 from __future__ import annotations
 
 import operator
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
 
-from penstock import formats
 from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
+from penstock.conditions import Where
 from penstock.contract.format import Options
-from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
 from penstock.datasets.take import take
-from penstock.errors import SchemaError, UnsupportedError
-from penstock.limits import Limits, checked_count, limits_from
-from penstock.storage.base import Storage
+from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
+from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
-from penstock.storage.paths import expand, reading_index
 from penstock.storage.shard_lists import ShardList
-from penstock.storage.skipped import SkippedFile, warning_about
+from penstock.storage.skipped import SkippedFile
 
-_CHOICES = {
-    "checksums": ("all", "headers", "none", "index"),
-    "damage": ("error", "stop", "skip"),
-    "dialect": ("protobuf", "tensorflow"),
-}
-_SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +42,8 @@ class Shard:
 
 
 class Dataset(Opened):
-    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it. A pickle of it
-    contains only the call that opened it.
+    """The records of one or more files, read in place. `penstock.open` makes it. Threads may share it, and its pickle
+    has only the arguments of `open`.
 
     Example:
         >>> import penstock as ps
@@ -68,31 +62,32 @@ class Dataset(Opened):
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
-        """The class names of label columns that a loader has found so far; None for a column with too many
-        classes. See loader/_class_names.py."""
+        """The class names that loaders have found so far, by path (None: too many); see loader/_class_names.py."""
         self._has_tensors: bool | None = None
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self._files, ChosenFiles):
+            base = Dataset(self._call, self._files.base, self._skipped)
+            return Dataset.view, (base, self._files.choice)
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
-            # Relative names may mean other files in the process that unpickles the dataset.
+            # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
-        return _dataset_of, (call, self._files.listed, self._skipped)
+        return dataset_of, (call, self._files.listed, self._skipped)
 
     # -- facts ----------------------------------------------------------------------------------
 
     @property
     def skipped_files(self) -> tuple[SkippedFile, ...]:
-        """Files that were found but are not read, as pairs of a path and the reason: hidden and unfinished files,
-        markers and indexes of other programs, text such as a README, and empty files of a format that never has
-        empty files. Reading this property opens all files."""
+        """Files that were found but are not read, with the reason: hidden and unfinished files, markers and indexes of
+        other programs, text such as a README, and empty files if the format has no empty files. This opens all files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
     def shards(self) -> list[Shard]:
-        """The files with their format, record count and size in bytes. Counting may build an index."""
+        """The files with their format, record count and size. Counting may build an index."""
         files = self._files
         return [
             Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
@@ -101,11 +96,11 @@ class Dataset(Opened):
 
     @property
     def fingerprint(self) -> str:
-        """Return an identifier for exactly these records in this order. It is made from the names, sizes and record
-        counts of the shards, the checksums of their records if an index has them, and their overlays.
+        """An identifier for these records in this order. It depends on the names, sizes and record counts of the
+        shards, the checksums of their records if an index has them, and their overlays.
 
-        This reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without
-        an index, a change that keeps size and record count is not detected.
+        It reads no payloads, and takes as long as counting the records. In Parquet, Arrow and other files without an
+        index, it does not detect a change that keeps size and record count.
         """
         import hashlib
 
@@ -117,6 +112,7 @@ class Dataset(Opened):
             )
             facts.update(self._files.checksum(number).to_bytes(4, "little"))
             facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
+        facts.update(self._files.choice_digest.encode())
         return facts.hexdigest()
 
     def __repr__(self) -> str:
@@ -135,10 +131,10 @@ class Dataset(Opened):
         """Yield all records as Arrow batches, in file order.
 
         Args:
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
-            batch_records: the records in each batch except the last. None makes one batch of each chunk
-                (about 2 MiB of the file; 8 MiB if records are large).
-            threads: the number of chunks that are decoded in parallel; None for all cores.
+            columns: names of columns; None for all. Other columns are not decoded.
+            batch_records: the records in each batch except the last. None makes one batch of each chunk (about 2 MiB
+                of the file; 8 MiB if records are large).
+            threads: how many chunks are decoded in parallel; None for one on each core.
 
         Raises:
             PenstockError: data is damaged (see `damage=` of `open`), or records do not fit the schema. The records
@@ -153,17 +149,125 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Return records by number, in the requested order. Repeats are allowed. Negative numbers count from the end.
-
-        Args:
-            records: the numbers of the records.
-            columns: the names of the wanted columns; None for all. No other columns are decoded.
+        """Return records by number, in the requested order. Numbers may repeat, and negative numbers count from the end.
+        Only the named columns are decoded; None for all.
 
         Raises:
             RecordIndexError: a number is out of range.
             PenstockError: one of the records is damaged, or does not fit the schema.
         """
         return take(self, records, self._projection(columns))
+
+    def head(self, n: int = 5) -> pa.Table:
+        """Return the first `n` records, or all if there are fewer."""
+        return self.to_table(limit=n)
+
+    def to_table(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Return records as one Arrow table in memory.
+
+        Args:
+            columns: the names of the wanted columns; None for all.
+            where: only records for which this holds; see `filter`.
+            limit: the most records; the rest is not read.
+        """
+        if limit is not None:
+            limit = checked_count("limit", limit, 0)
+        view = self if where is None else self.filter(where)
+        # Several threads read far ahead, which would be in vain if few records are wanted.
+        threads = 1 if limit is not None and where is None else None
+        batches: list[pa.RecordBatch] = []
+        left = limit
+        for batch in view.scan(columns, threads=threads) if left != 0 else ():
+            batches.append(batch if left is None else batch.slice(0, left))
+            left = None if left is None else left - batches[-1].num_rows
+            if left == 0:
+                break
+        schema = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
+        return pa.Table.from_batches(batches, schema if schema.names else None)
+
+    def count(self, where: Where | None = None) -> int:
+        """Return the number of records, or of those for which a condition holds. Without a condition this reads only
+        the index or the header; with one, only the columns that the condition names."""
+        if where is None:
+            return len(self)
+        return sum(batch.num_rows for batch in self.filter(where).scan(columns=[]))
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """Return the same records with only these columns, in this order. Nothing is read or copied."""
+        call = {**self._call, "columns": self._projection(columns)}
+        return Dataset(call, self._files, self._skipped)
+
+    def filter(self, where: Where) -> Dataset:
+        """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
+        view is: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
+        file exclude. `len`, access by number and a loader need one pass over the condition's columns before.
+
+        Args:
+            where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
+                expression, or a function that takes a RecordBatch and returns bool[num_rows].
+
+        Raises:
+            ValueError: the text is not a condition.
+            SchemaError: it names an unknown column.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").filter("id >= 2").to_table().to_pydict()
+            {'id': [2, 3]}
+        """
+        return self.view(ByCondition(where, self.schema.names))
+
+    def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
+        """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
+
+        Raises:
+            ValueError: the numbers are not ascending, or occur twice.
+            RecordIndexError: a number is out of range.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").subset([0, 2]).to_table().to_pydict()
+            {'id': [1, 3]}
+        """
+        numbers = np.asarray(records, np.int64)
+        if (np.diff(numbers) <= 0).any():
+            raise ValueError("a view keeps the order of the files; its numbers are ascending")
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
+            wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
+            raise RecordIndexError(f"no record {wrong} among {len(self)}")
+        return self.view(ByNumber.of(numbers, self._files.firsts))
+
+    def view(self, choice: Choice) -> Dataset:
+        """Return a view of some of the records."""
+        return Dataset(self._call, ChosenFiles(self._files, choice), self._skipped)
+
+    def whole(self, verb: str) -> Dataset:
+        """Return this dataset, for a verb that works on whole files.
+
+        Raises:
+            UnsupportedError: it is a view of some of the records.
+        """
+        if isinstance(self._files, ChosenFiles):
+            message = (
+                f"{verb} works on whole files, and this dataset is a view of some of their records"
+            )
+            raise UnsupportedError(
+                message, hint="penstock.convert writes the view as files of its own"
+            )
+        return self
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | np.ndarray) -> pa.RecordBatch: ...
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -175,7 +279,7 @@ class Dataset(Opened):
         return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
-        """Return several records in one call, for torch's DataLoader."""
+        """Several records in one call, for torch's DataLoader."""
         return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -183,8 +287,7 @@ class Dataset(Opened):
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """Return the records of a batch as dicts of Python values, with tensors as NumPy arrays. Raise SchemaError for
-        values that Python cannot express."""
+        """The records of a batch as dicts of Python values, with tensors as NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = (
@@ -205,8 +308,35 @@ class Dataset(Opened):
                 f"a record holds a value that Python cannot express: {error}",
                 file=file,
                 field=_unconvertible(batch),
-                hint="take or scan, which give it as Arrow",
+                hint="take or scan, which return it as Arrow",
             ) from error
+
+    def lazy(self) -> pl.LazyFrame:
+        """Return a polars LazyFrame. A query reads only the columns and records that it needs.
+
+        Example:
+            >>> import polars as pl
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").lazy().filter(pl.col("id") > 1).collect()[
+            ...     "id"
+            ... ].to_list()
+            [2, 3]
+        """
+        return import_module("penstock.adapters.polars").lazy_frame(self)
+
+    def to_arrow_dataset(self) -> pa.dataset.Dataset:
+        """Return a pyarrow.dataset.Dataset, for duckdb and pyarrow, which then read only the columns of a query.
+
+        Example:
+            >>> import duckdb
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> numbers = ps.open("numbers.tfrecord").to_arrow_dataset()
+            >>> duckdb.sql("select sum(id) from numbers where id > 1").fetchall()
+            [(5,)]
+        """
+        return import_module("penstock.adapters.arrow").ArrowDataset(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
@@ -218,7 +348,7 @@ class Dataset(Opened):
     def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         if columns is None:
             return self._columns
-        _check_are_names(columns)
+        check_are_names(columns)
         for name in columns:
             self._check_column(name)
         return list(columns)
@@ -231,8 +361,8 @@ class Dataset(Opened):
     # -- for the verbs --------------------------------------------------------------------------
 
     def complete(self) -> Dataset:
-        """Return this dataset for callers that must not lose fields missing from the schema (see Files.complete). Both
-        datasets share one list of skipped regions."""
+        """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
+        the list of skipped regions."""
         if self._columns is not None:
             return self
         other = Dataset(self._call, self._files.complete(), self._skipped)
@@ -241,15 +371,19 @@ class Dataset(Opened):
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""
+        if isinstance(self._files, ChosenFiles):
+            numbers = ByNumber(self._files.choice.numbers(self._files.base))
+            base = Dataset(self._call, self._files.base, self._skipped)
+            return base.reopened(**other).view(numbers)
         if "source" in other:
-            return _dataset_of({**self._call, **other})
-        return _dataset_of({**self._call, **other}, self._files.listed, self._skipped)
+            return dataset_of({**self._call, **other})
+        return dataset_of({**self._call, **other}, self._files.listed, self._skipped)
 
 
-def _dataset_of(
+def dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
-    """Return the dataset for a call to `open` whose source has been expanded to a list of files."""
+    """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "storage")
     files = Files(
         call["source"],
@@ -262,22 +396,8 @@ def _dataset_of(
     return Dataset(call, files, skipped)
 
 
-def _check_choices(choices: dict[str, str]) -> None:
-    for word, value in choices.items():
-        if value not in _CHOICES[word]:
-            listed = ", ".join(map(repr, _CHOICES[word]))
-            instead = _SALVAGE if value == "salvage" else ""
-            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
-
-
-def _check_can_use_index(index: Any, mmap: bool) -> None:
-    if mmap:
-        raise ValueError('checksums="index" verifies what is read, but mmap=True borrows bytes')
-    if index == "never":
-        raise ValueError('checksums="index" needs an index, but index="never" reads none')
-
-
-def _check_are_names(columns: Any) -> None:
+def check_are_names(columns: Any) -> None:
+    """Raise TypeError if `columns` is not a list of names, or None."""
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
     if isinstance(columns, (set, frozenset)):
@@ -285,118 +405,9 @@ def _check_are_names(columns: Any) -> None:
 
 
 def _unconvertible(batch: pa.RecordBatch) -> str | None:
-    """Return the first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.to_pylist()
         except (ValueError, OverflowError, LookupError):
             return name
     return None
-
-
-def open(
-    source: Any,
-    *,
-    format: str | None = None,
-    schema: Any = None,
-    columns: Sequence[str] | None = None,
-    raw: bool = False,
-    checksums: str = "all",
-    damage: str = "error",
-    index: str | os.PathLike[str] = "auto",
-    mmap: bool = False,
-    overlays: bool = True,
-    limits: Limits | dict[str, int] | None = None,
-    dialect: str = "protobuf",
-    storage: Storage | None = None,
-    cache: str | None = None,
-    **format_options: Any,
-) -> Dataset:
-    """Open data in place.
-
-    Args:
-        source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
-            it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
-            shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
-            the files that are left out; a warning names the files among them that look like data.
-        format: a format's name; None detects the format from the file's content.
-        schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
-            descriptor; None infers one from the first records.
-        columns: the wanted columns, in this order. No other columns are decoded.
-        raw: return the payloads undecoded, in one binary_view column `record`.
-        checksums: "all" verifies all checksums that the format stores; "headers" verifies those of headers only;
-            "none" verifies none, and so reads files that were written without checksums. "index" verifies all, and
-            for formats without checksums also compares each MiB that is read with the checksums that
-            `index(checksums=True)` has stored.
-        damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
-        index: where sidecars (penstock's files of facts about a file) are read and stored. "auto" reads sidecars
-            next to the data or in the user's cache. It stores new sidecars in the cache, or next to the data if
-            one is already there. "beside" stores them next to the data, and a path stores them in that folder.
-            "never" reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto".
-            For files of another storage, sidecars are stored only in a folder.
-        mmap: borrow bytes of local files from memory maps instead of reading them. This is faster for large records,
-            but the process dies if a file is truncated meanwhile.
-        overlays: include the fields of overlays as if they were in the files; False returns only the
-            fields in the files. raw=True never includes overlays.
-        limits: limits on the resources for a file, as a penstock.Limits or a dict of some of its fields.
-        dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
-        storage: the storage of the files; None for this machine.
-        cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
-            copies are not supported yet.
-        format_options: options of the format, such as `infer_records="all"` for TFRecord.
-
-    Returns:
-        A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
-
-    Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
-        FormatError: the format of the content is unknown, or the content breaks its rules; or the files of a folder
-            have several formats.
-        SchemaError: the records do not fit the schema, or have no common schema.
-        StaleIndexError: a file has changed since its overlay was made.
-
-    Example:
-        >>> import penstock as ps
-        >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
-        >>> ps.open("two.tfrecord", columns=["name"])[0]
-        {'name': 'a'}
-    """
-    choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    _check_choices(choices)
-    _check_are_names(columns)
-    index = reading_index(index)
-    if checksums == "index":
-        _check_can_use_index(index, mmap)
-    if raw and schema is not None:
-        raise ValueError("raw=True returns bytes, which have no schema; leave out one of the two")
-    if cache is not None and storage is not None:
-        raise UnsupportedError(
-            "files of another storage cannot be kept in a cache= yet; leave it out"
-        )
-    place = storage or LocalStorage()
-    formats.load()
-    is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
-    if format is None:
-        for files in sets:
-            refuse_several_formats(files, place)
-    call = {
-        "source": paths,
-        "format": format,
-        "schema": schema,
-        "columns": None if columns is None else list(columns),
-        "raw": raw,
-        **choices,
-        "index": index,
-        "mmap": mmap,
-        "overlays": overlays,
-        "limits": limits_from(limits),
-        "storage": storage,
-        "format_options": format_options,
-    }
-    dataset = _dataset_of(call, listed, skipped)
-    message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
-    if message is not None:
-        warnings.warn(message, stacklevel=2)
-    return dataset

@@ -1,4 +1,4 @@
-"""The files of a dataset. Each file is opened on first use, and all files are read with the same schema."""
+"""The files of a dataset. Each is opened on first use, and all are read with the same schema."""
 
 from __future__ import annotations
 
@@ -43,23 +43,19 @@ from penstock.storage.skipped import NO_BYTES, SkippedFile
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
 Types = Literal["given", "kept", "stored", "inferred"]
-"""The source of the types of fields: schema=, sidecars that were written with the files, the files themselves, or a
-sample of the records."""
+"""Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
 
 class _OpenFile(NamedTuple):
-    """One open file."""
-
     reader: Reader
     format: Format
     source: Source
     is_verified: bool
-    """Whether each record is verified when it is read."""
+    """Whether records are verified when they are read."""
     compares: Callable[[Chunk[Any] | None], bool]
 
     @property
     def own(self) -> Reader:
-        """The reader of the file itself, without the overlays that are joined with it."""
         return self.reader.base if isinstance(self.reader, OverlaidReader) else self.reader
 
 
@@ -86,9 +82,9 @@ class Files:
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
         self._forget_readers()
-        self._has_warned = True  # warn only after a file with records has been found
+        self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
-        # A single file defines the dataset's fields; a given schema applies whatever the files hold.
+        # These files cannot have different fields: a single file defines them, and a given schema applies to all.
         self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
@@ -102,10 +98,10 @@ class Files:
         self._has_warned = len(paths) == 1
 
     def _first_by_kept(self) -> _OpenFile | None:
-        """Return the first file, opened with the schema in the sidecars, or None. All sidecars must have the same
-        schema, and the file must be readable with it."""
+        """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
+        the file can be read with it."""
         if self.types == "given" or self.options.format_options:
-            return None  # the caller's options take precedence
+            return None  # the caller's options have priority
         kept = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
         if kept is None:
             return None
@@ -124,12 +120,12 @@ class Files:
         return first
 
     def _first_by_content(self) -> _OpenFile:
-        """Return the first file, opened with the given schema, or with a schema inferred from the files."""
+        """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
         if is_open and self.options.format_options.get("infer_records") == "all":
             self._settled = of_all_files(len(self.paths), self._schema_alone)
         first = self._first()
-        # With overlays, the fields of the files are already determined.
+        # With overlays, the fields of the files are already known.
         if is_open and self._settled is None and self._overlays is None:
             own = first.own.schema
             self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
@@ -144,7 +140,7 @@ class Files:
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
-        """Return the format of an open file: the requested format, or the format detected from the content."""
+        """The format of an open file: the requested one, or that detected from the content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -154,7 +150,7 @@ class Files:
         self._states: dict[int, Any] = {}
 
     def _first(self) -> _OpenFile:
-        """Return the first file with a record. Its schema applies to all files."""
+        """The first file with a record. Its schema applies to all files."""
         empty: _OpenFile | None = None
         for shard in range(len(self.paths)):
             opened = self._of(shard)
@@ -162,7 +158,7 @@ class Files:
                 continue
             if not has_no_records(opened.reader.schema):
                 for earlier in range(shard):
-                    self._opened[earlier] = None  # reopened later with the schema that is known now
+                    self._opened[earlier] = None  # to be reopened with this schema
                 return opened
             empty = empty or opened
         if empty is None:
@@ -173,16 +169,16 @@ class Files:
 
     def _no_bytes(self) -> TruncatedError:
         others = len(self.paths) - 1
-        more = f", nor have the {others} others" if others else ""
+        more = f", and the {others} others have none either" if others else ""
         return TruncatedError(
-            f"the file has no bytes{more}; {self.format_name(0)} always has some",
+            f"the file has no bytes{more}; a {self.format_name(0)} file always has some",
             file=self.paths[0],
-            hint="write or copy it again; it was cut, or never finished",
+            hint="write or copy it again; it was truncated, or never finished",
         )
 
     def _raise_first_fault(self) -> None:
-        """Raise the first fault in the files, if there is one. With a fault, the fields are unknown, and a schema
-        with a single column of bytes would be wrong."""
+        """Raise the first fault in the files, if there is one, because the fields are then unknown, and not a single
+        column of bytes."""
         for shard in range(len(self.paths)):
             reader = self.own(shard)
             chunk = next(reader.chunks(), None)
@@ -192,46 +188,46 @@ class Files:
     # -- one file -------------------------------------------------------------------------------
 
     def reader(self, shard: int) -> Reader:
-        """Return the reader of a file. Open the file if necessary."""
+        """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
 
     def own(self, shard: int) -> Reader:
-        """Return the reader of a file itself, without the overlays that are joined with it."""
+        """The reader of a file without overlays."""
         return self._of(shard).own
 
     def num_bytes(self, shard: int) -> int:
-        """Return the size of a file in bytes."""
+        """The size of a file."""
         return self._of(shard).source.size
 
     def source(self, shard: int) -> Source:
-        """Return the open source of a file's bytes."""
+        """The open source of a file."""
         return self._of(shard).source
 
     def checksum(self, shard: int) -> int:
-        """Return the CRC-32C of the checksums of all records of a file if an index has them, else 0."""
+        """The CRC-32C of the checksums of all records of a file; 0 if there is no index."""
         reader = self.own(shard)
         if not isinstance(reader, FramedReader):
             return 0
         return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
     def info(self, shard: int) -> FormatInfo:
-        """Return the name and capabilities of a file's format."""
+        """The name and capabilities of a file's format."""
         return self._of(shard).format.info
 
     def format_name(self, shard: int) -> str:
-        """Return the name of a file's format."""
+        """The name of a file's format."""
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError if an open file was changed, replaced or removed. A file whose records are verified one
-        by one may grow. This reads only file metadata, not the file."""
+        """Raise ChangedError if an open file was changed, replaced or removed, known from its metadata. A file whose
+        records are verified may grow."""
         opened = self._still_open(shard)
         if opened is not None:
             opened.source.check_unchanged(may_grow=opened.is_verified)
 
     def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
-        """Raise ChangedError if the records just read may mix the old and the new content of a file. This cannot happen
-        for records that were compared with checksums, except for views of a memory map."""
+        """Raise ChangedError if the records just read may mix old and new content of a file. Records that were compared
+        with checksums cannot, unless they are views of a memory map."""
         opened = self._still_open(shard)
         if opened is None:
             return
@@ -240,8 +236,8 @@ class Files:
             opened.source.check_read(may_grow=is_compared)
 
     def forget_index(self, shard: int) -> None:
-        """Delete the sidecar of a file if it does not match the file, so that the next `open` makes a new sidecar. A
-        sidecar in a folder given by the caller is not deleted."""
+        """Delete the sidecar of a file, which does not match the file, so that the next `open` makes a new one. A sidecar
+        in a folder given by the caller is not deleted."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
@@ -254,15 +250,15 @@ class Files:
                 self._opened[shard] = opened
         closed = self._recent.use(shard)
         if closed is not None:
-            self._opened[closed] = None  # closed when its last user releases it
+            self._opened[closed] = None  # it is closed when its last user releases it
         return opened
 
     def _still_open(self, shard: int) -> _OpenFile | None:
-        """Return a file that has been opened. Reopen it if it was closed to make room for other files."""
+        """A file that was opened before, reopened if it was closed to make room for other files."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
     def _check_same(self, shard: int, source: Source) -> None:
-        """Raise ChangedError if a reopened file has changed since it was first opened."""
+        """Raise ChangedError if a reopened file was changed since it was first opened."""
         if not self._recent.is_bounded:
             return  # each file is opened only once
         state = source.size, getattr(source, "written_ns", None)
@@ -286,7 +282,7 @@ class Files:
             compares = (lambda _: True) if is_compared else reader.compares
             return _OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
-            source.close()  # a stored exception would keep the file open as well
+            source.close()  # otherwise a stored exception would keep the file open
             raise
 
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
@@ -297,7 +293,7 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
-            # The types stored in a file itself never round its values, even if the file holds wider ones.
+            # Types that were kept for this file do not round its values, even if the file has wider types.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
@@ -310,12 +306,8 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Examine the first records that are read from one of several files. If all of their fields are missing,
-        the file may have none of the dataset's fields.
-
-        Raises:
-            SchemaError: the file has none of the dataset's fields.
-        """
+        """Raise SchemaError if a file has none of the dataset's fields. It is examined if all fields are missing in the
+        first records that are read from it."""
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
@@ -329,21 +321,20 @@ class Files:
             self._refuse_disjoint(shard, self.schema)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
-        """Raise SchemaError if a file has none of the fields that are read from all files."""
         names = self._names_alone(shard)
         if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
             return
         refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
         raise SchemaError(
-            "the file has none of the fields of the others",
+            "the file has none of the fields of the other files",
             file=self.paths[shard],
             expected=", ".join(schema.names[:5]),
             found=", ".join(names[:5]),
-            hint="open(..., schema=...) with the fields of all files, or each kind of file alone",
+            hint="open(..., schema=...) with the fields of all files, or open each kind of file separately",
         )
 
     def _names_alone(self, shard: int) -> list[str]:
-        """Return the names of the fields that a file has if it is opened separately."""
+        """The names of the fields that a file has if it is opened separately."""
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
@@ -360,12 +351,12 @@ class Files:
     def _warn_of_no_bytes(self, path: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            message = f"{path} has no bytes, and is read as no records; Dataset.skipped_files lists all such files"
+            message = f"{path} has no bytes, and is read as a file without records; Dataset.skipped_files lists all such files"
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """Yield empty files of a format whose files are never empty, and files in folders of images that are not data.
-        With `opened_only`, examine only files that are open."""
+        """Yield empty files of a format without empty files, and files in folders of images that are not data. With
+        `opened_only`, only files that are open are examined."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -374,11 +365,11 @@ class Files:
                 yield SkippedFile(path, NO_BYTES)
             yield from reader.skipped_files
 
-    # -- all of them ----------------------------------------------------------------------------
+    # -- all files ------------------------------------------------------------------------------
 
     @property
     def firsts(self) -> np.ndarray:
-        """The number of each file's first record, then the total number of records: int64[files + 1]."""
+        """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
             counts = [reader.num_records for reader in self.readers()]
             if self.listed is not None:
@@ -387,26 +378,40 @@ class Files:
         return self._firsts
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the shard of each of these records of the dataset, and the record's number within that shard."""
+        """The shard of each record, and the record's number in that shard."""
         shards = np.searchsorted(self.firsts, numbers, "right") - 1
         return shards, numbers - self.firsts[shards]
 
     @property
+    def is_view(self) -> bool:
+        """Whether these are only some of the records of the files."""
+        return False
+
+    def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers in the file itself of these records of a shard. They differ in a view."""
+        return numbers
+
+    @property
+    def choice_digest(self) -> str:
+        """A digest of which records a view has; empty if all."""
+        return ""
+
+    @property
     def total_bytes(self) -> int:
-        """The size of all files in bytes."""
+        """The size of all files."""
         return sum(map(self.num_bytes, range(len(self.paths))))
 
     def readers(self) -> Iterator[Reader]:
-        """Yield the readers of all files one after another, because too many files cannot be open together."""
+        """The readers of all files, one after another, because there may be too many to be open together."""
         return map(self.reader, range(len(self.paths)))
 
     def own_readers(self) -> Iterator[Reader]:
-        """Yield the same readers without the overlays that are joined with them."""
+        """The readers of all files without overlays."""
         return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
-        """Return these files for callers that must not lose fields missing from the schema. If the schema was inferred
-        from some of the records, a record with further fields is then a SchemaError."""
+        """These files, for callers that must not lose fields missing from the schema: if it was inferred from some of the
+        records, a record with further fields is a SchemaError."""
         if self.options.schema is not None or self.options.raw:
             return self
         other = copy.copy(self)
@@ -418,7 +423,7 @@ class Files:
 
     @property
     def has_overlays(self) -> bool:
-        """Whether fields of overlays are included."""
+        """Whether there are fields of overlays."""
         return self._overlays is not None
 
     def is_overlaid(self, column: str) -> bool:
@@ -426,11 +431,11 @@ class Files:
         return self._overlays is not None and column in self._overlays.fields
 
     def overlay_digests(self, shard: int) -> list[str]:
-        """Return the digests that identify the overlays joined with a file."""
+        """The digests that identify the overlays of a file."""
         return [] if self._overlays is None else self._overlays.digests(shard)
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """Return a file in the same folder as a shard, or None if there is no such file."""
+    """A file in the same folder as a shard, or None if there is no such file."""
     other = os.path.join(os.path.dirname(path), name)
     return storage.source(other) if storage.exists(other) else None

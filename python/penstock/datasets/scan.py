@@ -1,4 +1,4 @@
-"""Reading of all records in order. Threads decode the chunks of all shards, which are split into batches."""
+"""Reads all records in order. Threads decode the chunks of all shards."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
-from penstock.contract.around import Found, around, is_of_a_batch
+from penstock.contract.around import Found, around, is_of_a_batch, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 
 Task = tuple[int, Reader, Stretch | Callable[[], Sequence[Stretch]]]
-"""A stretch of a shard, or a function that finds the next stretches."""
+"""A stretch of a shard (a chunk or a skipped region), or a function that finds the next stretches."""
 Part = tuple[int, Reader, Chunk[Any]]
 """A chunk, or a part of a chunk that is too large for one batch."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
-"""A batch of a shard, or a region that was skipped in its place, or more parts to be decoded in its place."""
+"""The number of a shard, and a batch, a skipped region, or parts that remain to be decoded."""
 Failed = tuple[int, Exception]
-"""A shard and an error. The error matters only if reading gets that far: `damage="stop"` may end earlier."""
+"""The number of a shard, and an error, which is raised only if reading gets that far."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
@@ -50,18 +50,14 @@ def shard_batches(
     shards: Sequence[int] | None = None,
     skipped: Callable[[SkippedRegion], None] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield all records of some shards, or of all shards. Each batch comes with the number of its shard.
-
-    `skipped` is called with each skipped region, in order with the records. Without it, the dataset lists the region.
-    """
+    """Yield all records of some shards (None: of all), as batches with the number of their shard. `skipped` is called
+    with each skipped region when the scan reaches it; by default, the dataset lists the region."""
     every = range(len(dataset.paths))
     reading = _Scan(dataset, columns, threads, skipped or dataset.add_skipped)
     return reading.batches(every if shards is None else shards)
 
 
 class _Scan:
-    """One pass over the shards of a dataset."""
-
     def __init__(
         self,
         dataset: Opened,
@@ -84,7 +80,7 @@ class _Scan:
                 try:
                     raise result
                 finally:
-                    del result  # its traceback would keep the files open
+                    del result  # otherwise its traceback keeps the files open
             if isinstance(result, SkippedRegion):
                 if options.damage == "stop":
                     self._stopped.add(shard)
@@ -95,7 +91,6 @@ class _Scan:
     def _results(
         self, shards: Sequence[int]
     ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
-        """Yield all results in order: batches, skipped regions and errors."""
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
         found = in_order(streams, self._done, _held_bytes, threads)
@@ -103,7 +98,7 @@ class _Scan:
             if not isinstance(result, list):
                 yield shard, result
             elif shard not in self._stopped:
-                # Decode lazily: else all results of a task are in memory before the first is used.
+                # Decoded here, so that the parts of a chunk are never all in memory.
                 parts = partial(iter, result)
                 for _, done in in_order([parts], self._done_part, _held_bytes, threads):
                     assert not isinstance(done, list), "parts are not divided again"
@@ -122,7 +117,7 @@ class _Scan:
         return _late(part[0], self._decode_part(part))
 
     def _decode(self, task: Task) -> Iterator[Result]:
-        """Yield the records of a stretch, or the parts to be decoded in its place."""
+        """Yield the records of a stretch, or the parts of a large chunk, which remain to be decoded."""
         shard, reader, found = task
         for stretch in found() if callable(found) else (found,):
             if isinstance(stretch, SkippedRegion):
@@ -135,27 +130,26 @@ class _Scan:
                 yield shard, [(shard, reader, part) for part in parts]
 
     def _parts(self, reader: Reader, chunk: Chunk[Any]) -> list[Chunk[Any]]:
-        """Return a chunk in parts whose batches are not too large."""
         try:
             return list(reader.parts(chunk, self._columns))
         except (SchemaError, FormatError):
-            return [chunk]  # decoding raises the error again, and handles it
+            return [chunk]  # decoding raises the same error, which is handled there
 
     def _decode_part(self, part: Part) -> Iterator[Result]:
-        """Yield the records of a chunk. For a fault, yield the records before it, then handle it as in `damage=`."""
+        """Yield the records of a chunk, and handle faults as `damage=` requires."""
         shard, reader, chunk = part
         dataset = self._dataset
         files = dataset.files
         try:
             if files.options.mmap:
-                files.check_read(shard, chunk)  # before touching pages that no longer exist
+                files.check_read(shard, chunk)  # pages of a truncated file must not be accessed
             batch, _, skipped = reader.delivered(chunk, None, self._columns)
             files.check_read(shard, chunk)
         except StaleIndexError:
             files.forget_index(shard)
             raise
         except (SchemaError, FormatError) as error:
-            files.check_read(shard, chunk)  # a changed file explains the error
+            files.check_read(shard, chunk)  # if the file was changed, that is the better error
             fault = error
         else:
             files.check_fields(shard, batch)
@@ -166,10 +160,10 @@ class _Scan:
         try:
             yield from self._around(part, fault)
         finally:
-            del fault  # its traceback would keep the files open
+            del fault  # otherwise its traceback keeps the files open
 
     def _around(self, part: Part, fault: PenstockError) -> Iterator[Result]:
-        """Yield the records of a chunk with a fault and the skipped regions. Handle the fault as `damage=` requires."""
+        """Yield the good records of a chunk with a fault and the skipped regions, or raise the fault."""
         shard, reader, chunk = part
         around = _Around(self._dataset, reader, chunk, self._columns)
         try:
@@ -191,7 +185,7 @@ class _Scan:
 
 
 def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
-    """Yield the items, then, as the last item, the error that ends them."""
+    """Yield the items, and, as the last item, the error that ends them."""
     try:
         yield from items
     except Exception as error:  # noqa: BLE001  raised later, in order
@@ -210,7 +204,7 @@ def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:
 
 
 class _Around:
-    """Reads the good records of a chunk that has a fault, and collects the regions that cannot be read."""
+    """Reads the good records of a chunk with a fault, and collects the regions that cannot be read."""
 
     def __init__(
         self,
@@ -230,17 +224,17 @@ class _Around:
         self._readable: Readable | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
-        """Yield all good records. If damage is not skipped, yield the records before the first fault, then raise it."""
+        """Yield all good records, or, if damage is not skipped, those before the first fault, and raise it."""
         found: Iterator[Found] = iter(())
         part: Any = None
         try:
             self._readable = self._reader.readable(self._chunk) if self._skipping else None
             if self._readable is not None:
-                # Records with damaged headers are already known, and are not requested.
+                # Records with damaged headers are already known to be damaged, and are not requested.
                 self._numbers = self._readable.records
                 self._regions += self._readable.skipped
             elif error.record is None and not is_of_a_batch(error):
-                # The place of the fault is unknown, and the record count may be wrong.
+                # The position of the fault is unknown, and the record count may be wrong.
                 self._skip_or_raise(error, None, self._chunk.num_records)
                 return
             else:
@@ -253,11 +247,11 @@ class _Around:
                     bad = first if end == first + 1 else None
                     self._skip_or_raise(part, bad, end - first)
         finally:
-            del error, found, part  # an error's traceback would keep the files open
+            del error, found, part  # otherwise a traceback keeps the files open
 
     def skipped(self) -> list[SkippedRegion]:
-        """Return the skipped regions in file order. The reader reports some at each read, so these are listed once.
-        The others are records that could not be decoded; two of these may look the same."""
+        """The skipped regions in file order. The reader reports the same region at each read, so these are made unique;
+        records that could not be decoded are not, because two of them may look the same."""
         return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
 
     def _read(self, first: int, end: int) -> pa.RecordBatch:
@@ -267,10 +261,10 @@ class _Around:
         return found.batch
 
     def _place_of(self, error: PenstockError) -> int | None:
-        """Return the position, among the requested numbers, of the record with an error, or None."""
+        """The index, among the requested numbers, of the record with an error, or None."""
         if error.record is None:
             return None
-        record = error.record - self._chunk.first_record
+        record = place_of(self._reader, self._chunk, error.record)
         place = int(np.searchsorted(self._numbers, record))
         is_one = place < len(self._numbers) and self._numbers[place] == record
         return place if is_one else None
@@ -283,19 +277,20 @@ class _Around:
             try:
                 raise error
             finally:
-                del error  # its traceback would keep the files open
+                del error  # otherwise its traceback keeps the files open
         start = chunk.start_byte if error.byte is None else error.byte
         end, reason = chunk.end_byte, error.message
         if bad is not None and self._readable is not None:
             start, end = int(self._readable.starts[bad]), int(self._readable.ends[bad])
         elif bad is not None:
-            reason = f"record {chunk.first_record + int(self._numbers[bad])}: {reason}"
+            record = self._reader.record_numbers(chunk)[self._numbers[bad]]
+            reason = f"record {record}: {reason}"
         region = SkippedRegion(error.file or "", start, end, num_records, reason)
         self._undecoded.append(region)
 
 
 def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same records in batches of exactly `batch_records` records, except for the last batch."""
+    """Yield the same records in batches of `batch_records` records, except for the last batch."""
     held: list[pa.RecordBatch] = []
     count = 0
     try:
@@ -316,7 +311,7 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
             if at < rows:
                 held, count = [batch.slice(at)], rows - at
     except Exception:
-        # Yield the records before an error before raising it.
+        # The records before an error are yielded before it is raised.
         if held:
             yield join(held)
         raise

@@ -1,4 +1,4 @@
-"""Reading of records by number, in the requested order."""
+"""Reads records by number, in the requested order."""
 
 from __future__ import annotations
 
@@ -30,12 +30,10 @@ def take(
     *,
     lend: bool = False,
 ) -> pa.RecordBatch:
-    """See Dataset.take.
+    """See Dataset.take. `watch` iterates over the chunks, to measure the time for reading them.
 
-    Args:
-        watch: a function that iterates over the chunks, to measure the time for reading them.
-        lend: columns of bytes and images may be views into the buffers that were read (`lending.lent_schema`).
-            Only for callers that copy the values immediately.
+    `lend`: columns of bytes and images may be views into the buffers that were read (`lending.lent_schema`). This is
+    only for callers that copy the values immediately.
     """
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
@@ -59,12 +57,12 @@ def take(
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without records. pyarrow cannot make arrays of all types, such as unions, from Python values."""
+    """A batch without records. `pa.array([])` does not support all types, such as unions."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
 
 
 def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
-    """Return the records of a batch at these positions, in this order."""
+    """The records of a batch at these positions, in this order."""
     rows = as_arrow(place)
     try:
         if not any(
@@ -92,7 +90,7 @@ def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
 
 
 def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
-    """Return the views in another order, into the same buffers. Only the 16 bytes of each view are copied."""
+    """The views at these positions, into the same buffers. Only the 16 bytes of each view are copied."""
     _, views, *data = array.buffers()
     count, first = len(array), 16 * array.offset
     held = np.frombuffer(views, np.uint8, 16 * count, first).reshape(count, 16)
@@ -129,7 +127,7 @@ def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray
 
 
 def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Check record numbers that NumPy cannot convert, such as numbers beyond int64, and return them as ints."""
+    """Check record numbers that NumPy cannot convert, such as those beyond int64, and return them as ints."""
     if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
         raise TypeError(_NOT_NUMBERS)
     total = len(dataset)
@@ -150,7 +148,7 @@ def _from_shard(
     files = dataset.files
     reader = files.reader(shard)
     if files.options.mmap:
-        files.check_read(shard)  # before touching pages that no longer exist
+        files.check_read(shard)  # pages of a truncated file must not be accessed
     if watch is iter and not lend:
         batch = reader.at_once(records, columns)
         if batch is not None:
@@ -168,7 +166,7 @@ def _from_shard(
         files.forget_index(shard)
         raise
     except FormatError:
-        files.check_read(shard)  # a changed file explains the error
+        files.check_read(shard)  # if the file was changed, that is the better error
         raise
     if parts:
         batch = join(parts)

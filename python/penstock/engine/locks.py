@@ -1,7 +1,7 @@
 """Locks that are free in a forked child process.
 
-A fork copies the whole memory but only the thread that forks. A lock that another thread holds would stay locked
-forever in the child, and the state that it protects would stay half changed.
+A fork copies all memory but only the thread that forks. In the child, a lock that another thread held would stay locked
+forever, and the state that it protects may be half changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _RLock: Any = type(threading.RLock())
 
 
 class Lock(_RLock):
-    """A re-entrant lock for state that threads share, which remains usable after a fork. C code acquires and releases
-    it, so Ctrl-C cannot come between acquiring the lock and entering the `with` block.
+    """A re-entrant lock that remains usable after a fork. C code acquires it, so Ctrl-C cannot come between acquiring
+    the lock and entering the `with` block.
 
     Example:
         >>> from penstock.engine.locks import Lock
@@ -30,14 +30,17 @@ class Lock(_RLock):
         self._cut_short = False
         _ALL.add(self)
 
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()  # what it protects is another object in the other process
+
     def was_cut_short(self) -> bool:
-        """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. Call it once,
-        while holding the lock. State that is set in a single step does not need the check."""
+        """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. To be called
+        once, while holding the lock. State that changes in a single step does not need this."""
         cut_short, self._cut_short = self._cut_short, False
         return cut_short
 
     def renew(self) -> None:
-        """Release the lock in a child process that was just forked."""
+        """Release the lock in a new child process."""
         if self.acquire(blocking=False):
             self.release()
             return

@@ -1,6 +1,5 @@
-"""How other packages use threads. `in_order` pulls tasks from streams (readers, the loader, prefetch), and `Pushed`
-receives tasks one by one (writers). Results come in the order of the tasks, within a memory budget.
-"""
+"""How other packages use threads: `in_order` takes tasks from streams (readers, the loader, prefetch), and `Pushed`
+receives tasks one by one (writers). Results come in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -27,12 +26,7 @@ def default_threads() -> int:
 
 
 def checked_threads(threads: int | None) -> int:
-    """Check the `threads` argument of a user. None means one thread per core.
-
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: it is less than 1.
-    """
+    """Check a user's `threads` argument; None is one per core. Raises TypeError, or ValueError for less than 1."""
     return default_threads() if threads is None else checked_count("threads", threads, 1)
 
 
@@ -49,19 +43,18 @@ def in_order(
     """Run all tasks of all streams, and yield their results in order.
 
     Args:
-        streams: each opens an iterator of tasks. It is opened as late as possible, and used by one thread at a time.
+        streams: each opens an iterator of tasks, as late as possible. One thread at a time uses it.
         run: runs a task, and yields its results.
-        size: the bytes that a waiting result holds.
+        size: the bytes of a waiting result.
         threads: how many tasks may run in parallel. The caller's thread counts: it runs tasks when it would wait.
-        budget_bytes: how many bytes waiting results and running tasks may hold together. A function is called before
+        budget_bytes: how many bytes waiting results and running tasks may use together. A function is called before
             each task, under a lock.
-        ahead: run all tasks on other threads. The caller's thread then runs no tasks.
+        ahead: run all tasks on other threads.
         need: the bytes that a task needs while it runs. While it returns infinity (unknown), only one task runs.
-            Without `need`, the size of the largest results is used.
+            Without `need`, the largest size of a task's results is used.
 
-    If the caller stops early, it waits for the running tasks, except for `users_code` in them.
-
-    An error in a stream or task is raised at the position of its result.
+    If the caller stops early, it waits for the running tasks, except for `users_code` in them. An error in a stream or
+    task is raised at the position of its result.
     """
     threads = checked_threads(threads)
     if threads == 1 and not ahead:
@@ -80,13 +73,8 @@ def in_order(
 
 
 class Pushed:
-    """Runs tasks that are pushed one by one, and hands over their results in order, in the caller's thread. Writers use
-    it. The caller runs a task when it would wait.
-
-    Args:
-        most: how many tasks may be in progress.
-        beside: another instance, whose threads are shared.
-    """
+    """Runs tasks that are pushed one by one, and passes on their results in order, in the caller's thread, which runs a
+    task when it would wait. At most `most` tasks are in progress. The threads of `beside` are shared."""
 
     def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
         self._most = most
@@ -103,10 +91,7 @@ class Pushed:
         self, task: Callable[[], Result], then: Callable[[Result], None], most: int | None = None
     ) -> None:
         """Run a task. `then` is called with its result, in the caller's thread, after the results of earlier tasks.
-
-        Args:
-            most: a lower limit on tasks in progress, for tasks that hold much memory.
-        """
+        `most` replaces the limit for tasks in progress, for tasks that use much memory."""
         if self._is_alone:
             then(task())
             return
@@ -121,7 +106,7 @@ class Pushed:
             self._next()
 
     def close(self) -> None:
-        """Wait for running tasks, and end the threads."""
+        """Wait for the running tasks, and end the threads."""
         self._work.stop()
 
     def _next(self) -> None:
@@ -131,11 +116,8 @@ class Pushed:
 
 
 class Tasks(Generic[Task]):
-    """Groups small jobs into tasks of some milliseconds, because handing over a small job costs more than running it.
-
-    Args:
-        most: jobs per task, or a function that returns it, called after each task.
-    """
+    """Groups small jobs into tasks of some milliseconds, because handing over a small job takes longer than running it.
+    `most` is the most jobs per task, or a function that is called for it after each task."""
 
     def __init__(self, most: int | Callable[[], int]) -> None:
         self._most = most if callable(most) else lambda: most
@@ -144,7 +126,7 @@ class Tasks(Generic[Task]):
         """The duration of a recent job; 0 before the first."""
 
     def of(self, jobs: Iterator[Task]) -> Iterator[list[Task]]:
-        """Yield groups of jobs that are large enough to be tasks."""
+        """Yield the jobs in groups."""
         while task := list(islice(jobs, self.size)):
             yield task
 

@@ -1,8 +1,8 @@
 """The engine: threads that run tasks, and a consumer that takes the results in order.
 
 Each stream (a shard) yields its tasks one at a time, because finding the next chunk may require reading or inflating.
-The tasks themselves run in parallel. A thread that finds the first stream busy moves on to the next stream and stays
-with it. Thus several files that cannot be split, such as GZIP files of other writers, are still read in parallel.
+The tasks run in parallel. A thread that finds the first stream busy takes the next one and stays with it. Files that
+cannot be split, such as GZIP files of other writers, are therefore read in parallel, too.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LEAVE_SECONDS = 0.5
-"""How long a consumer that stops early waits for threads that still run user code, in seconds."""
+"""How long a consumer that stops early waits for threads in user code."""
 _SIGNALS_SECONDS = 1.0
-"""The longest single wait, in seconds. Python checks for signals before a wait, not during it. Without this limit,
-Ctrl-C just before a wait would be seen only when a result comes."""
+"""The longest single wait. Python handles signals before a wait, not during it, so that otherwise Ctrl-C just before a
+wait would have no effect until a result comes."""
 _EXIT_SECONDS = 10.0
-"""How long the program exit waits for threads in penstock's own code, in seconds. No call there takes long."""
+"""How long the program's exit waits for threads in penstock's code, where no call takes long."""
 _POLL_SECONDS = 0.05
-"""How often a waiting thread checks on the thread it waits for, in seconds."""
+"""How often a waiting thread checks on the thread for which it waits."""
 
 
 _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
@@ -37,14 +37,14 @@ _UNDER_WAY: weakref.WeakSet[Work[Any, Any]] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """End all threads before the interpreter exits. The interpreter would end each thread when it returns from a
-    kernel, and Rust does not allow a thread to be ended inside Rust code."""
+    """End all threads before the interpreter exits. The interpreter would end a thread when it returns from a kernel,
+    inside Rust code, which Rust does not allow."""
     for work in list(_UNDER_WAY):
         work.stop(_EXIT_SECONDS)
 
 
 class _Thread(threading.Thread):
-    """A thread that records whether it is running user code and whether its consumer has left."""
+    """A thread that records whether it runs user code, and whether its consumer has stopped."""
 
     in_users_code = False
     is_left = False
@@ -52,8 +52,8 @@ class _Thread(threading.Thread):
 
 @contextmanager
 def users_code() -> Generator[None]:
-    """Mark the block as user code, which may take any time. Shutdown does not wait for it. Its thread exits when the
-    call returns or the process ends."""
+    """Mark the block as user code, which may take any time, so that shutdown does not wait for it. Its thread ends when
+    the block or the process ends."""
     thread = threading.current_thread()
     if not isinstance(thread, _Thread):
         yield
@@ -68,20 +68,20 @@ def users_code() -> Generator[None]:
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
     """Wait in a task, holding the lock of `changed`, until an earlier task makes `is_so` true.
 
-    Acquire the lock with `with lock`, not `with changed`, which runs Python code: Ctrl-C in the consumer's thread could
-    come after acquiring the lock and before entering the block.
+    Acquire the lock with `with lock`, not `with changed`: the latter runs Python code, so Ctrl-C in the consumer's
+    thread could come between acquiring the lock and entering the block.
 
     Raises:
-        InterruptedError: the consumer has left, perhaps by Ctrl-C while it was running the earlier task.
+        InterruptedError: the consumer has stopped, perhaps by Ctrl-C while it ran the earlier task.
     """
     thread = threading.current_thread()
     while not changed.wait_for(is_so, _POLL_SECONDS):
         if isinstance(thread, _Thread) and thread.is_left:
-            raise InterruptedError("the reader has left")
+            raise InterruptedError("the consumer has stopped")
 
 
 class _Failure:
-    """An error at the position of a result, raised after the results before it."""
+    """An error in place of a result, raised after the results before it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -99,24 +99,21 @@ def first_of(done: deque[Result | _Failure]) -> Result:
 
 
 def _raise_interrupt(error: BaseException) -> None:
-    """Raise Ctrl-C immediately, without waiting for earlier results, if the main thread was running a task."""
+    """If the main thread ran the task, raise Ctrl-C at once, not after the earlier results."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and isinstance(error, KeyboardInterrupt):
         raise error
 
 
 class Stream(Generic[Task, Result]):
-    """A source of tasks, and the results that wait for the consumer.
-
-    Args:
-        open: opens the tasks. The thread that fetches the first task calls it.
-    """
+    """A source of tasks, and the results that wait for the consumer. The thread that fetches the first task calls
+    `open`."""
 
     def __init__(self, open: Callable[[], Iterator[Task]]) -> None:
         self._open = open
         self._tasks: Iterator[Task] | None = None
         self.busy = False
-        """Whether a thread is fetching the next task."""
+        """Whether a thread is fetching a task."""
         self.exhausted = False
         self.fetched = 0
         self.taken = 0
@@ -124,7 +121,7 @@ class Stream(Generic[Task, Result]):
 
     @property
     def has_task(self) -> bool:
-        """Whether a thread may look for a task."""
+        """Whether there may be a task to fetch."""
         return not self.exhausted
 
     def fetch(self) -> Task | None:
@@ -150,20 +147,12 @@ class Queue(Stream[Task, Result]):
 
 
 class Work(Generic[Task, Result]):
-    """Runs the tasks of streams on threads. Its state is guarded by one lock.
+    """Runs the tasks of streams on threads. One lock guards its state, and two conditions on it wake only threads that
+    can continue: `ready` is for the consumer, `free` for threads that look for a task. For the arguments see
+    `pipeline.in_order`.
 
-    Two conditions on that lock wake only threads that can continue: `ready` is for the consumer, `free` for threads
-    that look for a task.
-
-    Args:
-        streams: in the order in which `results` takes them.
-        run: runs a task, and yields its results.
-        size: the bytes that a waiting result holds.
-        threads: how many tasks may run in parallel.
-        budget: how many bytes waiting results and running tasks may hold together. Called before each task.
-        need: the bytes that a task needs while it runs. Without it, the size of the largest results is used.
-        ahead: run all tasks on other threads. Otherwise the consumer is one of the threads: it runs a task when it
-            would wait, because handing over a task and waking a thread often costs more than the task.
+    Unless `ahead`, the consumer is one of the threads: it runs a task when it would wait, because waking another thread
+    often takes longer than the task.
     """
 
     def __init__(
@@ -182,7 +171,7 @@ class Work(Generic[Task, Result]):
         self._run = run
         self._size = size
         self._budget = budget
-        # Not a method of self: such a reference cycle would keep the streams open until the next garbage collection.
+        # Not a method of self, because a reference cycle would keep the streams open until the garbage collector runs.
         self._need = need
         self._threads = threads
         self._helps = not ahead
@@ -191,11 +180,11 @@ class Work(Generic[Task, Result]):
         self._running = 0
         self._idle = 0
         self._awaited: Stream[Task, Result] | None = None
-        """The stream whose next result the consumer is waiting for."""
+        """The stream for whose next result the consumer waits."""
         self._latest: Stream[Task, Result] | None = None
         """The stream of the consumer's last task."""
         self._stopped = self._is_over = False
-        # Re-entrant, because the garbage collector may close an unreferenced scan in the middle of any code here.
+        # Re-entrant, because the garbage collector may close an unreferenced scan at any point of this code.
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._ready = threading.Condition(self._lock)
@@ -212,19 +201,19 @@ class Work(Generic[Task, Result]):
             thread.start()
 
     def stop(self, at_most: float = math.inf) -> None:
-        """Wait for running tasks, but not for user code, and end the threads. Wait at most `at_most` seconds."""
+        """Wait at most `at_most` seconds for running tasks, but not for user code, and end the threads."""
         if self._is_over:
-            return  # also while the interpreter ends and clears modules, when a last loop is closed
+            return  # even if the interpreter has already cleared modules at its end
         self._stopped = True
         if os.getpid() != self._process:
-            return  # a forked child does not have the threads, and the lock may be held forever
+            return  # a forked child does not have the threads, and the lock may never be released
         for thread in self._pool:
             thread.is_left = True
         with self._lock:
             self._free.notify_all()
         begun = time.monotonic()
         for thread in self._pool:
-            # Ctrl-C may come before all threads are started, and a scan may be collected in one of its threads.
+            # After Ctrl-C, some threads may not be started. A scan may be collected in one of its own threads.
             if thread.ident is None or thread is threading.current_thread():
                 continue
             while thread.is_alive():
@@ -260,7 +249,7 @@ class Work(Generic[Task, Result]):
     def take(self, stream: Stream[Task, Result]) -> deque[Result | _Failure] | None:
         """The results of a stream's next task, or None after the last."""
         if os.getpid() != self._process:
-            raise RuntimeError("a scan cannot go on in a forked process; start a new one there")
+            raise RuntimeError("a scan cannot continue in a forked process; start a new scan there")
         while True:
             with self._lock:
                 done = stream.done.pop(stream.taken, None)
@@ -296,7 +285,7 @@ class Work(Generic[Task, Result]):
             self._wake(1)
 
     def _wake(self, count: int) -> None:
-        # Only wake threads that have something to do: each woken thread competes for the lock and the GIL.
+        # Wake only threads that have something to do, because each competes for the lock and the GIL.
         if self._idle and (self._stopped or self._running < self._threads):
             self._free.notify(min(count, self._idle))
 
@@ -320,13 +309,13 @@ class Work(Generic[Task, Result]):
                 self._idle -= 1
             return None
 
-    # Complexity: the rule of who takes which stream, in one place, under one lock.
+    # Complexity: the whole rule for which thread takes which stream.
     def _choose(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
-        """Claim a stream that has a task. Prefer the first stream, or the thread's `latest` stream, whose data is in
-        the caches of its core, while results of the first stream are already being made."""
+        """Claim a stream that has a task. Prefer the first stream or, if its next result is already being made, the
+        thread's `latest` stream, whose data is in the core's caches."""
         if self._running >= self._threads:
             return None
-        # A result that is being made needs memory, too.
+        # Running tasks need memory, too.
         need = self._largest_bytes if self._need is None else self._need()
         room = self._held_bytes + (self._running + 1) * need <= self._budget()
         chosen: Stream[Task, Result] | None = None
@@ -334,7 +323,7 @@ class Work(Generic[Task, Result]):
             if stream.busy or not stream.has_task:
                 continue
             ahead = stream.fetched - stream.taken
-            # The result that the consumer takes next may always be made, even if it exceeds the budget.
+            # The consumer's next result may be made even if it exceeds the budget.
             if place == 0 and not ahead:
                 chosen = stream
                 break

@@ -2,10 +2,10 @@
 
     schema = {"label": FixedLen([], "int64"), "tokens": VarLen("int64")}
 
-A key of the mapping is the name of the column. It is also the key in the Example, unless the feature has its own key.
-In a schema for SequenceExamples, features of the context are given directly and feature lists are wrapped:
-`{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`. A key in both the context and the feature
-lists gives two columns, `context/key` and `feature_lists/key`, as in an inferred schema.
+A key of the dict is the name of the column. It is also the key in the Example, unless the feature names another key.
+In a schema for SequenceExamples, features of the context are given directly, and feature lists are wrapped:
+`{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`. If the context and the feature lists have the
+same key, it becomes two columns, `context/key` and `feature_lists/key`, as in an inferred schema.
 
 The type of each column, and its value for a record without the feature:
 
@@ -14,20 +14,18 @@ The type of each column, and its value for a record without the feature:
 | FixedLen([]) | T, not nullable | default or SchemaError | the same |
 | FixedLen(shape) | arrow.fixed_shape_tensor, not nullable | default or SchemaError | the same |
 | VarLen | list<T> | null | empty list |
-| FixedLenSequence([]) | list<T> | null; SchemaError unless allow_missing | empty list |
+| FixedLenSequence([]) | list<T> | null, or SchemaError unless allow_missing | empty list |
 | FixedLenSequence(shape) | list of nested fixed_size_list | the same | empty list |
 | Ragged | list, nested once more for each partition | null | empty list |
 | Sparse | struct<indices: list<int64>, values: list<T>> | null | empty lists |
 | Sequence(FixedLenSequence) | as FixedLenSequence | the same | empty list |
 | Sequence(VarLen or Ragged) | list<list<T>> | null | empty list |
 
-The protobuf dialect checks partitions and the range of sparse indices. The TensorFlow dialect does not, because
-TensorFlow does not. Lists are never padded here.
+T is int64, float32 or binary, or string if requested. An Example has no other types. The protobuf dialect checks
+partitions and the range of sparse indices; the TensorFlow dialect does not, like TensorFlow. Lists are never padded.
 
-Features normalise their arguments: `shape` and `size` become tuples of ints, `dtype` an Arrow type, and `default` a
-tuple of values.
-
-T is int64, float32 or binary, or string if requested. An Example has no other types.
+The attributes of a feature are normalised: `shape` and `size` are tuples of ints, `dtype` is an Arrow type, and
+`default` is a tuple of values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Builds lists of lists from flat values and the columns that divide them into rows.
+"""Builds lists of lists from flat values and the columns that divide them into rows, for a whole batch in one call.
 
-TensorFlow's Ragged and Sparse features spread one field over several keys of an Example. This module joins their
-columns into one Arrow array, for a whole batch in one call.
+TensorFlow's Ragged and Sparse features store one field under several keys of an Example. This module joins their
+columns into one Arrow array.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from penstock.errors import LimitError, SchemaError
 Offsets = npt.NDArray[np.int64]
 
 MAX_EMPTY_ROWS = 1 << 24
-"""ValueRowIds are row numbers, so without a limit a few bytes could request any number of empty rows."""
+"""ValueRowIds are row numbers. Without a limit, a few bytes could request any number of empty rows."""
 
 
 def split(array: pa.Array) -> tuple[Offsets, pa.Array]:
-    """The offsets, counted from 0, and the values of a list array. A null list has no values."""
+    """The offsets, beginning with 0, and the values of a list array. A null list has no values."""
     offsets = np.asarray(array.offsets, dtype=np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, array.values.slice(first, last - first)
 
 
 def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -> pa.Array:
-    """Build a list array, with nulls at the nulls of `nulls_of`."""
+    """Build a list array that is null where `nulls_of` is null."""
     mask = None
     if nulls_of is not None and nulls_of.null_count:
         mask = nulls_of.is_null()
@@ -38,12 +38,8 @@ def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -
 
 
 def rows_of(array: pa.Array, shape: Sequence[int]) -> pa.Array:
-    """Return the list array with its values grouped into nested fixed_size_lists of this shape.
-
-    Args:
-        array: list array whose lists hold a multiple of the shape's number of elements.
-        shape: dimensions of one element, each at least 1.
-    """
+    """Group the values of a list array into nested fixed_size_lists of this shape. The length of each list must be a
+    multiple of the shape's size."""
     offsets, values = split(array)
     for size in reversed(shape):
         values = pa.FixedSizeListArray.from_arrays(values, size)
@@ -63,16 +59,12 @@ def partitioned(
     Args:
         name: the field, for errors.
         values: list array with one list of flat values for each record.
-        partitions: pairs of a word and a list array of int64. The word gives the meaning of the numbers: "lengths",
-            "splits", "starts", "limits", "row_ids", or "starts_or_none" (values may be in no row). Or "uniform" with
+        partitions: pairs of a word and a list array of int64. The word says what the numbers mean: "lengths",
+            "splits", "starts", "limits", "row_ids", or "starts_or_none" (values may be in no row). Or "uniform" and
             the length of all rows.
-        validate: whether rows that do not cover the values exactly are an error. Otherwise such rows are truncated
+        validate: raise SchemaError if the rows do not cover the values exactly. Otherwise such rows are truncated,
             and values outside all rows are lost, as in TensorFlow.
-        record_of: converts an index of the arrays to the record number for an error.
-
-    Raises:
-        SchemaError: the rows do not match the values.
-        LimitError: there are too many empty rows.
+        record_of: converts an index in the arrays to the record number for an error.
     """
     items, inner = split(values)
     for place, (form, numbers) in reversed(list(enumerate(partitions, 1))):
@@ -80,7 +72,7 @@ def partitioned(
             starts, ends, rows, bad = _uniform(numbers, items)
         else:
             starts, ends, rows, bad = _FORMS[form](items, *_flat(numbers))
-        # Rows of equal length make a tensor of the values. TensorFlow does not truncate it either.
+        # Rows of equal length are a tensor, which TensorFlow does not truncate either.
         is_tensor = all(isinstance(inside, int) for _, inside in partitions[place - 1 :])
         if (validate or is_tensor or form == "row_ids") and bad.any():
             what = "rows of one length" if isinstance(numbers, int) else form.replace("_", " ")
@@ -97,18 +89,15 @@ def partitioned_frames(
     *,
     validate: bool,
 ) -> pa.Array:
-    """As `partitioned`, for the frames of feature lists: every array has one more level of lists around it.
-
-    Raises:
-        SchemaError: also if a partition and the values have different frames.
-    """
+    """Like `partitioned`, for feature lists: every array has one more level of lists, the frames. SchemaError is also
+    raised if a partition has other frames than the values."""
     outer, values = split(frames)
     inside: list[tuple[str, pa.Array | int]] = []
     for form, numbers in partitions:
         if not isinstance(numbers, int):
             offsets, numbers = split(numbers)
             if (differ := np.diff(offsets) != np.diff(outer)).any():
-                message = f"its {form.replace('_', ' ')} have other frames than its values"
+                message = f"its {form.replace('_', ' ')} have different frames from its values"
                 raise SchemaError(message, field=name, record=int(differ.argmax()))
         inside.append((form, numbers))
 
@@ -125,7 +114,7 @@ def _flat(numbers: pa.Array) -> tuple[Offsets, Offsets]:
 
 
 def _cut(values: pa.Array, starts: Offsets, ends: Offsets) -> pa.Array:
-    """Lists of `values[start:end]`, copied only if they do not cover the values in order."""
+    """Make the lists `values[start:end]`. Values are copied only if the lists do not cover them in order."""
     lengths = ends - starts
     offsets = _sums(lengths)
     if offsets[-1] != len(values) or not np.array_equal(starts, offsets[:-1]):
@@ -139,7 +128,7 @@ def _sums(lengths: npt.NDArray[Any]) -> Offsets:
 
 
 _Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
-"""Starts and ends of rows in all items, offsets of records in the rows, and which records are wrong."""
+"""The start and end of each row in the items, the offsets of records in the rows, and which records are wrong."""
 
 
 def _uniform(length: int, items: Offsets) -> _Rows:
@@ -153,7 +142,7 @@ def _uniform(length: int, items: Offsets) -> _Rows:
 def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
-    # Clipped before the addition, because the limits may be any numbers. Decreasing limits give empty rows.
+    # Clipped before the addition, because limits may be any numbers. Decreasing limits give empty rows.
     ends = np.maximum.accumulate(low + np.clip(limits, 0, high - low))
     starts = np.maximum(np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low)
     bad = np.zeros(len(items) - 1, np.bool_)
@@ -173,7 +162,7 @@ def _lengths(items: Offsets, rows: Offsets, lengths: Offsets) -> _Rows:
 
 
 def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
-    """The first split of each record is 0 by definition; the others are limits."""
+    """The first split of each record must be 0; the others are limits."""
     given = np.diff(offsets) > 0
     firsts = offsets[:-1][given]
     rest = np.delete(splits, firsts)
@@ -183,7 +172,7 @@ def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
 
 
 def _starts(items: Offsets, rows: Offsets, given: Offsets, *, covers: bool = True) -> _Rows:
-    """`covers`: values outside all rows are an error; TensorFlow drops them."""
+    """`covers`: whether values outside all rows are an error. TensorFlow drops them."""
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
     starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
@@ -210,7 +199,7 @@ def _row_ids(items: Offsets, offsets: Offsets, ids: Offsets) -> _Rows:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, np.zeros(num_records + 1, np.int64), bad
     counts = np.zeros(num_records, np.int64)
-    # Clipped, so that the sum and the number of rows do not overflow before the check.
+    # Clipped, so that nothing overflows before the check.
     np.maximum.at(counts, record, np.minimum(ids, MAX_EMPTY_ROWS + len(ids)) + 1)
     rows = _sums(counts)
     if rows[-1] > MAX_EMPTY_ROWS + len(ids):
@@ -244,15 +233,12 @@ def sparse(
         name: the field, for errors.
         indices: list arrays of int64, one for each dimension.
         values: list array of the values.
-        size: dimensions that indices are checked against, or None for no check.
-        already_sorted: keep the order. Otherwise rows are sorted by index, with a stable sort.
+        size: raise SchemaError for an index outside these dimensions; None: indices are not checked.
+        already_sorted: keep the order. Otherwise the values of a record are sorted by index, with a stable sort.
 
     Returns:
-        struct<indices: list<int64>, values: list<T>>. With several dimensions, an index is a fixed_size_list of
-        int64. Null if `values` is null.
-
-    Raises:
-        SchemaError: the counts differ, or an index is outside `size`.
+        struct<indices: list<int64>, values: list<T>>, null where `values` is null. With several dimensions, an
+        index is a fixed_size_list of int64.
     """
     offsets, flat = split(values)
     counts = np.diff(offsets)

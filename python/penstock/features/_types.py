@@ -1,4 +1,4 @@
-"""The feature classes of schemas in TensorFlow's terms. For an overview see `penstock.features`."""
+"""The feature classes of schemas in TensorFlow's terms. `penstock.features` has an overview."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _PYTHON_TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
 }
 _NUMPY_TYPES = {"bytes": pa.binary(), "str": pa.string()}
-"""For dtype names without their sizes, such as bytes24."""
+"""The types for names of dtypes without their sizes, such as bytes for bytes24."""
 KINDS = {
     pa.int64(): "int64",
     pa.float32(): "float",
     pa.binary(): "bytes",
     pa.string(): "bytes",
 }
-"""The kind of list in an Example for each type that a feature may have."""
+"""The kind of list in an Example, for each type that a feature may have."""
 
 
 def value_type(dtype: Any) -> pa.DataType:
     """The Arrow type for a dtype of NumPy, pyarrow, Python or TensorFlow, or for the name of a dtype.
 
-    "string" is TensorFlow's name for bytes, so it gives binary. For text, use `pa.string()` or `str`.
+    "string" is TensorFlow's name for bytes, so it becomes binary. For text, use `pa.string()` or `str`.
 
     Raises:
-        TypeError: the type is not int64, float32, bytes or text: an Example has no other types.
+        TypeError: the type is not int64, float32, bytes or text, which are the types of an Example.
 
     Example:
         >>> from penstock.features import value_type
@@ -86,10 +86,9 @@ def _flatten(value: Any) -> list[Any]:
 
 
 def _default(value: Any, dtype: pa.DataType, count: int) -> tuple[Any, ...]:
-    """A default as flat values of the feature's type, one for each element of the shape."""
     leaves = _flatten(value)
     if len(leaves) != count:
-        raise ValueError(f"the default has {len(leaves)} values, the shape {count}")
+        raise ValueError(f"the default has {len(leaves)} values, but the shape has {count}")
     return tuple(_leaf(leaf, dtype) for leaf in leaves)
 
 
@@ -107,7 +106,6 @@ def _leaf(leaf: Any, dtype: pa.DataType) -> Any:
 
 
 def _settle(feature: Any, **values: Any) -> None:
-    """Set attributes of a frozen dataclass that is being initialised."""
     for name, value in values.items():
         object.__setattr__(feature, name, value)
 
@@ -119,12 +117,12 @@ class FixedLen:
     Args:
         shape: dimensions, or one int; [] for a scalar. Values are in C order.
         dtype: see `value_type`.
-        default: replaces a missing feature: one value for each element of the shape, flat or nested. A feature
-            that is present but empty is an error.
+        default: replaces a missing feature: one value for each element of the shape, flat or nested. It does not
+            replace a feature that is present but empty, which is an error.
 
     Raises:
-        TypeError: an Example cannot hold the dtype, or the default is of another type.
-        ValueError: the shape is not fixed, or the default has another size.
+        TypeError: an Example cannot hold the dtype, or the default has a different type.
+        ValueError: the shape is not fixed, or the default has a different size.
 
     Example:
         >>> import penstock as ps
@@ -167,10 +165,10 @@ class FixedLenSequence:
         shape: dimensions of one element, none of them 0.
         dtype: see `value_type`.
         allow_missing: whether a record may lack the feature.
-        default: the value with which TensorFlow pads rows. Penstock does not pad columns.
+        default: the value with which TensorFlow pads rows. It has no effect, because penstock does not pad columns.
 
     Raises:
-        TypeError, ValueError: as FixedLen.
+        TypeError, ValueError: as for FixedLen.
     """
 
     shape: Any
@@ -182,7 +180,7 @@ class FixedLenSequence:
         _settle(self, shape=_shape(self.shape), dtype=value_type(self.dtype))
         if 0 in self.shape:
             raise ValueError(
-                "a dimension of 0 leaves elements without values, which cannot be counted"
+                "a dimension of the shape is 0: elements without values cannot be counted"
             )
         if self.default is not None:
             _settle(self, default=_default(self.default, self.dtype, 1))
@@ -190,7 +188,7 @@ class FixedLenSequence:
 
 @dataclass(frozen=True, slots=True)
 class KeyedPartition:
-    """Rows that an int64 list of the record, stored under `key`, describes."""
+    """Rows described by an int64 list that the record has under `key`."""
 
     key: str
 
@@ -241,16 +239,16 @@ Partition = RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | Unifo
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of lists: flat values under one key, and the division into rows under other keys.
+    """Lists of lists: flat values under one key, and their division into rows under other keys.
 
     Args:
         dtype: see `value_type`.
         value_key: the key of the values; None for the name of the column.
-        partitions: RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds or UniformRowLength,
-            outermost first. Without partitions, each record is one list.
+        partitions: RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds or UniformRowLength, outermost first.
+            Without partitions, each record is one list.
         row_splits_dtype: "int32" or "int64", for TensorFlow. Arrow's offsets are always int32.
-        validate: whether rows that do not match the values are an error. Otherwise they are truncated or lost.
-            None follows the dialect: an error for protobuf, but not for TensorFlow.
+        validate: whether rows that do not match the values are an error; otherwise rows are truncated and values
+            are lost. None: an error in the protobuf dialect only.
 
     Example:
         >>> import penstock as ps
@@ -287,14 +285,11 @@ class Sparse:
     """A sparse tensor: values under one key, and their indices under other keys.
 
     Args:
-        index_key: the key of the indices, or one key for each dimension: int64 lists.
+        index_key: the key of the indices, int64 lists; for several dimensions a list of keys.
         value_key: the key of the values.
         dtype: see `value_type`.
-        size: the dense size, one int for each dimension.
+        size: the shape of the dense tensor, one int for each index key; else a ValueError is raised.
         already_sorted: keep the order of the record. Otherwise values are sorted by index.
-
-    Raises:
-        ValueError: the number of sizes differs from the number of index keys.
     """
 
     index_key: Any
@@ -307,7 +302,7 @@ class Sparse:
         keys = (self.index_key,) if isinstance(self.index_key, str) else tuple(self.index_key)
         size = _shape(self.size)
         if len(keys) != len(size) or not keys:
-            raise ValueError(f"{len(keys)} index keys for {len(size)} dimensions")
+            raise ValueError(f"there are {len(keys)} index keys for {len(size)} dimensions")
         _settle(self, index_key=keys, size=size, dtype=value_type(self.dtype))
 
 
@@ -330,4 +325,3 @@ class Sequence:
 
 
 Feature = FixedLen | VarLen | FixedLenSequence | Ragged | Sparse | Sequence
-"""Any feature class."""

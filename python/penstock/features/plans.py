@@ -1,4 +1,4 @@
-"""Plans how to decode a schema in TensorFlow's terms, and describes an Arrow schema in these terms."""
+"""Plans how to decode the features of a schema, and describes an Arrow schema as TensorFlow features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.payloads.example.plans import (
 from penstock.payloads.example.sequence_parts import part_and_key
 
 FEATURE_KEY = b"penstock.feature"
-"""Key in the metadata of a field that was given as a feature. The value is the feature in TensorFlow's notation."""
+"""Metadata key of a field that was given as a feature. The value is the feature in TensorFlow's notation."""
 
 _FORMS: dict[Any, str] = {
     f.RowLengths: "lengths",
@@ -39,11 +39,8 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect in which to decode the records of a schema. It does not depend on the columns that are read.
-
-    TensorFlow has one parser for Examples and another for SequenceExamples. A schema with feature lists needs the
-    parser for SequenceExamples.
-    """
+    """The dialect in which to decode records, whatever columns are read. TensorFlow has another parser for
+    SequenceExamples, which is needed if the schema has feature lists."""
     if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
     return dialect
@@ -54,16 +51,10 @@ def plan_fields(
 ) -> list[FieldPlan]:
     """Plan how the columns of a schema are decoded, in the schema's order.
 
-    Args:
-        schema: features by column name; see `penstock.features`.
-        dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples.
-        parts: names that consist of a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
-
-    Returns:
-        Plans whose `finish` may raise SchemaError with `record` counted within the batch.
-
-    Raises:
-        ValueError: in TensorFlow's dialect, for a schema that TensorFlow refuses.
+    The dialect is "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples. `parts` has
+    the names that consist of a part of a SequenceExample and a key in it (`sequence_parts.names_of_parts`). If
+    `finish` of a plan raises a SchemaError, its `record` is an index in the batch. In TensorFlow's dialect, a schema
+    that TensorFlow refuses raises a ValueError.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):
@@ -81,7 +72,7 @@ def plan_fields(
 
 
 def _key(name: str, schema: Mapping[str, f.Feature], parts: Container[str]) -> str:
-    """The key in the record: the name without a part's prefix."""
+    """The key in the record: the name without the prefix of a part."""
     part = part_and_key(name)
     if part is None:
         return name
@@ -141,12 +132,10 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
 
 # Complexity: one branch for each kind of feature.
 def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
-    """The columns that the kernel decodes for a feature. For nested lists, the column of values comes first.
-
-    A missing feature is null in protobuf's dialect (`strict`) and an empty list in TensorFlow's.
-    """
+    """The columns that the kernel decodes for a feature, the column of values first. A missing feature becomes null in
+    protobuf's dialect (`strict`), and an empty list in TensorFlow's."""
     if isinstance(feature, f.Sequence):
-        raise TypeError("a feature list within a feature list")
+        raise TypeError("a feature list cannot be inside a feature list")
     wire = partial(
         Wire,
         kind=f.KINDS[feature.dtype],
@@ -180,7 +169,7 @@ _Finish = Callable[[Sequence[Any]], Any]
 def _finish(
     name: str, feature: Any, *, in_lists: bool, strict: bool
 ) -> tuple[pa.DataType, _Finish]:
-    """The type of a field, and a function that builds an array of this type from the decoded columns."""
+    """The type of a field, and a function that builds its array from the decoded columns."""
     dtype: pa.DataType = feature.dtype
     if isinstance(feature, f.FixedLen):
         if not feature.shape:
@@ -248,16 +237,13 @@ def _join_rows(
 
 
 def describe(schema: pa.Schema) -> str:
-    """Write a schema as a TensorFlow feature description, as Python source text.
-
-    Args:
-        schema: the schema of a TFRecord, inferred or given.
+    """Write the schema of a TFRecord as a TensorFlow feature description, in Python source text.
 
     Returns:
-        One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of `context_features` and
-        `sequence_features`. A scalar or tensor that may be missing becomes a VarLenFeature, because a
-        FixedLenFeature would refuse records without it. A scalar of an inferred schema becomes a FixedLenFeature if
-        every examined record has it. A column without any value becomes a comment.
+        A dict for `tf.io.parse_example`, or for SequenceExamples assignments of `context_features` and
+        `sequence_features`. A scalar or tensor that may be missing becomes a VarLenFeature, because a FixedLenFeature
+        refuses records without it. In an inferred schema, a scalar that every examined record has becomes a
+        FixedLenFeature. A column without any value becomes a comment.
 
     Raises:
         UnsupportedError: no feature matches the type of a column.
@@ -307,7 +293,6 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 # Complexity: one branch for each kind of type.
 def _feature_of(field: pa.Field) -> Any:
-    """The feature that matches a column's type."""
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType):
         dtype = type_.value_type
@@ -345,7 +330,6 @@ _TF_TYPES = {pa.int64(): "tf.int64", pa.float32(): "tf.float32"}
 
 
 def _as_tensorflow(feature: Any) -> str:
-    """A feature as Python source for TensorFlow."""
     dtype = _TF_TYPES.get(feature.dtype, "tf.string")
     if isinstance(feature, f.VarLen):
         return f"tf.io.VarLenFeature({dtype})"

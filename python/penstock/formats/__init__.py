@@ -1,5 +1,5 @@
 """The registry of formats: the only file that names all formats. To add a format, add one line here, or an entry point
-of the group `penstock.formats` in a separate package."""
+of the group `penstock.formats` in another package."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from penstock.storage.folder import Folder
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
-# Imported only if a file is none of the first three, since most programs never meet another
-# format.
+# Imported only if a file has none of the first three formats, as most programs need no other.
 _LATER = {
     "webdataset": "WebDatasetFormat",
     "recordio": "RecordIOFormat",
@@ -37,15 +36,14 @@ _LATER = {
 }
 
 FORMATS: list[Format]
-"""All formats, in the order in which they are tried: the format with the most distinctive structure first, formats
-from outside penstock last."""
+"""All formats, in the order in which they are tried: first those with the most distinctive structure, last those of
+other packages."""
 GROUP = "penstock.formats"
-"""The entry points by which installed packages add formats."""
+"""Packages register formats as entry points of this group."""
 
 
 @cache
 def _own() -> tuple[Format, ...]:
-    """The formats that are part of penstock."""
     modules = [
         (import_module(f"penstock.formats.{name}.format"), kind) for name, kind in _LATER.items()
     ]
@@ -68,8 +66,8 @@ def _formats() -> list[Format]:
 
 
 def _installed() -> Iterator[Format]:
-    """Yield the formats of other packages. A format that cannot be loaded is skipped with a warning, so that penstock
-    can still open other files."""
+    """Yield the formats of other packages. If one cannot be loaded, warn and skip it, so that other files still
+    open."""
     for entry in entry_points(group=GROUP):
         try:
             fmt = _loaded(entry)
@@ -98,20 +96,18 @@ _PACKED = {
 }
 """Magic numbers of compressed files."""
 _EVER_PACKED = ("tfrecord", "webdataset", "mds")
-"""The formats whose files may be compressed as a whole."""
+"""Formats whose files may be compressed as a whole."""
 HEAD_BYTES = LOOK_BYTES
-"""How many bytes at the front of a file are used to detect its format."""
+"""How many bytes at the start of a file are used to detect its format."""
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 def register(fmt: Format) -> None:
-    """Add a format from outside penstock, so that this process can open and write its files.
-
-    Args:
-        fmt: the format. It replaces one registered earlier under the same name.
+    """Add a format of another package, so that this process can open and write its files. It replaces a format
+    registered earlier under the same name.
 
     Raises:
-        ValueError: the name is that of one of penstock's own formats.
+        ValueError: penstock itself has a format of this name.
 
     Example:
         >>> from penstock import formats
@@ -128,12 +124,12 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats now, because a child forked while another thread imports a format would deadlock."""
+    """Import all formats. Call this before forking, as a child that is forked during such an import would deadlock."""
     _formats()
 
 
 def by_name(name: str) -> Format:
-    """Return the format called `name`. If there is none, raise ValueError with the known names."""
+    """Return the format with this name. Raise ValueError, which lists the known names, if there is none."""
     for fmt in _formats():
         if fmt.info.name == name:
             return fmt
@@ -143,8 +139,8 @@ def by_name(name: str) -> Format:
 
 
 def by_path(path: str) -> Format:
-    """Return the format in which to write a file: by the suffix of its name, ignoring a final .gz and a shard ending
-    such as -00000-of-00010."""
+    """Return the format in which to write a file, from the suffix of its name. A final .gz and a shard ending such as
+    -00000-of-00010 are ignored."""
     name = "/" if path.endswith("/") else path.rsplit("/", 1)[-1].lower()
     suffixes = {ext: fmt for fmt in _formats() for ext in fmt.info.extensions}
     for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
@@ -168,22 +164,24 @@ def of(source: Source) -> Format:
 
 
 def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = bytes) -> Format:
-    """Return the format of a file, detected from its content. Raise FormatError if no format matches, or if the
-    content clearly contradicts the name. Raise UnsupportedError if the file is compressed and penstock cannot read
-    compressed files of its format.
+    """Return the format of a file, detected from its content.
 
     Args:
         head: its first bytes, up to HEAD_BYTES.
         size: the size of the file in bytes.
         path: the file name.
         tail: reads its last bytes; called only if no format matches.
+
+    Raises:
+        FormatError: no format matches, or the content clearly contradicts the name.
+        UnsupportedError: the file is compressed, and penstock cannot read compressed files of its format.
     """
     try:
         named = by_path(path)
     except ValueError:
         named = None
     if not size:
-        # An empty file has no content to detect: it is an empty TFRecord, unless its name says otherwise.
+        # Nothing to detect: it is an empty TFRecord file, unless its name says otherwise.
         return named or _FIRST[0]
     found = _sniffed(head, size, path, named)
     if found is not None:
@@ -191,29 +189,30 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
     if named is None and size == len(head) and _holds_nothing(head):
         return _FIRST[0]
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    if packed is not None and (named is None or _is_never_packed(named)):
-        what = "" if named is None else f" around {named.info.name}"
+    if packed is not None and (
+        named is None or (named in _own() and named.info.name not in _EVER_PACKED)
+    ):
+        what = "such files" if named is None else f"compressed {named.info.name} files"
         raise UnsupportedError(
-            f"the file is packed with {packed}, which is not read{what}",
+            f"the file is compressed with {packed}, and penstock does not read {what}",
             file=path,
-            hint="unpack it first",
+            hint="decompress it first",
         )
     look = looks_like(head, tail() if size > len(head) else head, path)
     if look is not None:
-        name = "of no known format" if named is None else f"no {named.info.name}"
+        name = "in no known format" if named is None else f"not a {named.info.name} file"
         message = f"the file is {name}: it is {look.what}"
         raise FormatError(message, file=path, hint=look.hint)
-    return named or _unknown(head, size, path)  # a damaged start is reported by its own reader
+    return named or _unknown(head, size, path)  # the reader reports a damaged start
 
 
 def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format | None:
-    """Return the format that recognizes the first bytes. The name decides between formats with similar content, such
-    as two formats that share a framing."""
+    """Return the format that recognizes the first bytes, preferably the one that the name suggests."""
     for fmt in _FIRST:
         if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
-            return fmt  # name and content agree: skip the other formats
+            return fmt
     for fmt in _formats() if named is None else [named, *_formats()]:
-        # Zeros alone may be an archive without members, but also any file after a crash.
+        # Only zeros: a tar archive without members, or any file after a crash. The name decides.
         if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
             return fmt
     return None
@@ -222,13 +221,13 @@ def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format 
 def _unknown(head: bytes, size: int, path: str) -> Never:
     if has_foreign_checksums(head, size):
         raise FormatError(
-            "the file is of no known format, unless it is a TFRecord without right checksums",
+            "the file is in no known format, unless it is a TFRecord file with wrong checksums",
             file=path,
             hint='open(..., format="tfrecord", checksums="none")',
         )
     known = ", ".join(fmt.info.name for fmt in _formats())
     raise FormatError(
-        "the file is of no known format",
+        "the file is in no known format",
         file=path,
         found=f"{head[:8].hex(' ')} at byte 0",
         hint=f"open(..., format=...) with one of: {known}",
@@ -236,8 +235,7 @@ def _unknown(head: bytes, size: int, path: str) -> Never:
 
 
 def _holds_nothing(data: bytes) -> bool:
-    """Whether a compressed file holds no data, like a shard that received no records. Such a file shows its format
-    no more than an empty file does."""
+    """Whether a compressed file holds no data, as a shard without records does. Then its content shows no format."""
     while data:
         inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
         try:
@@ -247,7 +245,3 @@ def _holds_nothing(data: bytes) -> bool:
             return False
         data = inflating.unused_data
     return True
-
-
-def _is_never_packed(fmt: Format) -> bool:
-    return fmt in _own() and fmt.info.name not in _EVER_PACKED

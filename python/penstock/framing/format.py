@@ -7,6 +7,8 @@ access, verification, repair and appending follow from these.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.contract.decoder import Decoder
 from penstock.contract.format import Format, Options
+from penstock.contract.regions import Region, text_of
 from penstock.errors import UnsupportedError
 from penstock.framing.damage import DamageScan
 from penstock.framing.framings import Framing
@@ -29,13 +32,11 @@ from penstock.storage.base import Sink, Source
 
 
 class FramedFormat(Format, ABC):
-    """A Format of framed records. It also opens with raw=True, so files can be verified and indexed whatever their
-    records hold."""
+    """A Format of framed records. raw=True opens any such file, so it can be verified and indexed whatever it holds."""
 
     framing: ClassVar[Framing]
     finds_next: ClassVar[bool] = True
-    """Whether the next record can be found after damage without an index. If so, files are verified and repaired record
-    by record."""
+    """Whether the next record after damage can be found without an index. Files are then repaired record by record."""
     damage_scan_type: ClassVar[type[DamageScan]] = DamageScan
     text_index: ClassVar[TextIndex | None] = None
     """The kind of index that another library keeps next to such a file."""
@@ -48,11 +49,10 @@ class FramedFormat(Format, ABC):
     @abstractmethod
     def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         """The decoder of payloads to columns, for the caller's schema or for one inferred from payloads. `known` is the
-        index of the file, if it has a valid one."""
+        file's index, if it is valid."""
         ...
 
     def raw_decoder(self) -> Decoder:
-        """The decoder for raw=True."""
         return RawDecoder()
 
     def checking(self, shard: OpenShard) -> Decoder | None:
@@ -69,8 +69,7 @@ class FramedFormat(Format, ABC):
     def damage_scan(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> DamageScan:
-        """Read the file past damage and report all damaged regions; with `payloads`, also records that do not
-        decode."""
+        """Create a scan that reports all damaged regions; with `payloads`, also records that do not decode."""
         shard = self.shard(source, options)
         decoder = self.checking(shard) if payloads else None
         known, container = load_index(shard), shard.stream.container
@@ -78,6 +77,24 @@ class FramedFormat(Format, ABC):
         return self.damage_scan_type(
             source, self.framing, container, limits, known, decoder=decoder, salvage=salvage
         )
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        """Yield the parts of one frame, which starts at this byte of the stream. `data` may be cut."""
+        del options
+        head, tail = self.framing.head_bytes, self.framing.tail_bytes
+        if head:
+            yield Region(start, head, "head", data[:head].hex(" "))
+        yield Region(start + head, max(len(data) - head - tail, 0), "payload", text_of(data[head:]))
+        if tail:
+            yield Region(start + len(data) - tail, tail, "tail", data[-tail:].hex(" "))
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.framing.regions import framed
+
+        shard = self.shard(source, options)
+        scan = self.damage_scan(source, options) if self.finds_next else None
+        described = partial(self.frame_layout, options=options)
+        return framed(shard, record, described, scan)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
         """A writer that copies frames unchanged, into a file with the given compression."""
@@ -91,7 +108,7 @@ class FramedFormat(Format, ABC):
 
         Raises:
             FormatError: the file is damaged.
-            UnsupportedError: nothing can be appended to a file of this kind.
+            UnsupportedError: such a file cannot be appended to.
         """
         index = self.open(source, options).index
         check_end(source, index, self.framing)

@@ -35,17 +35,17 @@ class Framing:
     head_bytes: int = 0
     tail_bytes: int = 0
     look_bytes: int = 1
-    """The number of bytes from which the start of a frame can be recognized."""
+    """How many bytes are needed to recognize the start of a frame."""
     is_checked: bool = False
     """Whether frames contain checksums that verify a payload without an index."""
     keeps_index: bool = True
     """Whether an index made from these frames is valid for other readers, too."""
     overlooked: Mapping[str, str] = field(default_factory=dict)
-    """Kinds of findings that the framing's standard library ignores silently, and what it does instead."""
+    """Kinds of findings that the framing's reference library does not report, and what that library does instead."""
 
     @property
     def least_bytes(self) -> int:
-        """The size of the frame of an empty payload, as far as the framing knows it."""
+        """The size of an empty payload's frame, or 0 if the framing has no fixed head and tail."""
         return self.head_bytes + self.tail_bytes
 
     def frame_bytes(self, payload_bytes: Any) -> Any:
@@ -53,14 +53,13 @@ class Framing:
         return payload_bytes + (self.head_bytes + self.tail_bytes)
 
     def more_bytes(self, need: int, had: int) -> int:
-        """How many bytes to read for a frame that needs `need` bytes, after `had` bytes were not enough. If a frame's
-        size is unknown until its end, the number is doubled, so that the work stays proportional to the frame's
-        bytes."""
+        """How many bytes to read for a frame that needs at least `need` bytes, after `had` bytes were not enough.
+        Doubling keeps the work proportional to the frame's size if that size is known only at its end."""
         return max(need, 2 * had)
 
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
-        """Whether the record in a part of a file seems to be the record with a checksum known from an index. The check
-        is cheap: a large record is not read."""
+        """Whether bytes [start, end) seem to be the record with the checksum `known` from an index. The check is cheap:
+        only the start of a large record is read."""
         if end - start > _SMALL_BYTES:
             head = read(start, _SMALL_BYTES)
             found = _core.next_head(self.name, head, 0)
@@ -88,7 +87,7 @@ class Framing:
         return ()
 
     def half_says(self, head: bytes, length: int) -> bool:
-        """Whether a part of a damaged head still gives this length."""
+        """Whether the length or its checksum in a damaged head still agrees with this length."""
         return False
 
     def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
@@ -97,7 +96,7 @@ class Framing:
 
 
 _MASK = 0xA282EAD8
-"""The constant that TFRecord adds to a checksum after rotating it."""
+"""TFRecord adds this constant to a checksum after rotating it."""
 
 
 def _crc32c(data: bytes) -> int:
@@ -106,8 +105,8 @@ def _crc32c(data: bytes) -> int:
 
 @functools.cache
 def _changes() -> dict[int, list[tuple[int, int]]]:
-    """Map the effect of a change in one of eight bytes on their CRC to such changes (byte position, and changed bits).
-    CRCs are linear, so the effect does not depend on the bytes."""
+    """Map a difference between two CRCs of eight bytes to the changes of one byte (position, changed bits) that cause
+    it. CRCs are linear, so the difference does not depend on the other bytes."""
     found: dict[int, list[tuple[int, int]]] = {}
     for place in range(8):
         for change in range(1, 256):
@@ -136,15 +135,14 @@ class _TFRecord(Framing):
         return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
     def lengths(self, head: bytes) -> Sequence[int]:
-        """The lengths that are possible if one byte is wrong, or otherwise the length in the head."""
+        """The lengths that `meant` finds, or else the length in the head."""
         if len(head) < self.head_bytes:
             return ()
         return self.meant(head) or (int.from_bytes(head[:8], "little"),)
 
     def meant(self, head: bytes) -> Sequence[int]:
-        """The length in the head, if one byte of the checksum is wrong. Otherwise the lengths that differ by one byte
-        from it and match the checksum in the head. In three million tests of either kind, no case was mistaken for the
-        other."""
+        """The length in the head if one byte of its checksum is wrong. Otherwise the lengths that differ from it by one
+        byte and match the checksum. In three million tests of each case, none was mistaken for the other."""
         if len(head) < self.head_bytes:
             return ()
         stored = self.stored(head[8:12])
@@ -172,9 +170,9 @@ class _TFRecord(Framing):
 
 
 _BY_TENSORFLOW = {
-    "short_tail": "TensorFlow says nothing",
-    "empty_member": "TensorFlow reads nothing after it, and says nothing",
-    "second_stream": "TensorFlow reads nothing after it, and says nothing",
+    "short_tail": "TensorFlow does not report this",
+    "empty_member": "TensorFlow reads nothing after it, without an error",
+    "second_stream": "TensorFlow reads nothing after it, without an error",
     "cut_trailer": "TensorFlow reads all records before it",
     "trailing_bytes": "TensorFlow reads all records before it",
 }
@@ -184,8 +182,6 @@ TFRECORD = _TFRecord("tfrecord", **_PARTS, is_checked=True, overlooked=_BY_TENSO
 
 
 class _UncheckedTFRecord(_TFRecord):
-    """TFRecord frames whose checksums are not verified."""
-
     def agrees(self, read: Read, start: int, end: int, known: int) -> bool:
         length = int.from_bytes(read(start, 8).to_bytes(), "little")
         tail = read(end - self.tail_bytes, self.tail_bytes).to_bytes()

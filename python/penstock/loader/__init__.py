@@ -1,1 +1,1 @@
-"""The loader, which several threads use to make batches of records in an exact order."""
+"""The loader, which makes batches of records in an exact order on several threads."""

@@ -1,7 +1,7 @@
-"""Copies the records that a loader reads to memory or a local disk while the loader is in use.
+"""Copies a loader's records to memory or a local disk while the loader is in use.
 
-A thread copies the records in their order while batches come from the source. Once the copy is
-complete, batches come from the copy. The records in a batch and their contents do not change.
+A thread copies the records in file order while batches come from the source. Once the copy is
+complete, batches come from the copy. The batches are the same either way.
 """
 
 from __future__ import annotations
@@ -26,18 +26,14 @@ from penstock.loader.stats import Clock
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 256 << 20
-"""Maximum bytes of a piece, far below the limit of 32-bit offsets. A piece is in memory twice while it is built."""
+"""Maximum size of a piece, far below the limit of 32-bit offsets. A piece is in memory twice while it is built."""
 MOST_TRIES = 3
 
 
 class Cached:
-    """Records that are copied to a cache while they are read.
+    """Records that come from the source until their copy is complete, and from the copy after that.
 
-    Args:
-        source: the records.
-        where: "memory", or a folder on this machine.
-        limit_bytes: the most bytes of a copy. None: half of the memory that is free when copying begins, or all of
-            the disk except one twentieth.
+    `where` and `limit_bytes` are the `cache` and `cache_bytes` of `Loader`.
     """
 
     def __init__(
@@ -60,11 +56,9 @@ class Cached:
 
     @property
     def is_ready(self) -> bool:
-        """Whether records now come from the copy."""
         return self._copying is not None and self._copying.copy is not None
 
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
-        """See Records.take."""
         copying = self._started()
         copy = copying.copy
         if copy is not None:
@@ -76,13 +70,13 @@ class Cached:
         return self.source.take(numbers, clock, views=views)
 
     def warn_once(self) -> None:
-        """Warn if no copy will be made."""
+        """Warn, the first time only, if no copy will be made."""
         copying = self._copying
         if copying is None or copying.reason is None or self._has_warned:
             return
         self._has_warned = True
         warnings.warn(
-            f"cache={self._where!r}: {copying.reason}; the records are read from the source",
+            f"cache={self._where!r} is not used: {copying.reason}; the records are read from the source",
             stacklevel=4,
         )
 
@@ -112,8 +106,8 @@ class Cached:
 
 
 class _Copying:
-    """The thread that makes a copy, and its result. It holds no reference to its `Cached`, so an
-    unused loader can be collected."""
+    """The thread that makes a copy, and its result. It has no reference to its `Cached`, so that an unused loader is
+    collected."""
 
     def __init__(self, source: Records, where: str, limit_bytes: int | None) -> None:
         self.copy: _MemoryCopy | DiskCopy | None = None
@@ -130,7 +124,6 @@ class _Copying:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop copying, and wait until the thread has ended."""
         if os.getpid() != self._process:
             return  # the thread belongs to the parent process
         self._stop.set()
@@ -156,7 +149,7 @@ class _Copying:
 def _blocks(
     source: Records, limit_bytes: int | None, stop: threading.Event
 ) -> Iterator[pa.RecordBatch]:
-    """All records in their order, a few megabytes at a time."""
+    """All records in file order, a few megabytes at a time."""
     clock = Clock()
     start, count, num_bytes, total = 0, 16, 0, len(source)
     while start < total:
@@ -165,7 +158,9 @@ def _blocks(
         numbers = np.arange(start, min(start + count, total))
         batch, kept = source.take(numbers, clock)
         if len(kept) < len(numbers):
-            raise NoCopy("damaged records are skipped, and a copy would renumber the others")
+            raise NoCopy(
+                "damaged records are skipped, and a copy would give the others new numbers"
+            )
         batch = as_schema(batch, plain_schema(batch.schema))
         num_bytes += batch.nbytes
         if limit_bytes is not None and num_bytes > limit_bytes:
@@ -197,7 +192,7 @@ def _copy_to_memory(source: Records, limit_bytes: int | None, stop: threading.Ev
 
 
 class _MemoryCopy:
-    """Records as Arrow batches of up to 256 MiB, from which a batch is gathered in one step."""
+    """Records as Arrow batches of up to 256 MiB."""
 
     def __init__(self, pieces: list[pa.RecordBatch], schema: pa.Schema) -> None:
         self._pieces = pieces
@@ -220,7 +215,7 @@ class _MemoryCopy:
 
 
 def _free_memory() -> int:
-    """Bytes of memory available to this process: the machine's, or its container's if that is less."""
+    """The free memory in bytes, of the machine or of its container, whichever is less."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as lines:
         found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]

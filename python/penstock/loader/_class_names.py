@@ -1,18 +1,18 @@
-"""Class labels: each name keeps one number for the whole life of a loader.
+"""Gives each class name one number that stays the same for the whole life of a loader.
 
-Arrow stores the names of a class label (a dictionary column) with each batch, and renumbers them when
-a row group, a file or a message brings different names. A loader therefore has one list of names for each such
-column, and converts every batch to the numbers of that list. The list is
+Arrow stores class labels as a dictionary column: each batch has its own list of names, and a label's number depends
+on the row group, file or message it comes from. A loader therefore has one list of names for each such column, and
+converts every batch to the numbers of that list. The list is
 
-1. given by `class_names=`; or
-2. stored in the files for all their records (`FormatInfo.whole_dictionaries`: the folders of
-   images, the `#names` of an npz, the enum of an HDF5 dataset), one file after another; or
-3. the names in the order of their first records, found by one pass over that column alone. The indexes of the files
-   keep these names for each shard, so that a later pass reads only the shards without them.
+1. the one in `class_names=`; or
+2. the lists that the files store for all their records (`FormatInfo.whole_dictionaries`: the folders of
+   images, the `#names` of an npz, the enum of an HDF5 dataset), joined in file order; or
+3. the names in the order in which they first occur, found by reading that column once. The indexes of the files
+   keep the names of each shard, so that a later pass reads only the shards whose index has none.
 
-Columns are named by their path: `label`, or `objects.kind` for a field of a struct, including structs in
-lists. Dictionaries of more than `MOST_NAMES` names are treated as text rather than classes, and dictionaries of
-values other than text (numbers, times) are replaced by their values.
+A column is named by its path: `label`, or `objects.kind` for a field of a struct or of structs in a list. A
+dictionary of more than `MOST_NAMES` names is treated as text rather than classes. A dictionary of values other than
+text (numbers, times) is replaced by its values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.loader._sources import Records
 from penstock.storage.local import LocalStorage
 
 Lists = dict[str, Names | None]
-"""The names of each column, by its path. None if there are too many names, or the values are not names."""
+"""The names of each column, by path. None if there are too many names, or the values are not text."""
 
 
 def _as_texts(names: Names, path: str) -> pa.Array:
@@ -52,7 +52,7 @@ def _as_texts(names: Names, path: str) -> pa.Array:
 
 
 class ClassNames:
-    """The class names of every label column of a loader; renumbers batches to match them."""
+    """The class names of every label column of a loader. `apply` renumbers a batch to match them."""
 
     def __init__(self, source: Records, given: Mapping[str, Sequence[str]] | None) -> None:
         places = [(f.name, *place) for f in source.schema for place in _paths(f.name, f.type)]
@@ -72,15 +72,12 @@ class ClassNames:
 
     @property
     def known(self) -> dict[str, Names]:
-        """The lists of names of the columns whose labels are numbered."""
+        """The lists that exist, by path."""
         return {path: names for path, names in self.lists.items() if names is not None}
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert the class labels of a batch to the numbers (int64) and dictionaries of these lists.
-
-        Raises:
-            SchemaError: a name is not in the list; `record` is its row in the batch.
-        """
+        """Convert the class labels of a batch to the numbers (int64) and dictionaries of these lists. An unknown name is
+        a SchemaError whose `record` is the row in the batch."""
         if not self._columns:
             return batch
         columns: list[pa.Array] = []
@@ -130,7 +127,7 @@ class ClassNames:
         if not pa.types.is_dictionary(array.type):
             array = _plain(array).dictionary_encode()
         elif len(array.dictionary) > len(array):
-            # Look up only the names that the batch uses.
+            # A large dictionary: reduce it to the names that this batch uses.
             array = _plain(array.dictionary_decode()).dictionary_encode()
         numbers = self._numbers[path]
         found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
@@ -140,14 +137,14 @@ class ClassNames:
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)
 
     def _check_known(self, array: Any, codes: pa.Array, path: str) -> None:
-        """Raise SchemaError for the first name that is not in the list. Other labels without a number are missing."""
+        """Raise SchemaError for the first name that is not in the list. A missing label is not an error."""
         is_name = np.asarray(array.dictionary.take(array.indices).is_valid())
         unknown = np.flatnonzero(is_name & np.asarray(codes.is_null()))
         if len(unknown):
             place = int(unknown[0])
             name = _text(array[place].as_py())
             raise SchemaError(
-                f"{name!r} is none of the loader's {len(self._numbers[path])} class names",
+                f"{name!r} is not one of the loader's {len(self._numbers[path])} class names",
                 record=place,
                 field=path,
                 hint=f"class_names={{{path!r}: [...]}} with all names",
@@ -155,7 +152,6 @@ class ClassNames:
 
 
 def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
-    """Validate the user's `class_names=`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"class_names is a dict, {{column: [names]}}, not {given!r}")
     found: dict[str, Names] = {}
@@ -165,7 +161,7 @@ def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
             raise SchemaError(f"no such column for class_names=; {_known(types)}", field=path)
         if not _is_names(types[path]):
             raise SchemaError(
-                "class_names= is for columns of names, and this one has values of another type",
+                "class_names= is for columns of text, and this column has values of another type",
                 field=path,
                 found=types[path],
             )
@@ -183,17 +179,17 @@ def _as_list(path: str, names: Any) -> Names:
 
 
 def _is_list(type_: Any) -> bool:
-    """Whether values are lists that become arrays. Other types, such as maps, become Python values in a batch."""
+    """Whether values are lists, which become arrays. Maps are not: they become Python values."""
     return has_offsets(type_) or pa.types.is_fixed_size_list(type_)
 
 
 def _known(paths: Mapping[str, pa.DataType]) -> str:
     named = [path for path, type_ in paths.items() if _is_names(type_)]
-    return f"columns of names: {', '.join(named)}" if named else "no column has names"
+    return f"columns of text: {', '.join(named)}" if named else "no column has text"
 
 
 def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
-    """The paths at which a column has values, with their types. For paths see the module's docstring."""
+    """The paths within a column, with the types of their values. The module's docstring defines paths."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     if pa.types.is_struct(type_):
@@ -206,13 +202,12 @@ def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _is_names(type_: Any) -> bool:
-    """Whether values are text or bytes, or a dictionary of them."""
     values = type_.value_type if pa.types.is_dictionary(type_) else type_
     return is_text(values) or is_bytes(values)
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Convert views to plain bytes, which pyarrow can encode as a dictionary."""
+    """Convert view types to plain ones, because pyarrow cannot dictionary-encode views."""
     plain = {pa.binary_view(): pa.large_binary(), pa.string_view(): pa.large_string()}
     return array.cast(plain[array.type]) if array.type in plain else array
 
@@ -225,7 +220,7 @@ def _text(name: Any) -> Any:
 
 
 def _found(source: Records, column: str, path: str, type_: pa.DataType) -> Names | None:
-    """One list for all datasets, in their order; None if the values are not names."""
+    """One list for all datasets, in their order; None if the values are not text."""
     if not _is_names(type_):
         return None
     return _joined([_names_in(dataset, column, path) for dataset in source.datasets])
@@ -239,7 +234,6 @@ def _joined(lists: Sequence[Names | None]) -> Names | None:
 
 
 def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names of a label column of one dataset, found once and cached in it."""
     if path not in dataset.class_names:
         listed = _listed(dataset, column, path)
         dataset.class_names[path] = _read(dataset, column, path) if listed is None else listed
@@ -247,7 +241,7 @@ def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
 
 
 def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names that the files list for all their records; None unless every file does."""
+    """The names that the files store for all their records; None unless every file stores them."""
     files = dataset.files
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
@@ -262,7 +256,6 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
 
 
 def _lists_all(files: Files, shard: int, column: str) -> bool:
-    """Whether a file lists the names of a column for all its records."""
     listed = files.info(shard).whole_dictionaries
     is_listed = listed == ("*",) or column in listed
     return is_listed and column in files.own(shard).schema.names
@@ -279,14 +272,14 @@ def _listed_in(reader: Reader, column: str, path: str) -> Names:
 
 
 def _read(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names in the order of their first records. They come from the indexes of the shards; for shards without
-    stored names, from a pass over the column."""
+    """The names in the order in which they first occur, from the indexes of the shards. The column is read only in
+    shards whose index has no names."""
     found = kept_names.known(dataset, column, path)
     shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
     if shards and _joined(list(found.values())) is not None:
         _check_may_read(dataset, path)
         by_shard = _ByShard(shards)
-        # Damage is reported when the loop reaches it, not here.
+        # Damage is not reported here but when the loop reaches it.
         skipped: list[SkippedRegion] = []
         read = shard_batches(dataset, [column], None, shards, skipped.append)
         by_shard.read(read, column, path)
@@ -304,16 +297,13 @@ def _check_may_read(dataset: Dataset, path: str) -> None:
     for reader in dataset.files.own_readers():
         if isinstance(reader, FramedReader) and not reader.has_index:
             raise UnsupportedError(
-                "the names of the classes are not known, and finding them would read all records from"
-                " another machine",
+                "the class names are not known, and finding them would read all records from another machine",
                 field=path,
                 hint=f"class_names={{{path!r}: [...]}}, or columns= without it",
             )
 
 
 class _ByShard:
-    """The names of each of some shards, as a pass finds them."""
-
     def __init__(self, shards: Sequence[int]) -> None:
         self._shards = list(shards)
         self._names: dict[int, dict[str, None]] = {}
@@ -321,7 +311,6 @@ class _ByShard:
         """Whether the pass stopped early because there were too many names."""
 
     def read(self, batches: Iterator[tuple[int, pa.RecordBatch]], column: str, path: str) -> None:
-        """Make the pass."""
         every: dict[str, None] = {}
         for shard, batch in batches:
             names = self._names.setdefault(shard, {})
@@ -339,7 +328,7 @@ class _ByShard:
 
     @property
     def found(self) -> dict[int, Names | None]:
-        """The names of the shards that were read far enough."""
+        """The names of each shard that was read completely; None for a shard with too many names."""
         found = {shard: tuple(self._names.get(shard, ())) for shard in self._shards}
         return {
             shard: names if len(names) <= MOST_NAMES else None for shard, names in found.items()
@@ -347,7 +336,7 @@ class _ByShard:
 
 
 def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:
-    """The labels at a path, in an array that is the column or a part of it at path `at`."""
+    """The labels at `path`, found in `array`, which is at path `at`."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_struct(array.type):

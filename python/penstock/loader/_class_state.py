@@ -1,9 +1,9 @@
-"""The class names in a loader's state: enough to detect that another loader has different names, and to report which.
+"""The class names in a loader's state, in short form: a loader with different names refuses the state and says why.
 
 | key | what |
 |---|---|
-| `digest` | 8 bytes of all lists, as hex; decides whether they match |
-| `of` | for the error message, present if it takes less than 256 bytes: the names of each column, or their `count`, the `digest` of the list and the digest of its names in sorted order (`sorted`) |
+| `digest` | hash of all lists, 8 bytes as hex; the lists match if it does |
+| `of` | only for the error message: the names of each column; or, if they need 256 bytes or more, their `count`, the `digest` of the list, and `sorted`, the digest of the sorted names; or nothing, if these are too long as well |
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from penstock.errors import StateError
 _MOST_BYTES = 256
 
 Known = Mapping[str, Sequence[str]]
-"""The names of each label column, by its path."""
 
 
 def in_state(known: Known) -> dict[str, Any]:
-    """The entry of a state for the class names of its loader."""
+    """The entry of a state that stands for the class names of its loader."""
     listed: dict[str, Any] = {path: list(names) for path, names in known.items()}
     for of in (listed, {path: _summary(names) for path, names in known.items()}):
         if len(json.dumps(of)) < _MOST_BYTES:
@@ -32,16 +31,12 @@ def in_state(known: Known) -> dict[str, Any]:
 
 
 def check_state(known: Known, stored: Any) -> None:
-    """Compare the class names in a state with those of the loader that loads it.
-
-    Raises:
-        StateError: the numbers in the other loader's batches stand for other classes.
-    """
+    """Raise StateError unless the class names in a state are those of the loader that loads it."""
     digest = stored.get("digest") if isinstance(stored, Mapping) else None
     wanted = _digest_of_all(known) if known else None
     if digest != wanted:
         raise StateError(
-            f"the state is from a loader with other class names: {_difference(known, stored)}",
+            f"the state is from a loader with different class names: {_difference(known, stored)}",
             expected=wanted,
             found=reprlib.repr(digest),
             hint="class_names= of Loader, with the names in the order of the other loader"
@@ -63,7 +58,6 @@ def _summary(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _difference(known: Known, stored: Any) -> str:
-    """Describe the first difference, as far as the state records it."""
     lists = stored.get("of") if isinstance(stored, Mapping) else {}
     if not isinstance(lists, Mapping):
         return "the state does not say which"

@@ -2,10 +2,10 @@
 
 | column | in a batch of n records |
 |---|---|
-| numbers, truth values | `[n]` |
+| numbers, booleans | `[n]` |
 | complex numbers | `[n, …]` of complex64 or complex128 |
-| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` convert them to their own bfloat16 |
-| fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
+| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` convert them to bfloat16 |
+| fixed-size lists, tensors | `[n, …]`, with text and bytes as `object[n, …]` |
 | lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros, or `[n, length, …]` with `pad_to=`; `"list"`: a list of arrays |
 | text, bytes | `object[n]` of str and bytes (NumPy's own text type drops trailing zeros) |
 | class labels (dictionaries of names) | int64[n], indices into `Loader.class_names` |
@@ -14,8 +14,8 @@
 | dates, times | `datetime64[n]`, `timedelta64[n]` |
 | everything else | `object[n]` of Python values |
 
-A missing list becomes an empty list. A missing number has no NumPy value, so it is an error that names the record,
-unless `fill` gives a replacement. Missing texts, bytes and other values become None.
+A missing list becomes an empty list. A missing number is an error that names the record, unless `fill` gives a
+replacement. Missing text, bytes and other values become None.
 """
 
 from __future__ import annotations
@@ -48,13 +48,10 @@ class ArrayOptions(NamedTuple):
     truncate: bool = False
 
     def ragged_of(self, name: str) -> str:
-        """How the lists of a column become arrays if `pad_to` does not name the column."""
         return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
 
 
 class _ColumnOptions(NamedTuple):
-    """The `ArrayOptions` of one column."""
-
     ragged: str
     fill: Any
     lengths: tuple[int, ...] | None
@@ -62,7 +59,7 @@ class _ColumnOptions(NamedTuple):
 
 
 def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
-    """Convert the columns of a batch to arrays, by name. See the table of this module."""
+    """Convert the columns of a batch to arrays, by name, as the table of this module describes."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         how = _ColumnOptions(
@@ -113,11 +110,7 @@ def _as_array(array: Any, how: _ColumnOptions) -> Any:
 def lengths_of(
     pad_to: Mapping[str, Any] | None, schema: pa.Schema, decode: Any = None
 ) -> dict[str, tuple[int, ...]]:
-    """`pad_to` as the lengths of each column, outermost first.
-
-    Raises:
-        SchemaError: there is no such column, it does not hold lists, or its lists have a different number of levels.
-    """
+    """Check `pad_to` against the schema, and return the lengths for each column, outermost first."""
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
     found: dict[str, tuple[int, ...]] = {}
@@ -129,7 +122,6 @@ def lengths_of(
 
 
 def _check_levels(name: str, count: int, schema: pa.Schema, *, is_decoded: bool) -> None:
-    """Refuse to pad a column whose lists do not have `count` levels."""
     if name not in schema.names:
         known = ", ".join(schema.names)
         raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
@@ -150,14 +142,13 @@ def _levels(type_: Any) -> int:
 
 
 def holds_lists(type_: Any) -> bool:
-    """Whether values are lists of variable length, or structs with such a field."""
+    """Whether values are lists of variable length, or structs that contain such lists."""
     if pa.types.is_struct(type_):
         return any(holds_lists(field.type) for field in type_)
     return has_offsets(type_)
 
 
 def has_offsets(type_: pa.DataType) -> bool:
-    """Whether values are lists of variable length."""
     return pa.types.is_list(type_) or pa.types.is_large_list(type_)
 
 
@@ -176,7 +167,7 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
         raise SchemaError(
             "a value is missing, and NumPy's numbers have no missing values",
             record=record,
-            hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples",
+            hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) if the records are Examples",
         )
     if pa.types.is_nested(array.type):
         raise SchemaError("fill= replaces missing numbers, not missing lists")
@@ -184,7 +175,6 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
 
 
 def _flat(array: pa.Array, fill: Any) -> np.ndarray:
-    """Numbers copied into a new array."""
     array = _filled(array, fill)
     if pa.types.is_boolean(array.type):
         array, dtype = array.cast(pa.uint8()), np.dtype(bool)
@@ -225,7 +215,6 @@ def _fixed(array: Any, fill: Any) -> Any:
 
 
 def _values(array: pa.Array, fill: Any) -> np.ndarray:
-    """Values that are not lists or structs: numbers, or else objects."""
     if pa.types.is_dictionary(array.type):
         return _flat(array.indices, fill)
     return _flat(array, fill) if _is_flat(array.type) else _objects(array)
@@ -241,7 +230,9 @@ def _ragged(array: Any, how: _ColumnOptions) -> Any:
     except SchemaError as error:
         raise of_record(error, *reversed(levels)) from None
     if not isinstance(values, np.ndarray):
-        raise SchemaError("lists of lists and structs mixed have no arrays; use map or columns")
+        raise SchemaError(
+            "lists of structs cannot become arrays; use decode=, or columns= without this column"
+        )
     if how.ragged == "pad" or how.lengths is not None:
         return _padded_levels(values, levels, how)
     if how.ragged == "offsets":
@@ -263,8 +254,8 @@ def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: _ColumnOpt
 
 
 def of_record(error: SchemaError, *levels: Any) -> SchemaError:
-    """Turn an error about a value inside lists into one about the record that holds it. `levels`: the list lengths,
-    innermost first, each as the starts of all lists, int64[lists + 1], or as the one length that all share."""
+    """Change the `record` of an error from the index of a value in lists to the index of the record that holds it.
+    `levels`, innermost first: the starts of all lists, int64[lists + 1], or the length that all lists have."""
     for level in levels:
         if error.record is not None:
             if isinstance(level, int):
@@ -275,7 +266,7 @@ def of_record(error: SchemaError, *levels: Any) -> SchemaError:
 
 
 def list_parts(array: Any) -> tuple[np.ndarray, Any]:
-    """The start of each list, int64[n + 1], and all values. A fixed-size list must not be missing."""
+    """The start of each list, int64[n + 1], and all values. A missing fixed-size list is an error."""
     if not pa.types.is_fixed_size_list(array.type):
         return _offsets(array)
     starts = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
@@ -299,7 +290,7 @@ def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
 def _padded(
     values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool
 ) -> np.ndarray:
-    """Lists as rows of equal length: that of the longest list if `length` is None."""
+    """Pad lists to rows of `length`, or of the longest list's length if that is None."""
     counts = np.diff(offsets)
     longest = int(counts.max(initial=0))
     if length is None:
@@ -311,7 +302,7 @@ def _padded(
                 f"a list of {counts[record]} values does not fit pad_to",
                 record=record,
                 expected=f"at most {length} values",
-                hint="a larger pad_to=, or truncate=True to cut longer lists",
+                hint="a larger pad_to=, or truncate=True to shorten longer lists",
             )
         values = values[np.arange(len(values)) - np.repeat(offsets[:-1], counts) < length]
         counts = np.minimum(counts, length)
@@ -322,7 +313,6 @@ def _padded(
 
 
 def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
-    """Tensors of different shapes: an array for each record."""
     offsets, values = _offsets(storage.field("data"))
     try:
         flat = _values(values, None)

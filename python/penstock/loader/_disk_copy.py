@@ -1,9 +1,9 @@
 """A copy of a loader's records in a folder on a local disk.
 
-The copy is a TFRecord file with its index, as `penstock.write` makes one, if an Example can
-hold every column; otherwise it is MessagePack. Both are read by `pread`, record by record, and each record's
-checksum is verified. Arrow was also measured. It has no checksums. It is as fast only through a memory map, where a
-truncated file kills the process; by `pread` it is a tenth as fast, because whole batches have to be read.
+The copy is a TFRecord file with an index if an Example can hold every column, and MessagePack otherwise. Both are
+read by `pread`, record by record, and every checksum is verified. Arrow was measured too, but it has no checksums. It
+is as fast only through a memory map, and then a truncated file kills the process; by `pread` it has a tenth of the
+speed, because whole batches have to be read.
 
 | | 120-byte records a second, `pread` / memory map | 100 KB records a second |
 |---|---|---|
@@ -11,11 +11,11 @@ truncated file kills the process; by `pread` it is a tenth as fast, because whol
 | MessagePack | 773,000 / 2,590,000 | 35,300 / 55,300 |
 | Arrow IPC | 79,500 / 1,170,000 | 9,300 / 37,600 |
 
-The file name is derived from the location of the data and from its state (fingerprint, columns, time
-stamps), so a copy of other data is never mistaken for this one. The file appears only when it is complete. The
-folder itself is locked while a process writes (`flock`: it needs no file and is released when the process ends).
-Other processes keep reading the source and switch to the copy when it appears. The process that holds the lock also
-deletes leftovers: temporary files of killed processes, and copies of older states of the same data.
+The file name has digests of the data's location and of its state (fingerprint, columns, time stamps), so a copy of
+other data is never mistaken for this one. The file appears only when it is complete. While a process writes, it locks
+the folder itself (`flock` needs no lock file and ends with the process); other processes read the source until the
+copy appears. The writing process first deletes temporary files of killed processes, and copies of older states of
+the same data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.datasets.take import take
 from penstock.errors import PenstockError
 from penstock.framing.index.sidecar import path_for
@@ -42,27 +42,24 @@ from penstock.storage.local_sink import openness
 
 VERSION = 1
 LEFT_FREE = 0.05
-"""A copy stops growing when less than this share of the disk is free."""
+"""A copy is abandoned when less than this share of the disk is free."""
 _POLL_SECONDS = 0.2
 
 
 class NoCopy(Exception):
-    """No copy will be made; the message says why."""
+    """Raised if no copy can be made; the message says why."""
 
 
 class DiskCopy:
-    """An open copy."""
-
     def __init__(self, path: str, source: Records) -> None:
         self._path = path
         self._schema = source.schema
         self._inode = _inode(path)
         self._dataset = open_dataset(path, schema=plain_schema(source.schema))
         if len(self._dataset) != len(source):
-            raise NoCopy("it has another number of records")
+            raise NoCopy("the copy has a different number of records")
 
     def take(self, numbers: np.ndarray, clock: Clock) -> pa.RecordBatch:
-        """The records with these numbers."""
         batch = take(self._dataset, numbers, self._schema.names, clock.reading)
         return as_schema(batch, self._schema)
 
@@ -74,13 +71,12 @@ class DiskCopy:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of a copy: views become plain bytes, so that a copy keeps no larger buffers alive."""
+    """The schema of a copy: view types become plain ones, because views would keep larger buffers alive."""
     plain = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
     return pa.schema([pa.field(f.name, plain.get(f.type, f.type)) for f in schema])
 
 
 def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns with the types of a schema."""
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
@@ -94,11 +90,8 @@ def copy_to_folder(
     blocks: Callable[[], Iterator[pa.RecordBatch]],
     stop: threading.Event,
 ) -> DiskCopy:
-    """The copy in a folder. If there is none, write it; if another process is writing it, wait.
-
-    Raises:
-        NoCopy: there will be none, or `stop` was set.
-    """
+    """Open the copy in a folder. If there is none, write it; if another process is writing it, wait. NoCopy is raised
+    if no copy can be made, or `stop` is set."""
     from penstock.verbs.write.write import write
 
     paths = [path for dataset in source.datasets for path in dataset.paths]
@@ -119,17 +112,18 @@ def copy_to_folder(
             if os.path.exists(path):
                 continue  # it appeared in the meantime
             _tidy(folder, place, keep=os.path.basename(path))
-            with suppress(FileExistsError):  # another process was first: no folder locks here
+            # Without folder locks, another process may have been faster.
+            with suppress(FileExistsError):
                 write(_while_there_is_room(folder, blocks()), path, threads=1, storage=storage)
 
 
 def _opened(path: str, source: Records) -> DiskCopy | None:
-    """The copy, if it exists and is complete; an incomplete one is deleted."""
+    """Open the copy if it exists and is complete. Delete an incomplete one."""
     if not os.path.exists(path):
         return None
     try:
         if not os.path.exists(_index_of(path)):
-            raise NoCopy("its index, which has its checksums, is missing")
+            raise NoCopy("the index of the copy, which has its checksums, is missing")
         copy = DiskCopy(path, source)
         copy.take(np.array([0, len(source) - 1]), Clock())
     except (NoCopy, PenstockError, OSError, EOFError):
@@ -154,7 +148,7 @@ def _delete(path: str) -> None:
 
 
 def _digests(source: Records) -> tuple[str, str]:
-    """Digests for the file name: one of the location of the data, one of its state."""
+    """Two digests for the file name: of the location of the data, and of its state."""
     place = hashlib.blake2b(digest_size=6)
     state = hashlib.blake2b(
         f"{VERSION} {source.fingerprint} {source.schema}".encode(), digest_size=12
@@ -173,7 +167,7 @@ def _digests(source: Records) -> tuple[str, str]:
 
 
 def _fits_example(type_: pa.DataType) -> bool:
-    """Whether an Example holds values of this type without conversion."""
+    """Whether an Example can hold values of this type."""
     if isinstance(type_, pa.FixedShapeTensorType):
         return _fits_example(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
@@ -191,7 +185,7 @@ def _fits_example(type_: pa.DataType) -> bool:
 
 @contextmanager
 def _locked(folder: str) -> Generator[bool]:
-    """Whether this process has the folder's write lock, held until the block ends."""
+    """Try to lock the folder until the block ends, and yield whether this process has the lock."""
     import fcntl
 
     fd = os.open(folder, os.O_RDONLY)
@@ -202,14 +196,14 @@ def _locked(folder: str) -> Generator[bool]:
             yield False
             return
         except OSError:
-            pass  # no locks on this file system: two may write, and the first one wins
+            pass  # no locks on this file system: two processes may write, and the first to finish wins
         yield True
     finally:
         os.close(fd)
 
 
 def _tidy(folder: str, place: str, keep: str) -> None:
-    """Delete the leftovers of killed writers, and copies of older states of the same data."""
+    """Delete temporary files of killed writers, and copies of older states of the same data."""
     for name in os.listdir(folder):
         is_left = name.startswith(".cache-") and name.endswith(TEMPORARY_SUFFIX)
         copy = name.removeprefix(".")  # an index is named like its copy, but hidden

@@ -1,4 +1,4 @@
-"""Class names found by a pass over a column, kept in the indexes of the files for the next loader."""
+"""Reads and writes class names in the indexes of the files, so that the next loader does not look for them again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.storage.local import LocalStorage
 
 
 def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
-    """The names of the column in each shard whose index keeps them."""
+    """The names of a column in each shard whose index has them."""
     found: dict[int, Names | None] = {}
-    if not _are_kept(dataset, column):
+    if not are_kept(dataset, column):
         return found
     files = dataset.files
     for shard, file in enumerate(dataset.paths):
@@ -27,8 +27,8 @@ def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
 
 
 def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | None]) -> None:
-    """Store the names that a pass over whole shards found. If that fails, the next loader makes a pass, too."""
-    if not _are_kept(dataset, column):
+    """Store the names of a column for each shard. If that fails, the next loader looks for them again."""
+    if not are_kept(dataset, column):
         return
     files = dataset.files
     for shard, names in found.items():
@@ -40,8 +40,9 @@ def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | N
             kept_classes.keep(source, reader, dataset.options.index, {path: names}, check)
 
 
-def _are_kept(dataset: Dataset, column: str) -> bool:
-    """Whether a pass over a column sees the unmodified contents of the files."""
+def are_kept(dataset: Dataset, column: str) -> bool:
+    """Whether facts about a column may be in an index. The column must be read unmodified and verified, from local files
+    that may have an index."""
     options = dataset.options
     is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
     is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)

@@ -1,4 +1,4 @@
-"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single batch immediately."""
+"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single one in the calling thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from penstock.tuned import LOADER_SPARED_BYTES, LOADER_TASK_BATCHES
 
 
 class BatchMaker:
-    """Makes the batches that a plan gives to a rank."""
-
     def __init__(
         self,
         sequence: RecordSequence,
@@ -41,14 +39,14 @@ class BatchMaker:
         self._processes = 0 if recipe.workers is None else recipe.workers.count
         self._room = memory_bytes - min(memory_bytes // 2, LOADER_SPARED_BYTES)
         self.pool = _core.BufferPool(memory_bytes // 4)
-        """Image memory that is reused, also in the next epoch."""
+        """Reused memory for images, which stays for the next epoch."""
         self._making_bytes: int | None = None
-        """The memory needed to make a batch, known once a batch has been made."""
+        """The most memory that making a batch has needed; None before the first batch."""
 
     def one(self, epoch: int, position: int, step: int) -> Made:
-        """The batch of one step, counted from a position of an epoch; made immediately."""
+        """Make the batch of one step, counted from a position of an epoch, in the calling thread."""
         part = self._plan.part(position, step, self._rank)
-        # Even if the order has windows, because one batch does not fill a window.
+        # No windows are loaded even if the order has them: a single batch needs only a small part of each.
         reading = Reading(self._source)
         numbers, clock = self._sequence.numbers(self._plan, part, epoch), Clock()
         taken = reading.take(self._plan, part, numbers, clock)
@@ -57,10 +55,10 @@ class BatchMaker:
     def epoch(
         self, epoch: int, position: int, first: int, every: int
     ) -> Generator[tuple[Made, BatchPart]]:
-        """Yield the batches of an epoch from a position on: every `every`-th batch, beginning with number `first`."""
+        """Yield every `every`-th batch of an epoch from a position on, beginning with number `first`."""
         parts = iter(islice(self._plan.parts(position, self._rank), first, None, every))
         shared = Shared(self.pool)
-        # Up to half of the memory may be the windows of an order that shuffles within windows.
+        # The windows of an order such as Blocked may take up to half of the memory.
         reading = self._reading(epoch, position, self._room // 2, shared.go_on)
         batches = count()
         tasks: Tasks[BatchPart] = Tasks(self._most_batches)
@@ -74,7 +72,7 @@ class BatchMaker:
                 made = self._make(part, epoch, asked, taken, shared, clock)
                 clock = Clock()
                 self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
-                yield made, part
+                yield made, part._replace(num_records=len(asked))
             tasks.lasted(time.perf_counter() - begun, len(task))
 
         in_loop = 0  # bytes of the batch that the loop currently uses
@@ -112,7 +110,7 @@ class BatchMaker:
         )
 
     def _most_batches(self) -> int:
-        """The most batches of a task. Batches handed over together must not make the loop wait long for the first."""
+        """The most batches of a task. All batches of a task are ready together, so the loop would wait for a long one."""
         if self._threads == 0 or self._processes:
             return 1
         return min(self._room // 32 // max(self._making_bytes or 0, 1), LOADER_TASK_BATCHES)
@@ -126,5 +124,6 @@ class BatchMaker:
         shared: Shared,
         clock: Clock,
     ) -> Made:
-        mask = self._plan.mask(part) if self._plan.uneven == "pad" else None
-        return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
+        mask = self._sequence.mask(self._plan, part, epoch)
+        lengths = self._sequence.pad_to(part, epoch)
+        return self._recipe.make(numbers, taken, mask, epoch, shared, clock, lengths)

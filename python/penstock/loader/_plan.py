@@ -1,18 +1,17 @@
 """Assigns positions of an order to the batches of each rank. Arithmetic only.
 
-A step is one batch on every rank. It takes `batch_size * world_size` consecutive positions of the
-order: the first `batch_size` of them go to rank 0, the next to rank 1, and so on. The records that all ranks together
-have seen after a step are therefore a prefix of the order, and one number, the position, is the length of that
-prefix. This is why a run can resume with a different number of ranks.
+A step is one batch on every rank. It takes `batch_size * world_size` consecutive positions of the order: the first
+`batch_size` go to rank 0, the next to rank 1, and so on. After a step, all ranks together have therefore seen a
+prefix of the order, whose length is called the position. This is why a run can resume with a different number of ranks.
 
-The rest at the end of an epoch, fewer positions than a step takes, is divided evenly among the
-ranks. If it does not divide evenly, `uneven` decides:
+At the end of an epoch, fewer positions may be left than a step takes. They are divided evenly among the ranks. If
+that is not possible, `uneven` decides:
 
 | uneven | the last step |
 |---|---|
-| `drop` | shares are rounded down; up to `world_size - 1` records are not seen |
+| `drop` | shares are rounded down; up to `world_size - 1` records are left out |
 | `wrap` | shares are rounded up; the first records of the epoch fill the gaps, as in torch |
-| `pad` | every rank has `batch_size` records, and a mask marks those that count |
+| `pad` | every rank has `batch_size` records, and a mask marks the real ones |
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ class BatchPart(NamedTuple):
     first: int
     """The first position; positions after the end of the epoch wrap around to 0."""
     num_records: int
-    """Records in the batch."""
     num_real: int
-    """The number of these records that count. The others only fill the batch."""
+    """The first `num_real` records are real, the others only fill the batch."""
     end: int
-    """After this step, all ranks together have seen every position before this position."""
+    """The position after this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,6 @@ class EpochPlan:
     """
 
     length: int
-    """Positions in an epoch."""
     batch_size: int
     world_size: int = 1
     uneven: str = "wrap"
@@ -67,11 +64,10 @@ class EpochPlan:
 
     @property
     def step_records(self) -> int:
-        """Positions taken by a full step."""
         return self.batch_size * self.world_size
 
     def num_steps(self, position: int = 0) -> int:
-        """Steps from a position to the end of the epoch: the same on every rank."""
+        """The number of steps from a position to the end of the epoch, the same on every rank."""
         whole, rest = divmod(max(self.length - position, 0), self.step_records)
         return whole + bool(self._share(rest))
 
@@ -91,7 +87,6 @@ class EpochPlan:
         return BatchPart(first, share, share, self.length)
 
     def parts(self, position: int, rank: int) -> Iterator[BatchPart]:
-        """The batches of a rank from a position to the end of the epoch."""
         for step in range(self.num_steps(position)):
             yield self.part(position, step, rank)
 
@@ -105,11 +100,11 @@ class EpochPlan:
             first = 0
 
     def mask(self, part: BatchPart) -> np.ndarray:
-        """Which records of a batch count, bool[records]."""
+        """Which records of a batch are real, bool[num_records]."""
         return np.arange(part.num_records) < part.num_real
 
     def _share(self, rest: int) -> int:
-        """Records per rank, if fewer records than a full step are left."""
+        """The records of each rank in the last step, if `rest` records are left for it."""
         if self.drop_last:
             return 0
         whole, more = divmod(rest, self.world_size)

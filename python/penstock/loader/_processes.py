@@ -1,15 +1,13 @@
 """Worker processes for user functions that hold the GIL.
 
-Each worker is reached through one socket and processes one batch at a time: a thread of the loader takes a free
-worker, sends it a batch, and waits for the result. Order, budget and errors therefore stay with
-the threads, and only `map` and `map_records` run in other processes.
+A thread of the loader takes a free worker, sends it a batch through a socket, and waits for the result. Only `map`
+and `map_records` run in the workers; the threads do the rest.
 
-A batch is sent as a pickle, protocol 5, followed by its large buffers, which are not copied
-again. There is no shared memory and no file: data in flight disappears with the sockets of a killed
-process. Workers are spawned, not forked: a fork would copy the locks of the loader's threads in
-whatever state they are in. A forkserver is one more process to keep alive and to end,
-and saves 0.2 seconds once. Every worker has a thread that waits to read a byte that its parent never sends; when that
-stream ends, the worker ends, whatever the function is doing.
+A batch is sent as a pickle (protocol 5) followed by its large buffers, which are not copied again. Shared memory and
+files are not used, so a killed process leaves nothing behind. Workers are spawned. A fork would copy the locks of the
+loader's threads in whatever state they are, and a forkserver is one more process to manage and saves only 0.2 seconds
+once. Every worker has a thread that reads from a second socket, on which its parent never sends anything. When the
+parent ends, that read returns, and the worker exits whatever the function is doing.
 """
 
 from __future__ import annotations
@@ -31,12 +29,12 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 GRACE_SECONDS = 0.3
-"""After the loop was left, a running function has this long to return before its process is killed."""
+"""How long a function may still run after the loop was left, before its process is killed."""
 _LENGTH = 8
 
 
 class WorkerTraceback(Exception):
-    """The cause of an error from a worker process, with the traceback from that process."""
+    """The cause of an error that a worker raised. Its text is the traceback from the worker."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -49,8 +47,8 @@ class WorkerTraceback(Exception):
 class Workers:
     """Processes that call one function, each on one batch at a time.
 
-    They start at the first call, serve all epochs, and end when this object is closed or
-    collected, or when the process that started them ends. A forked or unpickled copy starts its own.
+    A worker starts when it is first needed and serves all epochs. It ends when this object is closed or collected, or
+    when the parent process ends. A forked or unpickled copy of this object starts new workers.
     """
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
@@ -60,7 +58,7 @@ class Workers:
             self._function = pickle.dumps(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TypeError(
-                f"worker processes have to import the function, and cannot: {error};"
+                f"worker processes cannot import the function: {error};"
                 " define it with def at the top of a module, not inside a function or as a lambda"
             ) from None
         self.count = count
@@ -79,28 +77,23 @@ class Workers:
         return _workers, (self._function, self.count)
 
     def close(self) -> None:
-        """End all workers. A later call starts new ones."""
+        """End all workers. The next `call` starts new ones."""
         _end_all(self._running, self._process)
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the running worker processes."""
         return sorted(worker.pid for worker in self._running)
 
     def call(self, left: threading.Event, *arguments: Any) -> Any:
-        """Call the function in a worker, and wait for its result until `left` is set.
-
-        Raises:
-            Exception: the error that the function raised, with its traceback as the cause.
-            RuntimeError: the worker ended without an answer, or the loop was left.
-        """
+        """Call the function in a worker, and return its result or raise its error. `left` is set when the loop is left.
+        RuntimeError: the worker ended without an answer, or the loop was left."""
         if os.getpid() != self._process:
             self._finalizer.detach()  # the workers belong to the parent
             self._begin()
         worker = self._free.get()
         try:
             if worker is None or not worker.is_usable:
-                with self._lock:  # one at a time: the preparations of spawn are not thread-safe
+                with self._lock:  # starting a process by spawn is not thread-safe
                     worker = _Worker(self._function)
                     self._running.add(worker)
             return worker.call(arguments, left)
@@ -124,14 +117,12 @@ def _end_all(running: set[_Worker], process: int) -> None:
 
 
 class _Worker:
-    """One worker process, as its parent sees it."""
-
     def __init__(self, function: bytes) -> None:
         from multiprocessing import current_process, get_context
 
         if current_process().daemon:
             raise RuntimeError(
-                "processes= starts processes, which a daemonic process may not do, such as a worker of"
+                "processes= cannot start processes inside a daemonic process, such as a worker of"
                 " torch's DataLoader: give processes=0 here, or iterate over the loader itself"
             )
         mine, its = socket.socketpair()
@@ -176,7 +167,7 @@ class _Worker:
         raise result from WorkerTraceback(text)
 
     def _wait(self, left: threading.Event) -> None:
-        """Wait for an answer, until shortly after the loop is left."""
+        """Wait for an answer, but only GRACE_SECONDS once the loop is left."""
         import select
 
         given_up: float | None = None
@@ -208,11 +199,9 @@ class _Worker:
             self._process.join(5)
 
 
-_MEMORY = (
-    "; unless someone did that by hand, memory ran out: give fewer processes= or smaller batches"
-)
+_MEMORY = "; unless somebody killed it, memory ran out: give fewer processes= or smaller batches"
 _STARTING = (
-    "its error is on stderr: it has to be able to import the function, and a script needs"
+    "its error is on stderr: the worker must be able to import the function, and a script needs"
     ' if __name__ == "__main__": around its code'
 )
 _NOT_STARTED = 3
@@ -222,7 +211,7 @@ _NOT_STARTED = 3
 
 
 def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
-    """Process batches until the parent is gone."""
+    """Process batches until the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     try:
@@ -241,7 +230,7 @@ def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
             try:
                 _send(work, answer)
             except (pickle.PicklingError, AttributeError, TypeError) as error:
-                reason = TypeError(f"the value that map returned cannot leave its process: {error}")
+                reason = TypeError(f"the value that map returned cannot be pickled: {error}")
                 _send(work, (False, reason, traceback.format_exc()))
             del answer
 
@@ -253,7 +242,7 @@ def _end_with(life: socket.socket) -> None:
 
 
 def _picklable(error: BaseException) -> BaseException:
-    """The error if it can be pickled, otherwise a RuntimeError with its message."""
+    """Return the error if it can be pickled, otherwise a RuntimeError with its message."""
     try:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301  made here
     except Exception:  # noqa: BLE001  whatever its pickling does
@@ -265,7 +254,7 @@ def _picklable(error: BaseException) -> BaseException:
 
 
 def _send(to: socket.socket, message: Any) -> None:
-    """Send a message: the number of parts, the length of each, then the parts; the first is the pickle."""
+    """Send the number of parts, the length of each, and the parts: the pickle, then its buffers."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
@@ -283,7 +272,7 @@ def _receive(of: socket.socket) -> Any:
         int.from_bytes(sizes[at : at + _LENGTH], "little") for at in range(0, len(sizes), _LENGTH)
     ]
     head, *buffers = [_read(of, length) for length in lengths]
-    # Arrays use the bytearrays that were read into, and so are writable.
+    # Arrays share the memory of these bytearrays, and so are writable.
     return pickle.loads(head, buffers=buffers)  # noqa: S301  from the other end of a socketpair
 
 

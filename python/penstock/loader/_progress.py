@@ -1,4 +1,4 @@
-"""A line on the terminal that shows how far an epoch is, how fast it is, and its bottleneck."""
+"""The line on the terminal that shows the progress, speed and bottleneck of an epoch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ SECONDS = 0.1
 
 
 class Line:
-    """The progress line, updated after each batch."""
-
     def __init__(self, epoch: int, num_steps: int, step: int, stats: LoaderStats) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -41,7 +39,6 @@ class Line:
         self._shown.start()
 
     def update(self, stats: LoaderStats) -> None:
-        """Count a batch that is about to be delivered."""
         self._step += 1
         now = time.monotonic()
         if now - self._updated < SECONDS:
@@ -55,7 +52,6 @@ class Line:
         self._shown.update(self._task, completed=self._step, figures=figures)
 
     def end(self, stats: LoaderStats) -> None:
-        """Remove the line, and print a summary of the epoch."""
         self._shown.stop()
         since = stats.since(self._before)
         if since.num_batches:
@@ -65,5 +61,5 @@ class Line:
 
 
 def line(epoch: int, num_steps: int, step: int, stats: LoaderStats) -> Line | None:
-    """A line for an epoch that begins; None if stderr is not a terminal."""
+    """Start the line of an epoch; None if stderr is not a terminal."""
     return Line(epoch, num_steps, step, stats) if sys.stderr.isatty() else None

@@ -1,7 +1,7 @@
-"""How records become a batch: images are decoded, columns become NumPy arrays, the user's function is called.
+"""Turns records into a batch: decodes images, converts columns to NumPy arrays, and calls the user's functions.
 
-A recipe knows nothing of ranks or positions. It turns given records into a batch in
-the calling thread; the same records always make the same batch.
+A recipe does not know ranks or positions. It works in the calling thread, and the same records always make the same
+batch.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Decode = Mapping[str, Any]
 
 @dataclass
 class Made:
-    """A batch, and the facts about it that the loader needs."""
-
     batch: Batch
+    pad_to: Mapping[str, tuple[int, ...]]
+    """The lengths of its bucket, by column; empty without buckets."""
     num_records: int
     num_bytes: int
     making_bytes: int
     """The memory used to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
     numbers: np.ndarray
-    """The records in it, without those that replace unreadable ones."""
+    """The numbers of its records, without replacements for unreadable records."""
     stops: bool
     """Whether the epoch ends with this batch because of damage."""
 
@@ -64,20 +64,20 @@ class Shared:
         self.ended = threading.Event()
 
     def end(self) -> None:
-        """Signal that the loop was left: batches in progress are no longer needed."""
+        """Signal that the loop was left, so that batches in progress are abandoned."""
         self.ended.set()
         with self._lock:
             self._turn.notify_all()
 
     def go_on(self) -> None:
-        """Raise if the loop was left; called between the stages of a batch."""
+        """Raise if the loop was left. Called between the stages of a batch."""
         if self.ended.is_set():
             raise InterruptedError("the loop has ended")
 
     @contextmanager
     def decoding(self) -> Generator[None]:
-        """Let one batch decode at a time, on all threads, so that the batch wanted next is
-        ready first and few batches are in progress at once."""
+        """Let only one batch decode at a time, on all threads: the next batch is ready sooner, and fewer are in
+        memory."""
         with self._lock:
             self._turn.wait_for(lambda: self.ended.is_set() or not self._is_taken)
             self.go_on()
@@ -92,11 +92,11 @@ class Shared:
 
 @dataclass
 class _Rows:
-    """The records of a future batch, with some of their columns already decoded."""
+    """The records of a batch in progress, with some of their columns already decoded."""
 
     batch: pa.RecordBatch
     places: np.ndarray
-    """Their indices among the records requested."""
+    """The indices of these records among the records requested."""
     keys: np.ndarray | None
     decoded: Batch
 
@@ -114,7 +114,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that determines the batch made of given records."""
+    """Everything that determines how records become a batch."""
 
     source: Records
     decode: Decode
@@ -124,20 +124,20 @@ class Recipe:
     seed: int
     threads: int
     record_numbers: str | None = None
-    """The column for the numbers of the records, if any."""
+    """The name of the added column with the number of each record."""
     workers: Workers | None = None
-    """The workers that call the user's functions; None: the thread that makes the batch."""
+    """The processes that call the user's functions; None calls them in the thread that makes the batch."""
 
     def __post_init__(self) -> None:
         if self.record_numbers in self.source.schema.names:
             raise SchemaError(
-                "the records have such a column; record_numbers= needs a name that they do not have",
+                "the records already have a column of this name; give record_numbers= another name",
                 field=self.record_numbers,
             )
 
     @property
     def takes_views(self) -> bool:
-        """Whether columns of bytes may be views. The user's functions get the types of the schema."""
+        """Whether columns of bytes may have view types. Functions in `decode` need the types of the schema."""
         return all(isinstance(spec, Image) for spec in self.decode.values())
 
     def make(
@@ -148,14 +148,12 @@ class Recipe:
         epoch: int,
         shared: Shared,
         clock: Clock,
+        pad_to: Mapping[str, tuple[int, ...]],
     ) -> Made:
-        """The batch of some records.
+        """Make the batch of the records `numbers`, int64[n], of which `taken` could be read.
 
-        Args:
-            numbers: the requested records, int64[n].
-            taken: the records that could be read, and their indices in `numbers`.
-            mask: which records count, bool[n], added as a column. The batch is then full: a record that
-                could not be read is replaced by another of the batch, which is masked.
+        `mask`, bool[n], marks the real records and becomes a column. With a mask, the batch is full: another record
+        of the batch replaces each record that could not be read, and is masked.
         """
         batch, places = taken
         taken_bytes = _taken_bytes(batch)
@@ -172,14 +170,14 @@ class Recipe:
             rows, mask = _filled_up(rows, mask)
         shared.go_on()
         with clock.on("decode"), self._located(numbers[rows.places]):
-            made = self._arrays(rows)
+            made = self._arrays(rows, pad_to)
         if mask is not None:
             made["mask"] = mask
         if self.record_numbers is not None:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
             shared.go_on()
-            with clock.on("map"), users_code():
+            with clock.on("map"), users_code(), _noted(numbers[rows.places]):
                 if self.workers is None:
                     made = self.user(made, rows.keys)
                 else:
@@ -187,6 +185,7 @@ class Recipe:
         num_bytes = size_of(made)
         return Made(
             made,
+            pad_to=pad_to,
             num_records=len(read),
             num_bytes=num_bytes,
             making_bytes=taken_bytes + num_bytes,
@@ -195,14 +194,14 @@ class Recipe:
             stops=len(read) < len(numbers) and self.source.damage_mode == "stop",
         )
 
-    def _arrays(self, rows: _Rows) -> Batch:
+    def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in rows.decoded])
         arrays = {**rows.decoded, **as_arrays(rest, self.arrays)}
         return {name: arrays[name] for name in names}
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:
-        """The rows with the columns of `decode`, without images that cannot be decoded."""
+        """Decode the columns of `decode`, and drop rows whose image cannot be decoded."""
         failed: dict[int, PenstockError] = {}
         for name, spec in self.decode.items():
             if isinstance(spec, Image):
@@ -248,7 +247,7 @@ class Recipe:
         return faults
 
     def _skip(self, error: PenstockError, number: int) -> None:
-        """Report an image that cannot be decoded in the same way as other damage."""
+        """Report an image that cannot be decoded, in the same way as other damage."""
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
             error.hint = 'open(..., damage="skip"), to skip damaged records'
@@ -258,7 +257,7 @@ class Recipe:
 
     @contextmanager
     def _located(self, numbers: np.ndarray) -> Generator[None]:
-        """Convert an error about a row of a batch to an error about the record in that row."""
+        """Change the `record` of an error from a row of the batch to the record in its file."""
         try:
             yield
         except SchemaError as error:
@@ -267,18 +266,32 @@ class Recipe:
             raise
 
 
+@contextmanager
+def _noted(numbers: np.ndarray) -> Generator[None]:
+    """Name the records of the batch in errors of the user's functions."""
+    try:
+        yield
+    except Exception as error:
+        shown = ", ".join(map(str, numbers[:3].tolist()))
+        more = ", …" if len(numbers) > 3 else ""
+        error.add_note(
+            f"raised in map= or map_records= of a loader, in the batch of records {shown}{more}"
+        )
+        raise
+
+
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:
     with users_code():
         values = function(column)
     count = len(values) if hasattr(values, "__len__") else "no"
     if count != len(column):
-        raise SchemaError(f"decode= gave {count} values for {len(column)} records", field=name)
+        raise SchemaError(f"decode= returned {count} values for {len(column)} records", field=name)
     return values
 
 
 def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
-    """Fill up the rows: for each record that could not be read, another record is inserted and masked. If no record
-    could be read, the batch is empty."""
+    """Replace each unreadable record with another record, which is masked. If no record could be read, the batch stays
+    empty."""
     places = np.arange(len(mask))
     if len(rows.places) in (0, len(mask)):
         return rows, mask[rows.places]
@@ -288,8 +301,8 @@ def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
 
 
 def _taken_bytes(batch: pa.RecordBatch) -> int:
-    """The memory used to take some records: the bytes read, and the columns made of them. For columns of views
-    only the bytes that the views point to count."""
+    """The memory that these records needed: the bytes read, and the columns made of them. A column of views counts
+    only the bytes that it points to."""
     total = 0
     for column in batch.columns:
         stored: Any = column.storage if isinstance(column, pa.ExtensionArray) else column
@@ -303,7 +316,7 @@ def _taken_bytes(batch: pa.RecordBatch) -> int:
 
 
 def size_of(value: Any) -> int:
-    """Approximate bytes that a batch holds."""
+    """The approximate size of a batch in bytes."""
     if isinstance(value, np.ndarray):
         if value.dtype != object:
             return value.nbytes

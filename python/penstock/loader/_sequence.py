@@ -1,8 +1,8 @@
-"""An order over a source: which records are at which positions, and how they are read.
+"""Applies an order to a source: which records are at which positions, and how they are read.
 
-Most orders are read record by record. An order that shuffles within windows (`penstock.Blocked`) is read
-window by window: the records of a window form a few contiguous runs, each of which is read once, from front to
-back, and batches are assembled from them in memory.
+Most orders are read record by record. `penstock.Blocked` shuffles within windows and is read window by window. The
+records of a window form a few contiguous runs. Each run is read once from front to back, and batches are assembled
+in memory.
 """
 
 from __future__ import annotations
@@ -27,27 +27,21 @@ from penstock.orders.keys import digest
 from penstock.tuned import LOADER_TOGETHER_RECORDS
 
 _PART_BYTES = 64 << 20
-"""Approximate size of the part of a window that one call reads: no column outgrows what Arrow can hold, and the
-records of a batch are in few parts."""
+"""Approximate number of bytes that one call reads of a window: small enough for Arrow's columns, and large enough
+that the records of a batch are in few parts."""
 _FIRST_RECORDS = 16
-"""Records read first to estimate the size of the others."""
+"""How many records are read first, to estimate the size of the others."""
 _END = 1 << 63
 
 
 class Source(Protocol):
-    """A source of records: `Records`, or their copy."""
-
-    def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
-        """See Records.take."""
-        ...
+    def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken: ...
 
 
 class RecordSequence:
-    """The records of a loader in its order."""
-
     def __init__(self, order: Order, records: Records) -> None:
         self.order = order
-        # An order that mixes datasets needs the size of each; any other sees them as one.
+        # A Mixture needs the size of each dataset. Any other order sees them as one dataset.
         self._sizes: Any = records.sizes if isinstance(order, Mixture) else len(records)
         lengths = getattr(records, order.layout) if order.layout else None
         self._layout: dict[str, Any] = {}
@@ -56,28 +50,35 @@ class RecordSequence:
         self.length = order.length(self._sizes)
 
     def spec(self) -> dict[str, Any]:
-        """Everything that determines the order, including the division of the files into chunks or shards."""
+        """Everything that determines the order, including the lengths of chunks or shards if the order uses them."""
         lengths = {name: digest(lengths) for name, lengths in self._layout.items()}
         return {**self.order.spec(), **lengths}
 
     def numbers(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray:
-        """The records of a batch, int64[n]."""
         ranges = [self.at(epoch, start, stop) for start, stop in plan.positions(part)]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
 
+    def mask(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray | None:
+        """Which records of a batch are real, bool[num_records]; None if there is no mask."""
+        return plan.mask(part) if plan.uneven == "pad" else None
+
+    def pad_to(self, part: BatchPart, epoch: int) -> dict[str, tuple[int, ...]]:
+        """The length of the lists of each column in a batch, if that depends on the batch."""
+        return {}
+
     def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The records at some positions of an epoch, int64[stop - start]."""
+        """The record numbers at some positions of an epoch, int64[stop - start]."""
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)
 
     def windows(self, epoch: int) -> Windows | None:
-        """The windows of an epoch, for an order that shuffles within windows."""
+        """The windows of an epoch; None unless the order is Blocked."""
         if not isinstance(self.order, Blocked):
             return None
         return self.order.windows(self._sizes, epoch, **self._layout)
 
 
 class Reading:
-    """Reads records directly from the source, a batch at a time. `views`: see `Records.take`."""
+    """Reads the records of each batch directly from the source. `views`: see `Records.take`."""
 
     def __init__(self, source: Source, *, views: bool = False) -> None:
         self._source = source
@@ -85,11 +86,11 @@ class Reading:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held from batch to batch."""
+        """Bytes of records that are in memory between batches."""
         return 0
 
     def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
-        """The records of a batch, and their indices in `numbers`."""
+        """Read the records of a batch; return them with their indices in `numbers`."""
         return self._source.take(numbers, clock, views=self._views)
 
     def take_several(
@@ -99,11 +100,11 @@ class Reading:
         numbers: Sequence[np.ndarray],
         clock: Clock,
     ) -> Iterator[Taken]:
-        """Read the records of several batches. Small batches are read by one call, which costs as much as a call for a
-        single batch."""
+        """Read the records of several batches. Small batches are read in one call, because most of its cost does not
+        depend on the number of records."""
         taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= LOADER_TOGETHER_RECORDS:
-            # An error must be raised by the batch that contains it, so batches are then read one by one below.
+            # On an error, the batches are read one by one below, so that the right batch raises it.
             with suppress(Exception):
                 taken = self._source.take(np.concatenate(numbers), clock, views=self._views)
         if taken is None:
@@ -118,15 +119,11 @@ class Reading:
 
 
 class WindowReading(Reading):
-    """Takes records from windows in memory, each of which is read once.
+    """Reads each window once, and takes the records of batches from the windows in memory.
 
-    If a window exceeds its memory limit, only its first records in file order are in
-    memory; the others are read with the batch that has them.
-
-    Args:
-        position: the position at which the rank begins its epoch.
-        most_bytes: the most that all windows together may hold.
-        go_on: raises if the loop was left; called between the parts of a window.
+    If a window exceeds its share of `most_bytes`, the memory limit of all windows, only its first records in file
+    order are loaded. The others are read with the batches that contain them. `position` is where the rank begins its
+    epoch. `go_on` is called between the parts of a window, and raises if the loop was left.
     """
 
     def __init__(
@@ -148,13 +145,12 @@ class WindowReading(Reading):
         self._go_on = go_on
         self._has_warned = False
         self._record_bytes = 0.0
-        """The largest mean record size of a window so far; 0 if none was read."""
+        """The largest mean record size of a window so far; 0 before the first window."""
         self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
         self._lock = Lock()
 
     @property
     def num_bytes(self) -> int:
-        """See Reading.num_bytes."""
         with self._lock:
             return sum(loaded.num_bytes for loaded in self._loaded.values())
 
@@ -165,16 +161,15 @@ class WindowReading(Reading):
         numbers: Sequence[np.ndarray],
         clock: Clock,
     ) -> Iterator[Taken]:
-        """See Reading.take_several. Windows are in memory, so nothing is read together."""
+        """Take the records of each batch from the windows; one call for several would gain nothing."""
         for part, asked in zip(parts, numbers, strict=True):
             yield self.take(plan, part, asked, clock)
 
     def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
-        """See Reading.take."""
         batches: list[pa.RecordBatch] = []
         kept: list[np.ndarray] = []
         done = 0
-        # Batches of several threads meet in a window, and may span several small ones.
+        # Threads work on different batches at the same time, and a batch may span several small windows.
         edges = self._windows.edges
         across = np.searchsorted(edges, part.end) - np.searchsorted(edges, part.first, "right")
         most_windows = 2 + 2 * int(max(across, 0))
@@ -184,9 +179,8 @@ class WindowReading(Reading):
                 window = self._windows.at(first)
                 last = min(window.last, stop)
                 asked = numbers[done : done + last - first]
-                if (
-                    start < part.first
-                ):  # wrapped to the beginning of the epoch, which has left the memory
+                if start < part.first:
+                    # Wrapped to the beginning of the epoch, whose window is no longer in memory.
                     found = [self._source.take(asked, clock)]
                 else:
                     found = self._from_window(window, asked, most_windows, clock)
@@ -214,7 +208,7 @@ class WindowReading(Reading):
             self._has_warned = True
             warnings.warn(
                 f"a window of the order holds more than {most_bytes >> 20} MiB, its share of"
-                " memory_bytes; its other records are read with each batch, which takes longer: give"
+                " memory_bytes; the records beyond it are read with each batch, which takes longer: give"
                 " more memory_bytes=, or ps.Blocked(..., window_chunks=) less than"
                 f" {window.chunks.size}",
                 stacklevel=2,
@@ -226,7 +220,7 @@ class WindowReading(Reading):
         return taken
 
     def _fill(self, loaded: _Loaded, window: Window, most_bytes: int, clock: Clock) -> None:
-        """Read as many records of a window as fit, unless another thread has done so."""
+        """Read as many records of a window as fit, unless another thread has already done so."""
         with loaded.lock:
             if loaded.parts:
                 return
@@ -238,7 +232,7 @@ class WindowReading(Reading):
                 if parts and num_bytes >= most_bytes:
                     loaded.end = int(numbers[start])
                     break
-                # As many records as fit, estimated from the previous records, and cautiously while these are few.
+                # Estimate how many records fit from those read so far. In the first window, at most double their number.
                 each = max(num_bytes / max(start, 1), self._record_bytes, 1)
                 count = int(min(most_bytes - num_bytes, _PART_BYTES) / each)
                 if not self._record_bytes:
@@ -252,7 +246,7 @@ class WindowReading(Reading):
             self._record_bytes = max(self._record_bytes, num_bytes / max(start, 1))
 
     def _wanted(self, window: Window) -> np.ndarray:
-        """The records of a window that this rank has, in file order."""
+        """The records of a window that this rank will read, in file order."""
         positions = np.arange(max(window.first, self._position), window.last)
         numbers = self._windows.take(int(positions[0]), window.last)
         if self._plan.world_size > 1:
@@ -264,18 +258,16 @@ class WindowReading(Reading):
 
 
 class _Loaded:
-    """The records of one window in memory, in file order."""
-
     def __init__(self) -> None:
         self.lock = Lock()
         self.parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
         """Records and their numbers."""
         self.num_bytes = 0
         self.end = _END
-        """Records from this index on are not in memory."""
+        """Records with this number or a higher one are not in memory."""
 
     def take(self, numbers: np.ndarray) -> Taken:
-        """Some of the records, and the indices of `numbers` that could be read."""
+        """The requested records that are in memory, and their indices in `numbers`."""
         batches: list[pa.RecordBatch] = []
         places: list[np.ndarray] = []
         for part, known in self.parts:
@@ -292,7 +284,7 @@ class _Loaded:
 
 
 def _together(batches: list[pa.RecordBatch], places: list[np.ndarray]) -> Taken:
-    """Records of several batches, in the order of their places."""
+    """Join records of several batches, sorted by their places."""
     found = np.concatenate(places)
     batch = join([one for one in batches if one.num_rows] or batches[:1])
     if (found[1:] > found[:-1]).all():

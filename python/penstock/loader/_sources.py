@@ -1,4 +1,4 @@
-"""The records of a loader: those of one dataset, or of several concatenated."""
+"""The records of a loader: one dataset, or several concatenated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Taken = tuple[pa.RecordBatch, np.ndarray]
 
 
 class Records:
-    """Records by number: those of the first dataset, then those of the second, and so on."""
+    """The records of one or several datasets, numbered consecutively in the order of the datasets."""
 
     def __init__(self, datasets: Sequence[Dataset], columns: Sequence[str] | None = None) -> None:
         self.datasets = list(datasets)
@@ -41,12 +41,14 @@ class Records:
         modes = {dataset.options.damage for dataset in self.datasets}
         if len(modes) > 1:
             found = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
-            raise ValueError(f"the datasets of a loader need one damage mode, and have {found}")
+            raise ValueError(
+                f"all datasets of a loader need the same damage mode, and these have {found}"
+            )
         self.damage_mode = modes.pop()
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Records of each dataset. Counting them may read the files."""
+        """The number of records of each dataset. Counting them may read the files."""
         return [len(dataset) for dataset in self.datasets]
 
     @cached_property
@@ -58,7 +60,6 @@ class Records:
 
     @property
     def fingerprint(self) -> str:
-        """A fingerprint of the datasets in this order."""
         digests = [dataset.fingerprint for dataset in self.datasets]
         if len(digests) == 1:
             return digests[0]
@@ -66,37 +67,34 @@ class Records:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The regions skipped so far."""
         return [region for dataset in self.datasets for region in dataset.damage]
 
     @property
     def shard_lengths(self) -> list[int]:
-        """Records of each file."""
         return [int(n) for dataset in self.datasets for n in np.diff(dataset.files.firsts)]
 
     @property
     def chunk_lengths(self) -> list[int] | None:
-        """Records of each chunk, in file order; None if a file does not give this."""
+        """The number of records of each chunk, in file order; None if a file does not give this."""
         readers = (reader for dataset in self.datasets for reader in dataset.files.readers())
         lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
         return lengths if sum(lengths) == len(self) else None
 
     @property
     def limits(self) -> Limits:
-        """The limits of what a record may request."""
         return self.datasets[0].options.limits
 
     def locate(self, number: int) -> tuple[str, int]:
-        """The file of a record, and the record's number in that file."""
+        """The file of a record, and its number in that file."""
         number = operator.index(number)
         if not 0 <= number < len(self):
             raise RecordIndexError(f"no record {number} among {len(self)}")
         dataset, local = self._owner(number)
         shards, places = dataset.files.locate(np.array([local]))
-        return dataset.paths[int(shards[0])], int(places[0])
+        return dataset.paths[int(shards[0])], int(dataset.files.in_file(int(shards[0]), places)[0])
 
     def add_skipped(self, number: int, region: SkippedRegion) -> None:
-        """Note a record that was skipped, once for its dataset."""
+        """Add a skipped record to the damage of its dataset, if it is not there yet."""
         dataset, local = self._owner(number)
         dataset.add_skipped_record(local, region)
 
@@ -105,11 +103,11 @@ class Records:
         return self.datasets[owner], number - int(self._firsts[owner])
 
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
-        """Records in the order requested, and their indices in `numbers`. Some are missing if damage is
-        skipped; if reading stops at damage, only the records before the first damaged one are returned.
+        """Read records; return them in the order requested, with their indices in `numbers`.
 
-        `views`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`). Not for
-        several datasets, which may store bytes as different types.
+        With damage="skip" damaged records are left out. With "stop" only the records before the first damaged one are
+        returned. `views`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`).
+        Several datasets ignore it, because they may store bytes as different types.
         """
         if len(self.datasets) == 1:
             return self._take_from(self.datasets[0], numbers, clock, views)
@@ -141,7 +139,7 @@ class Records:
             if len(numbers) == 1:
                 dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
                 return self._read(dataset, numbers[:0], clock, False), places[:0]
-        # Bisect: each damaged record costs a few reads, and every damaged record is found exactly.
+        # Bisect: this finds every damaged record, and each one costs only a few reads.
         middle = len(numbers) // 2
         batch, kept = self._take_from(dataset, numbers[:middle], clock, False)
         if self.damage_mode == "stop" and len(kept) < middle:
@@ -157,7 +155,7 @@ class Records:
             try:
                 return take(dataset, numbers, self._columns, clock.reading, lend=views)
             finally:
-                # Checked afterwards: data read before a change is valid, and a change explains errors.
+                # Checked after the read: data read before a change is valid, and a change explains an error.
                 for shard in np.unique(dataset.files.locate(numbers)[0]).tolist():
                     dataset.files.check_unchanged(shard)
 
@@ -165,7 +163,7 @@ class Records:
 def records_of(
     data: Any, columns: Sequence[str] | None, mixed: Sequence[str] | None = None
 ) -> Records:
-    """The `data` of `ps.Loader` as records. `mixed`: the datasets that its order mixes, in order."""
+    """The `data` of `ps.Loader` as records. `mixed`: the names of the datasets in a Mixture, in its order."""
     if mixed is not None:
         data = _mixed(data, mixed)
     given = list(data.values()) if isinstance(data, Mapping) else data
@@ -184,12 +182,12 @@ def _mixed(data: Any, names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(data, Mapping) or set(data) != set(names):
         has = ", ".join(map(repr, data)) if isinstance(data, Mapping) else "no names"
         wanted = ", ".join(map(repr, names))
-        raise ValueError(f"the order mixes the sets {wanted}, and the data has {has}")
+        raise ValueError(f"the order mixes the datasets {wanted}, and the data has {has}")
     return {name: data[name] for name in names}
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The schema of some columns, which must exist once."""
+    """The schema of some columns. Each must exist exactly once."""
     if columns is not None:
         missing = [name for name in columns if name not in schema.names]
         if missing:
@@ -204,29 +202,30 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> SkippedRegion:
-    """One damaged record as a skipped region, as a scan would note it."""
+    """A damaged record as a skipped region, as a scan would report it."""
     start = end = error.byte or 0
     shards, local = dataset.files.locate(numbers)
     reader = dataset.files.own(int(shards[0]))
-    with suppress(FormatError):  # the damage may also prevent finding the position
-        for chunk, _ in reader.pick(local):
+    with suppress(FormatError):  # because of the damage, its position may be unknown
+        in_file = dataset.files.in_file(int(shards[0]), local)
+        for chunk, _ in reader.pick(in_file):
             if (found := reader.readable(chunk)) is not None:
                 start, end = int(found.starts[0]), int(found.ends[0])
     return SkippedRegion(error.file or "", start, end, 1, error.message)
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns that all datasets have, with the types of the first."""
+    """The columns that all datasets have, with the types in the first dataset."""
     shared = [n for n in schemas[0].names if all(n in schema.names for schema in schemas)]
     if not shared:
         raise SchemaError("the datasets have no column in common")
     fields = [schemas[0].field(name) for name in shared]
     for name in shared:
-        # A TFRecord stores images as bytes; a tar knows that they are images.
+        # A TFRecord stores images as bytes, and a tar has an image type; both match.
         kinds = {str(_bare(schema.field(name).type)) for schema in schemas}
         if len(kinds) > 1:
             raise SchemaError(
-                f"the datasets store it as different types: {', '.join(sorted(kinds))}",
+                f"the datasets store this column as different types: {', '.join(sorted(kinds))}",
                 field=name,
                 hint="schema= of open, or columns= without it",
             )
@@ -234,7 +233,7 @@ def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 _LABELS = pa.dictionary(pa.int32(), pa.string())
-"""The type of class labels of several datasets, whatever numbers each of them uses."""
+"""The common type for class labels of several datasets, which may use index types of different width."""
 
 
 def _bare(type_: Any) -> pa.DataType:
@@ -244,7 +243,7 @@ def _bare(type_: Any) -> pa.DataType:
 
 
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
-    """The same values as another type: bytes to images, images to bytes, class labels to the common type."""
+    """Convert bytes to images, images to bytes, or class labels to the common type."""
     if array.type == type_:
         return array
     if type_ == _LABELS:

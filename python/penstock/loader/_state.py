@@ -4,14 +4,14 @@
 |---|---|
 | `version` | 1 |
 | `epoch` | which epoch, from 0 |
-| `position` | how many records of its order all ranks together have seen |
+| `position` | how many records of the order all ranks together have seen |
 | `order` | the order's name and parameters |
 | `seed` | the seed of augmentations |
 | `num_records` | records in the dataset |
-| `fingerprint` | of the dataset: names, sizes, numbers and checksums of records of its files |
+| `fingerprint` | of the dataset: its files' names, sizes, record counts and record checksums |
 | `class_names` | a digest of the class names, if there are any: see `_class_state.py` |
 
-The order is arithmetic, so nothing else needs to be kept, and resuming costs the same at any position.
+Orders are computed, so nothing else needs to be stored, and resuming costs the same at any position.
 """
 
 from __future__ import annotations
@@ -30,18 +30,13 @@ _SHORT.maxlevel, _SHORT.maxstring = 2, 80
 
 
 def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a loader."""
     return {"version": VERSION, "epoch": epoch, "position": position, **guard}
 
 
 def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]:
-    """Epoch and position of a state, checked to belong to this loader.
-
-    Raises:
-        StateError: it is not a state, or it belongs to another dataset or a different order.
-    """
+    """Return the epoch and position of a state. Raise StateError if it does not belong to this loader."""
     if not isinstance(state, Mapping):
-        raise StateError(f"a state is a dict, as state_dict gives it, not {type(state).__name__}")
+        raise StateError(f"a state is a dict from state_dict, not {type(state).__name__}")
     if state.get("version") != VERSION:
         raise StateError(
             "the state is from another version of penstock",
@@ -49,7 +44,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
             found=f"version {_SHORT.repr(state.get('version'))}",
         )
     reasons = {
-        "num_records": "the state is from a dataset of another size",
+        "num_records": "the state is from a dataset with a different number of records",
         "fingerprint": "the state is from other data, or its files have changed since",
         "order": "the state is from another order, in which its position means nothing",
         "seed": "the state is from another seed of augmentations",
@@ -60,7 +55,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
                 reason,
                 expected=guard[key],
                 found=_SHORT.repr(state.get(key)),
-                hint="make the loader as it was when the state was taken, or begin without a state",
+                hint="make the loader as it was when the state was saved, or begin without a state",
             )
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
     if position > length:
@@ -73,5 +68,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
 def _count(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _END:
-        raise StateError(f"{key} must be a whole number from 0 on", found=_SHORT.repr(value))
+        raise StateError(
+            f"{key} of the state must be a whole number, 0 or more", found=_SHORT.repr(value)
+        )
     return value

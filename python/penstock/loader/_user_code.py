@@ -1,4 +1,4 @@
-"""The user's functions `map` and `map_records`, as one function of a batch. Worker processes import this module."""
+"""Combines the user's `map` and `map_records` into one function. Worker processes import this module."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class UserCode:
-    """The user's functions, combined into one function of a batch and its keys."""
-
     map: Callable[..., Any] | None
     map_records: Callable[..., dict[str, Any]] | None
 
     @property
     def is_any(self) -> bool:
-        """Whether there is a function at all."""
         return self.map is not None or self.map_records is not None
 
     @property
     def wants_keys(self) -> bool:
-        """Whether one of them takes the records' random keys."""
+        """Whether a function has the parameter `keys`."""
         return any(_takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
     def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
-        """Apply the functions to a batch."""
         if self.map_records is not None:
             batch = _by_record(batch, self.map_records, keys)
-        if self.map is not None:
-            batch = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
-        return batch
+        if self.map is None:
+            return batch
+        found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
+        if found is None:
+            raise SchemaError(
+                "map returned None; it must return the batch, even if it changed it in place"
+            )
+        return found
 
 
 def _takes_keys(function: Callable[..., Any]) -> bool:
@@ -50,7 +51,7 @@ def _takes_keys(function: Callable[..., Any]) -> bool:
 def _by_record(
     batch: Batch, function: Callable[..., dict[str, Any]], keys: np.ndarray | None
 ) -> Batch:
-    """Call a function for each record of a batch, and turn its results into columns again."""
+    """Call a function for each record of a batch, and convert its results back to columns."""
     if not _takes_keys(function):
         keys = None
     done: list[dict[str, Any]] = []
@@ -62,8 +63,8 @@ def _by_record(
     for one in done:
         if not isinstance(one, Mapping) or set(one) != set(done[0]):
             raise SchemaError(
-                f"map_records gave {_returned(one)} for a record, and {_returned(done[0])} for the"
-                " first; it has to give a dict of the same names for each"
+                f"map_records returned {_returned(one)} for a record, and {_returned(done[0])} for the"
+                " first; it must return a dict with the same names for every record"
             )
     return {name: _stacked([one[name] for one in done]) for name in done[0]}
 
@@ -84,7 +85,7 @@ def _value(column: Any, row: int) -> Any:
     if isinstance(column, tuple):
         values, *levels = list[np.ndarray](column)
         if len(levels) > 1:
-            raise SchemaError('lists of lists reach map_records with ragged="list" only')
+            raise SchemaError('map_records takes lists of lists only with ragged="list"')
         (offsets,) = levels
         return values[offsets[row] : offsets[row + 1]]
     if isinstance(column, Mapping):

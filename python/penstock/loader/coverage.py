@@ -1,7 +1,7 @@
-"""Which rank reads what in an epoch, and a check that nothing is lost or read twice.
+"""Reports which rank reads what in an epoch, and checks that no record is lost or read twice.
 
-`plan` is arithmetic: no record is read. Its audit goes through every step of every rank in blocks of about
-a million positions, and counts each record. `audit` runs a loader and compares its batches with the same arithmetic.
+`plan` computes this and reads no records. With `audit=True` it goes through every step of every rank, in blocks of
+about a million positions, and counts each record. `audit` runs a loader and compares its batches with the plan.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.engine.pipeline import in_order
+from penstock.errors import UnsupportedError
 from penstock.loader._plan import BatchPart
 from penstock.orders import Balanced, Mixture, Weighted
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 BLOCK_POSITIONS = 1 << 20
 WALKED = 1 << 24
-"""Epochs of up to this many positions are always counted in full, which takes about a second; in longer epochs
-the files of this many positions, evenly spread, are counted."""
+"""Without an audit, a plan counts the files that each rank reads only in epochs of up to this many positions, which
+takes about a second. With an audit, the files of about this many positions, evenly spread, are counted."""
 SHOWN = 10
-"""The most records of each kind that are named; the rest are only counted."""
+"""How many missing and repeated records are listed; the rest are only counted."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,17 @@ class RankPlan:
     rank: int
     num_batches: int
     num_records: int
-    """Records delivered, including those that only fill a batch."""
+    """Records delivered, including records that only fill a batch."""
     num_padding: int
-    """How many of these records only fill a batch. `uneven="wrap"` repeats records, `uneven="pad"` masks them."""
+    """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
     first_batch: list[int]
-    """The first record numbers of its first batch."""
     last_batch: list[int]
-    """The first record numbers of its last batch."""
+    """The first three record numbers of its last batch; `first_batch` has those of its first."""
     num_shards: int | None = None
     """Number of files it reads from; None if the positions were not counted."""
     num_bytes: int | None = None
     """Bytes it reads, estimated from the mean record size of each file; None if the positions were not counted. For
-    more than 16 million positions, this and num_shards are estimated from 16 million of them."""
+    more than 16 million positions, this and num_shards are estimates from a sample."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class RepeatedRecord:
     record_in_file: int
     count: int
     steps: list[tuple[int, int]]
-    """(step, rank) of the first occurrences, with steps counted from the position of the plan."""
+    """(step, rank) of the first occurrences; steps are counted from the position of the plan."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,8 @@ class Coverage:
     num_missing: int
     num_repeated: int
     missing: list[MissingRecord]
-    """The first missing records."""
     repeated: list[RepeatedRecord]
-    """The first repeated records."""
+    """The first repeated records, as `missing` has the first missing ones."""
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
 
@@ -95,23 +94,25 @@ class Coverage:
             places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.steps)
             rows.append(f"  {one.count} times: {one.file}: record {one.record_in_file} ({places})")
         if not self.explained:
-            rows.append("drop_last, uneven and the order do not explain this: a fault of penstock")
+            rows.append(
+                "drop_last, uneven and the order do not explain this: it is a bug in penstock"
+            )
         return "\n".join(rows)
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """Which rank reads what in an epoch. Printed, it is a summary; `penstock plan` shows it as tables."""
+    """Which rank reads what in an epoch. `print` shows a summary; `penstock plan` shows tables."""
 
     num_records: int
     length: int
-    """Positions of the epoch: the number of records, except for orders that select records."""
+    """The number of positions in the epoch: that of records, except for orders that select records."""
     order: dict[str, Any]
     epoch: int
     position: int
     batch_size: int
     num_steps: int
-    """Steps on every rank, from the position on."""
+    """Steps from the position on, the same on every rank."""
     uneven: str
     dropped: tuple[int, int]
     """The positions that no rank reads, [start, stop)."""
@@ -120,7 +121,7 @@ class PlanReport:
 
     @property
     def ok(self) -> bool:
-        """Whether everything lost or repeated was asked for; also True if there was no audit."""
+        """Whether the arguments of the loader explain all missing and repeated records. True without an audit."""
         return self.coverage is None or self.coverage.explained
 
     def __str__(self) -> str:
@@ -134,15 +135,12 @@ class PlanReport:
 
 
 def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
-    """Which rank reads what in the rest of the loader's current epoch, on all ranks. Reads no records.
+    """Compute which rank reads what in the rest of the loader's current epoch, for all ranks. Reads no records.
 
     Args:
         loader: the loader of any rank; `load_state_dict` and `set_epoch` choose where the plan begins.
-        audit: count how often each record occurs, over all ranks and all steps. Takes about a second
-            for 10^7 records, and one byte of memory for each; four bytes if the order repeats records.
-
-    Returns:
-        A PlanReport.
+        audit: count how often each record occurs, over all ranks and steps. This takes about a second for 10^7
+            records, and one byte of memory per record, or four bytes if the order repeats records.
 
     Example:
         >>> import penstock as ps
@@ -152,6 +150,11 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         epoch 0 from position 0: 3 steps on each of 2 ranks, 0 positions dropped, 0 filled up
         every one of 10 records comes exactly once
     """
+    if loader.has_buckets:
+        raise UnsupportedError(
+            "plan and audit do not count the batches of buckets= yet",
+            hint="count the numbers that record_numbers= adds to each batch",
+        )
     walk = _Walk(loader, audit=audit)
     ranks = walk.ranks()
     if audit or loader.plan.length - loader.position <= WALKED:
@@ -174,16 +177,15 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
 
 def audit(loader: Loader) -> PlanReport:
     """Read the rest of an epoch, and compare every batch with the plan: the number of batches, their records, and
-    the order of these. The loader's next `for` is the next epoch.
+    the order of the records. The loader's next `for` is the next epoch.
 
-    Damaged records that the loader skips (`damage="skip"`) are listed in `loader.damage`, and
-    count as missing here.
+    Damaged records that the loader skips (`damage="skip"`) count as missing. `loader.damage` lists them.
 
     Returns:
-        The PlanReport of this rank alone; its `coverage` counts the records actually delivered.
+        The PlanReport of this rank only. Its `coverage` counts the records that were delivered.
 
     Raises:
-        AssertionError: the batches delivered differ from the plan.
+        AssertionError: the batches differ from the plan.
 
     Example:
         >>> import penstock as ps
@@ -224,7 +226,6 @@ def _numbers(loader: Loader, epoch: int, part: BatchPart) -> np.ndarray:
 
 
 Steps = dict[int, list[tuple[int, int]]]
-"""The (step, rank) pairs at which records occur."""
 
 
 def _counted(loader: Loader, counts: np.ndarray, *, explained: bool, steps: Steps) -> Coverage:
@@ -255,13 +256,13 @@ class _Walk:
         self._last = (
             [self._part(self.steps - 1, rank) for rank in self._ranks] if self.steps else []
         )
-        """The batch of each rank in the last step, which may be shorter than the others."""
+        """The batch of each rank in the last step, which may be shorter."""
         last = max((part.first + part.num_real for part in self._last), default=self._position)
         self.end = min(last, self._plan.length)
-        """The position up to which all ranks together read."""
+        """The position at which all ranks together stop reading."""
         self._firsts, self._mean_bytes = _files(loader)
         self._from_file = np.zeros((self._plan.world_size, len(self._mean_bytes)), np.int64)
-        # If each record occurs once or twice, a byte is enough. (A faulty order would cause missing records.)
+        # A byte is enough if each record occurs once or twice. A faulty order that overflows it also misses records.
         is_small = _promises_each_once(loader) and self._plan.length >= self._plan.world_size
         self._counts = np.zeros(
             len(loader.source) if audit else 0, np.uint8 if is_small else np.uint32
@@ -278,7 +279,6 @@ class _Walk:
         return _numbers(self._loader, self._loader.epoch, part)
 
     def ranks(self) -> list[RankPlan]:
-        """The computed plan of each rank."""
         if not self.steps:
             return [RankPlan(rank, 0, 0, 0, [], []) for rank in self._ranks]
         return [
@@ -294,7 +294,7 @@ class _Walk:
         ]
 
     def with_files(self, ranks: list[RankPlan]) -> list[RankPlan]:
-        """The same plans, with the files that each rank reads from."""
+        """Add the number of files that each rank reads from, and their bytes."""
         return [
             replace(
                 rank,
@@ -305,7 +305,7 @@ class _Walk:
         ]
 
     def walk(self) -> None:
-        """Ask the order for every position of every rank, on all cores."""
+        """Compute and count the records of every step on every rank, on all threads of the loader."""
         every = max((self._plan.length - self._position) // WALKED, 1)
         threads = max(self._loader.threads, 1)
         blocks = in_order([self._blocks], self._block, lambda numbers: numbers.nbytes, threads)
@@ -320,13 +320,13 @@ class _Walk:
             self._count_files(rank, numbers)
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        """The steps before the last step. They are all complete."""
+        """The steps before the last one, which are all full, as ranges [first, stop)."""
         size = max(BLOCK_POSITIONS // self._plan.step_records, 1)
         for first in range(0, self.steps - 1, size):
             yield first, min(first + size, self.steps - 1)
 
     def _block(self, steps: tuple[int, int]) -> Iterator[np.ndarray]:
-        """The records of some whole steps, int64[steps, ranks, batch_size]."""
+        """The records of some full steps, int64[steps, ranks, batch_size]."""
         size = self._plan.batch_size
         start = expected = self._part(steps[0], 0).first
         for step in range(*steps):
@@ -350,8 +350,8 @@ class _Walk:
             self._from_file[rank] += np.bincount(files, minlength=len(self._mean_bytes))
 
     def coverage(self) -> Coverage:
-        """Count how often each record occurs in the whole epoch, up to its last step."""
-        for a, b in _cut(0, self._position):  # includes the part before a resumed run
+        """The counts of each record from the beginning of the epoch up to its last step."""
+        for a, b in _cut(0, self._position):  # the positions before the run was resumed
             self._count(self._loader.numbers(self._loader.epoch, a, b))
         explained = not _promises_each_once(self._loader)
         explained = explained or np.count_nonzero(self._counts) == self.end
@@ -361,18 +361,17 @@ class _Walk:
     # -- repeated records -----------------------------------------------------------------------
 
     def _num_new(self, part: BatchPart) -> int:
-        """The number of records of a batch that no other batch of the epoch has."""
+        """The number of records of a batch that are neither repeated nor masked."""
         return min(max(self._plan.length - part.first, 0), part.num_real)
 
     def _wrapped(self) -> Iterator[tuple[int, int, int]]:
-        """Yield record, position and rank of the records that fill up the last step from the beginning of the epoch."""
+        """Yield record, position and rank of the records from the beginning of the epoch that fill up the last step."""
         for rank, part in enumerate(self._last):
             new = self._num_new(part)
             for n, number in enumerate(self._records(part)[new : part.num_real].tolist(), new):
                 yield number, (part.first + n) % self._plan.length, rank
 
     def _steps_of(self, repeated: np.ndarray) -> Steps:
-        """The steps and ranks at which some records occur."""
         found: Steps = defaultdict(list)
         again = [one for one in self._wrapped() if one[0] in repeated]
         times = Counter(number for number, _, _ in again)
@@ -388,7 +387,7 @@ class _Walk:
         return {number: places[:SHOWN] for number, places in found.items()}
 
     def _positions_of(self, records: np.ndarray) -> dict[int, int]:
-        """The positions of some records up to the last step, and which record is there."""
+        """Find some records among the positions that are read; return {position: record}."""
         found: dict[int, int] = {}
         for a, b in _cut(self._position, self.end):
             numbers = self._loader.numbers(self._loader.epoch, a, b)
@@ -397,7 +396,6 @@ class _Walk:
         return found
 
     def _place(self, position: int) -> tuple[int, int]:
-        """The step and rank that read a position."""
         step, within = divmod(position - self._position, self._plan.step_records)
         return step, within // max(self._part(step, 0).num_records, 1)
 
@@ -412,13 +410,13 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _promises_each_once(loader: Loader) -> bool:
-    """Whether an order promises every record exactly once; orders that select records do not."""
+    """Whether the order promises every record exactly once. Orders that select records do not."""
     selects = isinstance(loader.order, (Balanced, Mixture, Weighted))
     return loader.plan.length == len(loader.source) and not selects
 
 
 def _files(loader: Loader) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each file's first record, and the mean bytes of its records."""
+    """For each file, the number of its first record and the mean size of its records in bytes."""
     shards = [shard for one in loader.source.datasets for shard in one.shards]
     counts = np.array([shard.num_records for shard in shards], np.int64)
     sizes = np.array([shard.num_bytes for shard in shards], np.float64)

@@ -1,10 +1,10 @@
-"""Prepares images for a model: `ps.Image` describes how, `decode_into` does it, a batch at a time.
+"""Prepares images for a model: `ps.Image` describes how, and `decode_into` does it for a batch.
 
-Only the part of a JPEG that its crop needs is decoded. The crop is resized, mirrored, converted to numbers and
-written into its place in the batch, by one Rust call on several threads. The result for a record
-depends only on its 64-bit key, not on threads, batches, or the order of the records.
+One Rust call decodes, on several threads, only the part of each JPEG that its crop needs, resizes and mirrors it,
+converts it to numbers, and writes it into the batch. The random crop and flip of a record depend only on its 64-bit
+key, not on threads, batches or the order of the records.
 
-`docs/guide/loader-images.md` reports measurements of what the fast path loses compared with `exact=True`.
+`docs/guide/loader-images.md` has measurements of how the fast path differs from `exact=True`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _MOST_SIDE = 1 << 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """How the images of a batch are cropped, resized, flipped and turned into numbers.
+    """How the images of a batch are cropped, resized, flipped and converted to numbers.
 
-    A random crop is torchvision's `RandomResizedCrop`: an area (within `scale`, uniform) and an aspect ratio (within
-    `ratio`, uniform in its logarithm) are drawn up to ten times, until such a rectangle fits into the image, and then
-    its position. If none fits, the crop is the largest central one with an aspect ratio within `ratio`. Random
-    numbers are those of splitmix64, seeded by the record's key: one for the flip, two for each try, one each for top
-    and left.
+    A random crop is torchvision's `RandomResizedCrop`. An area (uniform within `scale`) and an aspect ratio (uniform
+    in its logarithm within `ratio`) are drawn until such a rectangle fits into the image, at most ten times, and then
+    its position is drawn. If no rectangle fits, the crop is the largest central one with a ratio within `ratio`. The
+    random numbers come from splitmix64, seeded by the record's key: one for the flip, two for each try, one each for
+    top and left.
 
-    A center crop gives the same result as torchvision's `Resize` to `size / center_fraction` (of the shorter side) and
-    `CenterCrop`, such as `Resize(256)` and `CenterCrop(224)`. Both are done in one step.
+    A center crop is torchvision's `Resize` of the shorter side to `size / center_fraction` and then `CenterCrop`, for
+    example `Resize(256)` and `CenterCrop(224)`, in one step.
 
     Args:
-        size: pixels of a side, or (height, width); None keeps the size of each image.
-        crop: None takes the whole image (its aspect ratio changes), "center" its middle, "random" a
-            random part.
+        size: the side in pixels, or (height, width); None keeps the size of each image.
+        crop: None takes the whole image, and its aspect ratio changes; "center" takes its middle, "random" a random
+            part.
         flip: mirror left and right, with probability 1/2.
         dtype: "uint8"; "uint16": 8 bits times 257; or "float32", "float16" or "bfloat16": scaled to 0..1, then
             `(x - mean) / std`. Except for "uint8", PNG and PPM files of 16 bits are used in full depth. bfloat16
@@ -111,7 +111,7 @@ class Image:
 
     @property
     def height_width(self) -> tuple[int, int] | None:
-        """Height and width of the result in pixels; None without a size."""
+        """Height and width of the result in pixels; None if `size` is None."""
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def shape(self, height: int, width: int) -> tuple[int, int, int]:
@@ -128,21 +128,19 @@ class Image:
         limits: Limits | dict[str, int] | None = None,
         threads: int = 1,
     ) -> Any:
-        """A batch of images; `penstock.decode_images` calls it.
+        """Decode a batch of images; `penstock.decode_images` calls it.
 
         Args:
-            array: images, as `decode_into` takes them.
+            array, limits, threads: as in `decode_into`.
             keys: uint64[n]; None for the indices in the array.
-            allow_damaged: give the decodable part of damaged JPEGs.
-            limits: `image_pixels` bounds each image.
-            threads: how many decode in parallel.
+            allow_damaged: return the decodable part of damaged JPEGs.
 
         Returns:
-            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if there is no
-            `size` and the images differ in size.
+            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if `size` is None
+            and the images differ in size.
 
         Raises:
-            FormatError: a record is not an image, or damaged.
+            FormatError: a record is not an image, or it is damaged.
             LimitError: an image is too large.
 
         Example:
@@ -174,7 +172,7 @@ def decode_into(
     pool: _core.BufferPool | None = None,
     main: pa.StructArray | None = None,
 ) -> tuple[Any, list[ImageFault]]:
-    """Make a batch of images, in one call of Rust without the GIL.
+    """Make a batch of images in one Rust call without the GIL.
 
     Args:
         images: a pyarrow array (or chunked array) of images or bytes, a list of bytes, or pixels:
@@ -194,13 +192,13 @@ def decode_into(
             an image is made of zeros where they are null. None for the images' own.
 
     Returns:
-        The batch, [n, height, width, 3] or [n, 3, height, width], and the damaged ones. If there is no
-        `size` and the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
+        The batch, [n, height, width, 3] or [n, 3, height, width], and the faults. If there is no size and
+        the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
 
     Raises:
         FormatError: an image is damaged, and `damage` is "error"; `record` is its index.
         LimitError: an image is too large, and `damage` is "error".
-        ValueError: `out` or `keys` have another shape or dtype.
+        ValueError: `out` or `keys` has the wrong shape or dtype.
 
     Example:
         >>> import numpy as np, penstock as ps
@@ -220,8 +218,7 @@ def decode_into(
 def _shapes(
     array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
 ) -> list[tuple[int, ...]]:
-    """The shape of each result, (0,) for an image of unknown size. A single shape if all results have the same
-    shape."""
+    """The shape of each result, (0,) for an image of unknown size; or one shape for all of them."""
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]

@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
+from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import Cached
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
@@ -25,6 +27,7 @@ from penstock.loader._maker import BatchMaker
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
+from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
 from penstock.loader._same import check_same
 from penstock.loader._sequence import RecordSequence
@@ -39,74 +42,73 @@ if TYPE_CHECKING:
     from penstock.adapters.keras import KerasBatches
     from penstock.adapters.torch import TorchBatches
 
+Ragged = Literal["offsets", "pad", "list"]
 MEMORY_BYTES = 1 << 30
-"""Default for the memory that a loader may add to its process, approximately."""
+"""The default of `memory_bytes`."""
 
 
 class Loader:
     """Batches of a dataset in an exact order, made by several threads ahead of the loop.
 
-    Each `for` loop is one epoch, and the next `for` is the next epoch. Breaking out of a loop ends its epoch.
-    Arithmetic alone decides which records are in a batch, so threads, ranks and interruptions change
-    nothing: `state_dict` is a few numbers, and a state of any rank loads on any rank of any number
-    of ranks.
+    A batch is a dict of NumPy arrays, or whatever `map` returns. Each `for` loop is one epoch, and the next `for` is
+    the next epoch, even after a `break`. The records of a batch are computed from the order and the position alone.
+    Threads, ranks and interruptions therefore change nothing, and the state of any rank (`state_dict`, a few numbers)
+    loads on any rank of any number of ranks.
 
     Args:
-        data: a Dataset; or several, as a list or a dict, concatenated, with the columns they have
-            in common.
+        data: a Dataset; or a list or dict of Datasets, which are concatenated with the columns they have in common.
         batch_size: records in a batch, on each rank.
         order: the order of the records: penstock.Sequential(), Shuffled(seed), …
         drop_last: leave out the records at the end that do not fill a batch on every rank.
-        uneven: how the last step becomes equal on all ranks: "drop" leaves out up to world_size - 1
-            records, "wrap" fills the gaps with records from the beginning of the epoch, "pad" fills every batch
-            up to batch_size and adds a column `mask`, bool[n], of the records that count; skipped
-            damaged records do not count.
+        uneven: how the last step becomes equal on all ranks. "drop" leaves out up to world_size - 1 records. "wrap"
+            fills the gaps with records from the beginning of the epoch. "pad" fills every batch up to batch_size and
+            adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
+            damaged records.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
-        map: function from a batch (dict) to a batch, called in a thread of the loader. If it
-            has a parameter `keys`, it also gets uint64[n]: a number for each record that depends only on
-            seed, epoch and record, to seed the augmentation of that record.
-        map_records: function from a record (dict of values) to a record; `keys` is then a single
-            number. Results of equal shape are stacked.
-        columns: names of the columns to read; others are not decoded.
-        record_numbers: name for an added column, int64[n], with the number of each record; `locate` gives
-            its file.
-        ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
-            or by name; see `penstock.loader._columns`.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. If it has a parameter `keys`,
+            it also gets uint64[n]: a number for each record that depends only on seed, epoch and record. Use it to
+            seed the augmentation of that record.
+        map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
+            equal shape are stacked.
+        columns: names of the columns to read; other columns are not decoded.
+        record_numbers: name of an added column, int64[n], with the number of each record; `locate` gives its file.
+        ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
+            or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
             lists, one length for each level, outermost first. A longer list is an error.
-        truncate: shorten lists that are longer than `pad_to` to that length.
-        class_names: {column: [names]}: the order of the classes, the same for training and validation.
-            If not given, a loader uses the list stored in the files (folders of images, npz,
-            HDF5), or finds the names by a pass over the column when it is constructed.
+        truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
+        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the
+            same on all ranks, and its lists are padded to the bucket's size. For several columns give as many sizes
+            for each. The lengths are read once, and kept in the index. `uneven` holds for each bucket's last step.
+        class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
+            given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
+            once to find the names when it is constructed.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
-        rank, world_size: which part of each step is read here.
-        threads: how many threads work ahead of the loop. None: one for each core. 0: none, batches are
-            made when they are requested.
-        processes: the number of worker processes that call `map` and `map_records`, for functions that hold the
-            GIL; everything else stays in threads. The functions must be importable: see docs/guide/loader.md.
-        memory_bytes: memory that the loader may add to the process, approximately: batches that are queued,
-            being made or held by the loop, windows of `Blocked`, and freed memory that allocators
-            keep. At least one batch is always made, which takes up to three times its size.
-        cache: "memory" or a folder on a local disk, to which the records are copied while the
-            source is read; the copy is read once it is complete. Useful if the source is slow: compressed
-            files, other machines, slow disks.
-        cache_bytes: limit of the copy in bytes; a copy that would exceed it is abandoned, with a warning.
-            None: half of the free memory, or all of the disk except one twentieth.
+        rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
+            JAX, torchrun, srun or MPI started this process; else it is 0 of 1.
+        threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
+            requested.
+        processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
+            work stays in threads. The functions must be importable: see docs/guide/loader.md.
+        memory_bytes: the memory that the loader may add to the process, approximately. It counts batches that are
+            queued, being made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One
+            batch is always made, and takes up to three times its size.
+        cache: "memory" or a folder on a local disk. The records are copied there while the source is read, and read
+            from there once the copy is complete. Useful for compressed files, other machines and slow disks.
+        cache_bytes: the maximum size of the copy; a copy that would exceed it is abandoned with a warning. None: half
+            of the free memory, or all of the disk except one twentieth.
         epoch: the first epoch.
-        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long
-            the loop waits for data and, at the end of an epoch, the bottleneck. Nothing is shown
-            if stderr is not a terminal.
+        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long the loop waits
+            for data and, at the end of an epoch, the bottleneck. It needs a terminal as stderr.
 
-    Batches are dicts of NumPy arrays, or whatever `map` returns.
+    If the dataset was opened with `damage="skip"`, damaged records and images that cannot be decoded are left out of
+    their batch and listed in `damage`; with "stop" the epoch ends before the first of them.
 
     Raises:
         SchemaError: there is no such column, or the datasets have no column in common.
-
-    While iterating: the errors of `Dataset.take`, and ChangedError if a file was changed,
-    replaced or removed after it was opened (files whose records have checksums may grow). If the
-    dataset was opened with `damage="skip"`, damaged records (including images that cannot be decoded)
-    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first one.
+        ChangedError: in a loop, a file was changed, replaced or removed after it was opened; files whose records have
+            checksums may grow. A loop also raises the errors of `Dataset.take`.
 
     Example:
         >>> import penstock as ps
@@ -128,16 +130,16 @@ class Loader:
         *,
         order: Order | None = None,
         drop_last: bool = False,
-        uneven: str = "wrap",
+        uneven: Literal["wrap", "drop", "pad"] = "wrap",
         decode: Decode | None = None,
         map: Callable[..., Any] | None = None,
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
         record_numbers: str | None = None,
-        ragged: str | Mapping[str, str] = "offsets",
+        ragged: Ragged | Mapping[str, Ragged] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
-        rank: int = 0,
+        rank: int | Literal["auto"] = ALONE,
         world_size: int = 1,
         threads: int | None = None,
         processes: int = 0,
@@ -149,11 +151,13 @@ class Loader:
         class_names: Mapping[str, Sequence[str]] | None = None,
         pad_to: Mapping[str, int | Sequence[int]] | None = None,
         truncate: bool = False,
+        buckets: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
+        rank, world_size = rank_and_world_size(rank, world_size)
         arguments.check_columns(columns, record_numbers)
         arguments.check_functions(decode, map, map_records)
-        arguments.check_lists(ragged, pad_to, truncate)
+        arguments.check_lists(ragged, pad_to or buckets, truncate)
         mixed = list(self.order.weights) if isinstance(self.order, Mixture) else None
         self.source = records_of(data, columns, mixed)
         schema = self.source.schema
@@ -161,8 +165,14 @@ class Loader:
         if cache_bytes is not None:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
-        self._sequence = RecordSequence(self.order, self.source)
-        self.plan = EpochPlan(self._sequence.length, batch_size, world_size, uneven, drop_last)
+        self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
+        self._buckets = None
+        if buckets is not None:
+            sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
+            self._buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+            pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
+        self._sequence = self._buckets or RecordSequence(self.order, self.source)
+        self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
         check_same(decode, schema)
@@ -201,11 +211,18 @@ class Loader:
         self._guarded: dict[str, Any] | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
         self.planned_records = 0
-        """Records planned for the latest batch, equal on every rank; includes damaged ones left out."""
+        """Records planned for the latest batch, including skipped damaged records; the same on every rank."""
+        self.padded_to: Mapping[str, tuple[int, ...]] = {}
+        """The lengths of the latest batch's bucket, by column; empty without buckets."""
 
     def __len__(self) -> int:
-        """Batches of a complete epoch, the same on every rank."""
+        """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether batches are made by `buckets=`."""
+        return self._buckets is not None
 
     @property
     def epoch(self) -> int:
@@ -214,18 +231,17 @@ class Loader:
 
     @property
     def position(self) -> int:
-        """How many records of that epoch precede the next batch, over all ranks."""
+        """How many records of that epoch all ranks together have delivered before the next batch."""
         return self._at[1]
 
     def __iter__(self) -> Iterator[Batch]:
-        # The next epoch begins when the first batch is requested: Lightning creates iterators that
-        # it never uses, and those must not count as epochs.
+        # The epoch begins when the first batch is requested, because Lightning creates iterators that it never uses.
         epoch, position = self._begin()
-        # An empty batch is yielded only if other ranks wait for this one.
+        # Other ranks may wait for a batch even if it is empty.
         yield from self.batches(epoch, position, empty=self.plan.world_size > 1)
 
     def iter_numbers(self) -> Iterator[np.ndarray]:
-        """Iterate like a `for` loop, but yield the numbers of the records in each batch: int64[n]."""
+        """Loop over an epoch like `for`, but yield the record numbers of each batch, int64[n]."""
         epoch, position = self._begin()
         with closing(self._made(epoch, position)) as results:
             for made in results:
@@ -239,8 +255,8 @@ class Loader:
     def batches(
         self, epoch: int, position: int, first: int = 0, every: int = 1, *, empty: bool = True
     ) -> Iterator[Batch]:
-        """Yield the batches of an epoch from a position on: every `every`-th batch, beginning with number `first`.
-        Batches whose records are all damaged and skipped are included, unless `empty` is False."""
+        """Yield every `every`-th batch of an epoch from a position on, beginning with number `first`. If `empty` is
+        False, batches whose records were all damaged and skipped are left out."""
         line = None
         if self._progress and not self.rank:
             done = self.plan.num_steps() - self.plan.num_steps(position)
@@ -274,7 +290,7 @@ class Loader:
                     self.cache.warn_once()
                 ends = not left or made.stops
                 self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-                self.planned_records = part.num_records
+                self.planned_records, self.padded_to = part.num_records, made.pad_to
                 yield made
                 del made
                 asked, worked = time.perf_counter(), time.process_time()
@@ -283,14 +299,14 @@ class Loader:
                     break
 
     def batch(self, epoch: int, position: int, step: int) -> Batch:
-        """The batch of one step, counted from a position of an epoch; made immediately."""
+        """Make the batch of one step, counted from a position of an epoch."""
         return self._maker.one(epoch, position, step).batch
 
     def __getitem__(self, step: int) -> Batch:
-        """The batch of one step of the epoch that the next `for` starts; made immediately.
+        """Make the batch of one step of the epoch that the next `for` starts.
 
-        For external samplers and loaders that request items by number; they call `set_epoch`
-        when the next epoch begins. A `for` loop is faster because it makes batches ahead.
+        This is for samplers and loaders that request items by number. They call `set_epoch` when the next epoch
+        begins. A `for` loop is faster because it makes batches ahead.
 
         Raises:
             IndexError: an epoch has fewer batches.
@@ -302,7 +318,7 @@ class Loader:
 
     @property
     def padded_columns(self) -> list[str]:
-        """Columns that are padded to the longest list of each batch and reach the user unchanged."""
+        """Columns padded to the longest list of each batch; empty if `map` or `map_records` may change them."""
         if self._recipe.user.is_any:
             return []
         options = self._recipe.arrays
@@ -316,22 +332,26 @@ class Loader:
         ]
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
+        """The record numbers at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
         return self._sequence.at(epoch, start, stop)
 
     def locate(self, number: int) -> tuple[str, int]:
-        """The file of a record of the loader, and the record's number in that file."""
+        """The file of a record of the loader, and its number in that file."""
         return self.source.locate(number)
 
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the loop after the batches delivered so far. JSON, under 1 KiB."""
+        """The state of the loop after the batches delivered so far, as JSON of less than 1 KiB."""
         return self.state_at(*self._at)
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
-        """The state that makes the next `for` begin at a position of an epoch."""
-        return states.made(epoch, position, self._guard())
+        """The state with which the next `for` begins at a position of an epoch."""
+        state = states.made(epoch, position, self._guard())
+        if self._buckets is not None:
+            state["buckets"] = self._buckets.counts(epoch, position)
+            state["position"] = sum(state["buckets"])
+        return state
 
     @property
     def next_start(self) -> tuple[int, int]:
@@ -339,22 +359,26 @@ class Loader:
         return self._next
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the next `for` continue from the state of a loader, of any rank of any number of ranks.
+        """Make the next `for` continue from a state, which may be from any rank of any number of ranks.
 
         Raises:
-            StateError: the state belongs to other data, or to a different order.
+            StateError: the state belongs to other data or to a different order.
         """
-        start = states.loaded(state, self._guard(), self.plan.length)
+        epoch, position = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        self._at = self._next = start
+        if self._buckets is not None:
+            position = self._buckets.resume(epoch, state.get("buckets"))
+        self._at = self._next = (epoch, position)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next `for` iterate over this epoch. A position loaded for the same epoch is kept."""
+        """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
+            if self._buckets is not None:
+                self._buckets.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
-        # Computed once: some callers ask for the state at every step, and there may be many files.
+        # Computed once, because some callers ask for the state at every step, and there may be many files.
         if self._guarded is None:
             self._guarded = {
                 "order": self._sequence.spec(),
@@ -366,30 +390,23 @@ class Loader:
                 self._guarded["class_names"] = class_state.in_state(self._classes.known)
         return self._guarded
 
-    # -- adapters: the libraries are imported only when one is requested. -------------------------
+    # -- adapters, which import their library only when called ------------------------------------
 
     def torch(self, device: Any = None) -> TorchBatches:
-        """The batches as torch tensors: a torch IterableDataset to iterate over directly.
+        """A torch IterableDataset of dicts of tensors, to iterate over directly. Text, bytes and objects are lists.
 
         Args:
-            device: where the tensors are placed; None for the arrays themselves, not copied. Copies to a
-                CUDA device overlap with the model's work, one batch ahead.
-
-        Returns:
-            Dicts as the loader gives them; text, bytes and objects are lists.
+            device: where the tensors are placed. Copies to a CUDA device run one batch ahead, during the model's
+                work. None: the tensors share the memory of the loader's arrays.
         """
         return import_module("penstock.adapters.torch").TorchBatches(self, device)
 
     def jax(self, sharding: Any = None, device: Any = None) -> JaxBatches:
-        """The batches as JAX arrays, transferred to the device one batch ahead.
+        """Dicts of JAX arrays, transferred to the device one batch ahead. Text, bytes and objects are lists.
 
         Args:
-            sharding: a jax.sharding.Sharding of global arrays; this process provides the
-                records of its rank.
+            sharding: a jax.sharding.Sharding of global arrays; this process provides the records of its rank.
             device: a jax.Device, used if there is no sharding; None for JAX's default.
-
-        Returns:
-            Dicts as the loader gives them; text, bytes and objects are lists.
         """
         return import_module("penstock.adapters.jax").JaxBatches(self, sharding, device)
 
@@ -399,22 +416,17 @@ class Loader:
         y: str | Sequence[str] | None = "label",
         sample_weight: str | None = None,
     ) -> KerasBatches:
-        """The batches as a keras.utils.PyDataset, for `model.fit(..., shuffle=False)`.
+        """A keras.utils.PyDataset of (x,), (x, y) or (x, y, sample_weight), for `model.fit(..., shuffle=False)`.
 
         Args:
             x: the input column of the model; several columns become a dict.
-            y: the target column or columns; None for none.
+            y: the target column or columns; None: there is no target.
             sample_weight: a column of weights, such as the "mask" of uneven="pad".
-
-        Returns:
-            A PyDataset of (x,), (x, y) or (x, y, sample_weight).
         """
         return import_module("penstock.adapters.keras").KerasBatches(self, x, y, sample_weight)
 
-    # -- statistics -----------------------------------------------------------------------------
-
     def stats(self) -> LoaderStats:
-        """Where the time went since the loader was created; printed, it suggests what to change."""
+        """Where the time went since the loader was created. `print` also shows what to change."""
         return self._meter.stats(len(self.source.damage))
 
     @property
@@ -434,5 +446,5 @@ class Loader:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The regions skipped so far."""
+        """The damaged regions skipped so far."""
         return self.source.damage

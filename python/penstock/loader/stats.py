@@ -1,4 +1,4 @@
-"""Measures where a loader's time goes, and names the bottleneck in one sentence."""
+"""Measures where a loader spends its time, and names the bottleneck in one sentence."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from penstock.framing.read.framed import proving_timed
 
 Item = TypeVar("Item")
 STAGES: tuple[str, ...] = ("read", "verify", "columns", "decode", "map")
-"""The work of the threads: reading bytes from files; comparing payloads with their checksums; parsing records into
-columns; decoding images and converting columns to NumPy; the user's functions."""
+"""What the threads do: read bytes from files; compare payloads with their checksums; parse records into columns;
+decode images and convert columns to NumPy; call the user's functions."""
 SAMPLED = 16
-"""Payloads are verified and parsed record by record, while they are in the cache, so timing each
-step would cost more than the steps. In one batch of this many, payloads are verified separately and
-timed; their share is applied to the other batches. Formats without frames (Parquet, npy …) verify within
-`columns`, if at all."""
+"""Each payload is verified and then parsed while it is in the CPU's cache, so timing each step would cost more than
+the steps. Therefore one batch in SAMPLED verifies its payloads separately and is timed, and its share of time is
+applied to the other batches. Formats without frames (Parquet, npy …) verify within `columns`, if at all."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class LoaderStats:
     """What a loader has done since it was created. Times are in seconds.
 
     Attributes:
-        num_batches, num_records, num_bytes: delivered to the loop; bytes as NumPy holds them.
+        num_batches, num_records, num_bytes: delivered to the loop; bytes are those of the NumPy arrays.
         num_skipped: damaged records that were left out.
         num_threads: threads that make batches.
         wait_seconds: how long the loop waited for batches.
-        wait_cpu_seconds: the CPU time used during that wait, over all cores, without worker processes. It is less
+        wait_cpu_seconds: the CPU time during that wait, over all cores, without worker processes. It is less
             than `wait_seconds` if the threads wait for the disk.
-        loop_seconds: how long the loop kept the batches.
+        loop_seconds: how long the loop used the batches.
         stage_seconds: the time of all threads together in each stage: "read", "verify", "columns" (parsing records),
             "decode", "map".
     """
@@ -49,23 +48,31 @@ class LoaderStats:
 
     @property
     def total_seconds(self) -> float:
-        """The time of all epochs, without the pauses between them."""
+        """The time of all epochs, without the time between them."""
         return self.wait_seconds + self.loop_seconds
 
     @property
     def records_per_second(self) -> float:
-        """Records per second over the whole time, including waiting."""
+        """Records per second of `total_seconds`."""
         return self.num_records / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes per second over the whole time, including waiting."""
+        """Bytes per second of `total_seconds`."""
         return self.num_bytes / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def wait_share(self) -> float:
-        """The fraction of its time that the loop waited for batches, 0 to 1."""
+        """The fraction of `total_seconds` in which the loop waited for batches, 0 to 1."""
         return self.wait_seconds / self.total_seconds if self.total_seconds else 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """All figures by name, for a logger: `wandb.log(loader.stats().to_dict())`. A stage's seconds are
+        `stage_seconds/read` and so on."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "stage_seconds"}
+        for name in ("total_seconds", "records_per_second", "bytes_per_second", "wait_share"):
+            found[name] = getattr(self, name)
+        return found | {f"stage_seconds/{name}": s for name, s in self.stage_seconds.items()}
 
     def since(self, before: LoaderStats) -> LoaderStats:
         """The difference from an earlier snapshot."""
@@ -80,7 +87,7 @@ class LoaderStats:
 
     @property
     def bottleneck(self) -> str:
-        """One sentence that names what slows the loop down, and what to change."""
+        """One sentence that names what slows the loop down and what to change."""
         if not self.num_batches:
             return "Nothing has been loaded yet."
         if self.wait_share < 0.1:
@@ -119,22 +126,21 @@ _ADVICE = {
     " order=penstock.Blocked(seed).",
     "verify": "comparing records with their checksums: give more threads=, or leave payloads"
     ' unverified with open(..., checksums="headers").',
-    "columns": "making columns of records: ask for fewer columns=, or give more threads=.",
-    "decode": "decoding: give more threads=, keep images smaller, or raw (penstock bench images"
-    " measures it).",
+    "columns": "parsing records into columns: ask for fewer columns=, or give more threads=.",
+    "decode": "decoding: give more threads=, or store images smaller or as raw pixels (penstock bench images"
+    " measures this).",
     "map": "the function given as map: make it work on whole batches in NumPy, or give processes=.",
 }
 _DECOMPRESSING = (
-    "reading while the processor was busy: compressed files are decompressed. Give more threads= or cache=,"
-    " or penstock convert them to uncompressed ones."
+    "reading, and the CPU was busy decompressing files. Give more threads= or cache=,"
+    " or make uncompressed files with penstock convert."
 )
 _BUSY_SHARE = 0.25
-"""A thread that waits for a disk uses no CPU; one that decompresses does, but other programs may take part of it."""
+"""Reading counts as decompressing if it uses more than this share of a CPU; waiting for a disk uses none."""
 
 
 class Clock:
-    """The time spent on one batch, by stage. Each batch has its own clock, so there is
-    no lock that a fork could leave held."""
+    """The time spent on one batch, by stage. Each batch has its own clock, so no lock is needed."""
 
     def __init__(self, *, is_sample: bool = False) -> None:
         self.spent = dict.fromkeys(STAGES, 0.0)
@@ -144,7 +150,7 @@ class Clock:
 
     @contextmanager
     def on(self, stage: str) -> Generator[None]:
-        """Add the time of the block to a stage."""
+        """Add the time that a `with` block takes to a stage."""
         begun = time.perf_counter()
         try:
             if stage == "columns" and self._is_sample:
@@ -158,7 +164,7 @@ class Clock:
             self.spent[stage] += time.perf_counter() - begun
 
     def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
-        """Yield the same chunks. Time spent waiting for them counts as reading, not as parsing."""
+        """Yield the chunks unchanged, and count the time spent waiting for them as reading instead of parsing."""
         rest = iter(chunks)
         while True:
             begun = time.perf_counter()
@@ -172,7 +178,7 @@ class Clock:
 
 
 class Meter:
-    """Sums the costs of batches; used only by the consumer's thread."""
+    """Sums the costs of batches. Only the thread of the loop uses it."""
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
@@ -184,7 +190,7 @@ class Meter:
     def delivered(
         self, records: int, num_bytes: int, spent: dict[str, float], waited: float, busy: float
     ) -> None:
-        """Count a batch given to the loop, which waited for it while the CPU was `busy` seconds."""
+        """Count a batch. The loop waited for it `waited` seconds, in which this process used `busy` seconds of CPU."""
         self._batches += 1
         self._records += records
         self._bytes += num_bytes
@@ -197,7 +203,7 @@ class Meter:
             self._sampled += spent["verify"] + spent["columns"]
 
     def kept(self, seconds: float) -> None:
-        """Count the seconds for which the loop kept a batch."""
+        """Count the seconds for which the loop used a batch."""
         self._kept += seconds
 
     def stats(self, num_skipped: int) -> LoaderStats:

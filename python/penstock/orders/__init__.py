@@ -1,4 +1,4 @@
-"""Orders: which record is at which position of an epoch, computed by arithmetic."""
+"""Orders compute which record is at which position of an epoch."""
 
 from penstock.orders._blocked import Blocked, Window, Windows
 from penstock.orders._mixture import Mixture

@@ -1,8 +1,7 @@
 """Shuffling for slow disks: whole chunks in random order, and records shuffled within windows of chunks.
 
-A window is a run of consecutive chunks in the shuffled chunk order. The records of a window are shuffled together.
-The windows cover an epoch one after another. A reader therefore holds one window at a time, reads each chunk once
-and completely, and can begin at any window.
+The chunks of an epoch are shuffled. Some consecutive chunks in this order are a window, and the records of a window
+are shuffled together. A reader needs one window in memory, reads each chunk once, and can begin at any window.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Window:
         number: the number of the window in the epoch.
         first, last: the positions of the window in the epoch, [first, last).
         chunks: the numbers of the window's chunks, int64[c], sorted.
-        starts, stops: the runs of consecutive records in the window, int64[r], sorted and disjoint.
+        starts, stops: the ranges of consecutive records in the window, int64[r], sorted and disjoint.
     """
 
     number: int
@@ -44,14 +43,14 @@ class Window:
     stops: np.ndarray
 
     def rows(self, records: np.ndarray) -> np.ndarray:
-        """The rows of some records, as int64, if the window's runs are read one after another."""
+        """The index of each of these records, if the ranges of the window are read one after another: int64[n]."""
         before = np.concatenate(([0], np.cumsum(self.stops - self.starts)[:-1]))
         run = np.searchsorted(self.starts, records, side="right") - 1
         return before[run] + records - self.starts[run]
 
 
 class Windows:
-    """The windows of one epoch, and the record at each position. Takes 40 bytes for each chunk.
+    """The windows of one epoch, and the record at each position. They need 40 bytes of memory per chunk.
 
     Example:
         >>> import penstock as ps
@@ -67,7 +66,7 @@ class Windows:
 
     def __init__(self, order: Blocked, epoch: int, lengths: np.ndarray) -> None:
         self._seed, self._epoch = order.seed, epoch
-        # The chunks in the order of the epoch: numbers, first records and first positions.
+        # Of the chunks in the order of this epoch: their numbers, first records and first positions.
         chunks = permuted(len(lengths), order.seed, epoch, Draw.CHUNKS, 0, len(lengths))
         first_records = np.cumsum(lengths) - lengths
         ordered = lengths[chunks]
@@ -84,7 +83,6 @@ class Windows:
         return len(self.edges) - 1
 
     def __getitem__(self, number: int) -> Window:
-        """The window with this number, counted in the order of the epoch."""
         if not 0 <= number < len(self):
             raise IndexError(f"the epoch has {len(self)} windows")
         begin, end = self._first_chunks[number : number + 2]
@@ -95,7 +93,7 @@ class Windows:
         chunks = self._chunks[begin:end][by_place]
         has_records = stops > starts
         starts, stops = starts[has_records], stops[has_records]
-        # Adjacent chunks form one run.
+        # Adjacent chunks form one range.
         is_joint = starts[1:] == stops[:-1]
         starts = np.delete(starts, np.flatnonzero(is_joint) + 1)
         stops = np.delete(stops, np.flatnonzero(is_joint))
@@ -108,7 +106,7 @@ class Windows:
         return self[int(np.searchsorted(self.edges, position, side="right")) - 1]
 
     def take(self, start: int, stop: int) -> np.ndarray:
-        """The records at positions start to stop, as int64[stop - start]."""
+        """The records at positions start to stop of the epoch, as int64[stop - start]."""
         _, start, stop = checked_span(int(self.edges[-1]), 0, start, stop)
         found = np.empty(stop - start, np.int64)
         number = int(np.searchsorted(self.edges, start, side="right")) - 1
@@ -132,8 +130,8 @@ class Windows:
 def _window_starts(
     positions: np.ndarray, most_chunks: int | None, most_records: int | None
 ) -> np.ndarray:
-    """The chunks at which windows begin, followed by the number of chunks. Each window takes at least one chunk, and as
-    many as both limits allow. Chunks without records join the previous window."""
+    """The first chunk of each window, followed by the number of chunks. A window has as many chunks as both limits
+    allow, but at least one. Chunks without records join the previous window."""
     num_chunks = len(positions) - 1
     if most_records is None:
         starts = np.arange(0, num_chunks, most_chunks or max(num_chunks, 1))
@@ -164,14 +162,14 @@ def _followed(ends: list[int]) -> np.ndarray:
 class Blocked(EachOnce):
     """Whole chunks in random order, with records shuffled within windows of some chunks.
 
-    Use it for data from which single records are read slowly: disks, tar, Parquet, object stores. Each chunk is read
-    completely, once per epoch. A batch mixes the records of one window, from `window_chunks` places in the data.
+    Use it if single records are slow to read: on hard disks, in tar or Parquet, in object stores. Each chunk is read
+    once per epoch, from beginning to end. A batch has records from all chunks of a window.
 
     Args:
         seed: 0 to 2^64 - 1.
         window_chunks: the most chunks in a window; None for no limit.
         window_records: the most records in a window, unless a single chunk has more; None for no limit.
-        chunk_records: the length of chunks if the data does not give chunk lengths.
+        chunk_records: the records in each chunk, if the data does not give chunk lengths.
 
     Example:
         >>> import penstock as ps
@@ -197,13 +195,10 @@ class Blocked(EachOnce):
     def windows(self, num_records: int, epoch: int, chunk_lengths: Any = None) -> Windows:
         """The windows of an epoch. The two most recent results are cached.
 
-        Args:
-            num_records: the number of records in the dataset.
-            epoch: from 0.
-            chunk_lengths: the number of records in each chunk, in file order; None for chunks of equal length.
+        `chunk_lengths` has the number of records in each chunk, in file order; None for chunks of `chunk_records`.
 
         Raises:
-            ValueError: the chunks have more or fewer records than the dataset.
+            ValueError: the sum of the chunk lengths is not `num_records`.
         """
         num_records = checked_records(num_records)
         epoch = checked_span(num_records, epoch, 0, 0)[0]
@@ -217,15 +212,13 @@ class Blocked(EachOnce):
     def take(
         self, num_records: int, epoch: int, start: int, stop: int, chunk_lengths: Any = None
     ) -> np.ndarray:
-        """The records at positions start to stop of the epoch, as int64[stop - start].
-
-        Callers that take often should keep `windows(...)`, because comparing chunk lengths costs more than a take.
-        """
+        """The records at positions start to stop of the epoch, as int64[stop - start]. For many calls, use `windows`
+        instead, because each call compares all chunk lengths."""
         epoch, start, stop = checked_span(self.length(num_records), epoch, start, stop)
         return self.windows(num_records, epoch, chunk_lengths).take(start, stop)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters. Chunk lengths are not included, because they belong to the data."""
+        """All parameters, without chunk lengths, because these belong to the data."""
         return {
             "name": "blocked",
             "seed": self.seed,

@@ -1,7 +1,7 @@
 """An order that mixes several datasets by weights.
 
-All epochs together form one endless order. A dataset continues in the next epoch at the record where it stopped, so
-no record is repeated before all records of its dataset were used.
+All epochs together form one endless order. In the next epoch, a dataset continues at the record where it stopped, so
+no record repeats before all records of its dataset were used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHARES = 1 << 39
 
 
 def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np.ndarray:
-    """The records at positions start to stop of a dataset's successive shuffles."""
+    """The records at positions start to stop of the shuffles of one dataset, one shuffle after another."""
     parts: list[np.ndarray] = []
     while start < stop:
         turn, first = divmod(start, num_records)
@@ -41,8 +41,8 @@ def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np
 
 
 def _whole_weights(weights: Sequence[float]) -> list[int]:
-    """Convert weights to whole numbers in the same proportions, as far as 39 bits allow."""
-    # Based on the shortest decimal text: 0.7 means seven tenths, not the nearest binary fraction.
+    """Convert weights to whole numbers in the same proportions. If their sum has more than 39 bits, they are rounded."""
+    # The shortest decimal text is exact: 0.7 means seven tenths, not the nearest binary fraction.
     exact = [Fraction(repr(weight)) for weight in weights]
     scale = math.lcm(*(share.denominator for share in exact))
     whole = [int(share * scale) for share in exact]
@@ -58,15 +58,15 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
 class Mixture(EqualBySpec):
     """Records of several datasets in given proportions, which hold in every part of an epoch, not only on average.
 
-    In every prefix of an epoch, each dataset has its share to within one record (two records for more than four
-    datasets). At the end of an epoch the share is exact, if it is a whole number. Each dataset has its own exact
-    shuffle. When the shuffle is used up, the dataset starts a new one. The next epoch continues where the last one
+    In every prefix of an epoch, the count of each dataset is within one record of its share (within two for more than
+    four datasets). At the end of an epoch it is exact, if the share is a whole number. Each dataset is shuffled
+    separately, and starts a new shuffle when all its records were used. The next epoch continues where the last one
     stopped.
 
     Args:
         weights: by dataset name. They are scaled to a sum of 1. A dataset with weight zero is not used.
         seed: 0 to 2^64 - 1.
-        num_records: positions in an epoch; None for the total number of records of all datasets with a weight.
+        num_records: positions in an epoch; None for the number of records in all datasets with a weight above zero.
 
     Example:
         >>> import penstock as ps
@@ -98,32 +98,30 @@ class Mixture(EqualBySpec):
         names = list(self.weights)
         if isinstance(num_records, Mapping):
             if set(num_records) != set(names):
-                raise ValueError(f"the order mixes {names}, and the sets are {list(num_records)}")
+                raise ValueError(
+                    f"the order mixes {names}, but the datasets are {list(num_records)}"
+                )
             num_records = [num_records[name] for name in names]
         sizes = [checked_records(size) for size in num_records]
         if len(sizes) != len(names):
-            raise ValueError(f"the order mixes {len(names)} sets, not {len(sizes)}")
+            raise ValueError(f"the order mixes {len(names)} datasets, not {len(sizes)}")
         for name, size, weight in zip(names, sizes, self._whole, strict=True):
             if weight and not size:
-                raise ValueError(f"set {name!r} has a weight and no records")
+                raise ValueError(f"dataset {name!r} has a weight above 0, but no records")
         return sizes
 
     def length(self, num_records: Any) -> int:
-        """The number of positions in an epoch, given the number of records of each dataset."""
+        """The number of positions in an epoch. `num_records`: as in `take`."""
         sizes = self._sizes(num_records)
         if self.num_records is not None:
             return self.num_records
         return sum(size for size, weight in zip(sizes, self._whole, strict=True) if weight)
 
     def take(self, num_records: Any, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The records at positions start to stop of the epoch.
+        """The records at positions start to stop of the epoch, as int64[stop - start].
 
-        Args:
-            num_records: the number of records of each dataset, in the order of the weights or by name.
-            epoch, start, stop: positions of the epoch.
-
-        Returns:
-            int64[stop - start]: record numbers in the concatenation of the datasets, in the order of the weights.
+        `num_records` has the number of records of each dataset, by name or in the order of the weights. The result
+        numbers the records of all datasets consecutively, in the order of the weights.
         """
         sizes = self._sizes(num_records)
         length = self.length(num_records)

@@ -1,7 +1,7 @@
-"""The interface of orders, and the two simplest ones: sequential, and exactly shuffled.
+"""The interface of orders, and the two simplest orders: sequential, and exactly shuffled.
 
-An order is a pure function from (number of records, epoch, positions) to record numbers. It stores no list, so every
-position costs the same. The result is the same on every machine.
+An order is a pure function from (number of records, epoch, positions) to record numbers. It stores no list, and its
+results are the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ _RECENT = 2
 
 @runtime_checkable
 class Order(Protocol):
-    """Determines which record is at which position.
+    """Determines which record is at which position. The same arguments always give the same numbers.
 
-    `num_records` is the number of records of the dataset; for a `Mixture`, the number for each of its
-    datasets. The same arguments always give the same numbers.
+    `num_records` is the number of records in the dataset, or for a `Mixture`, the number in each of its datasets.
     """
 
     @property
     def seed(self) -> int | None:
-        """The seed of all randomness, or None if the order is not random."""
+        """The seed, or None if the order is not random."""
         ...
 
     @property
     def layout(self) -> str | None:
-        """The keyword for what else `take` must know about the data: "chunk_lengths" (Blocked), "shard_lengths"
-        (Interleaved), or None."""
+        """The further keyword argument of `take`: "chunk_lengths" (Blocked), "shard_lengths" (Interleaved), or None."""
         ...
 
     def length(self, num_records: Any) -> int:
@@ -56,7 +54,7 @@ class Order(Protocol):
 
 
 class EachOnce:
-    """Shared code of orders in which every record occurs once per epoch."""
+    """Base class of orders in which every record occurs once per epoch."""
 
     def length(self, num_records: int) -> int:
         """The number of positions, which is the number of records."""
@@ -67,7 +65,6 @@ class EqualBySpec:
     """Equality by spec, for orders that hold arrays or dicts."""
 
     def spec(self) -> dict[str, Any]:
-        """See Order.spec."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -78,15 +75,14 @@ class EqualBySpec:
 
 
 class Recent(Generic[Value]):
-    """Cache of the most recent tables of an order that computes a table per epoch and per division of the data.
-    Pickling drops the cache."""
+    """Cache of the tables that an order computes for an epoch and the lengths of chunks or shards. It keeps the two
+    most recent tables. Pickling drops it."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[int, np.ndarray, Value]] = []
         self._lock = Lock()
 
     def get(self, epoch: int, lengths: np.ndarray, make: Callable[[], Value]) -> Value:
-        """The table for an epoch and lengths, from the cache if possible."""
         with self._lock:
             for kept_epoch, kept_lengths, value in self._kept:
                 if kept_epoch == epoch and np.array_equal(kept_lengths, lengths):
@@ -107,7 +103,6 @@ def settle(order: object, **values: Any) -> None:
 
 
 def checked_records(num_records: Any) -> int:
-    """Check a number of records, and return it as a Python int."""
     number = operator.index(num_records)
     if not 0 <= number < _END:
         raise ValueError(f"a number of records is 0 to 2**63 - 1, not {number}")
@@ -115,39 +110,34 @@ def checked_records(num_records: Any) -> int:
 
 
 def checked_lengths(lengths: Any, num_records: int, what: str) -> np.ndarray:
-    """Check the lengths of chunks or shards, int64[n], whose sum must be the number of records."""
+    """Check that the lengths of chunks or shards add up to the number of records, and return them as int64[n]."""
     found = np.asarray(lengths, np.int64)
     total = int(found.sum())
     if found.ndim != 1 or total != num_records or (found < 0).any():
         raise ValueError(
-            f"the {what} have {total} records in shape {found.shape}, and the dataset has"
+            f"the {what} have {total} records in shape {found.shape}, but the dataset has"
             f" {num_records}"
         )
     return found
 
 
 def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, int, int]:
-    """Check epoch, start and stop, and return them as Python ints.
-
-    Raises:
-        RecordIndexError: the positions are not within the `length` positions of the epoch.
-        ValueError: the epoch is negative.
-    """
+    """Check an epoch and a range of its `length` positions, and return them as Python ints."""
     epoch = checked_epoch(epoch)
     start, stop = operator.index(start), operator.index(stop)
     if not 0 <= start <= stop <= length:
         raise RecordIndexError(
-            f"an epoch has positions 0 to {length}, and not {start} to {stop}",
+            f"an epoch has positions 0 to {length}, not {start} to {stop}",
             hint="0 <= start <= stop <= order.length(num_records)",
         )
     return epoch, start, stop
 
 
 def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, int]:
-    """Convert positions of an epoch to positions of an order that continues through all epochs."""
+    """Convert positions of an epoch to positions counted from the beginning of epoch 0."""
     epoch, start, stop = checked_span(length, epoch, start, stop)
     if epoch * length + stop > _FAR:
-        raise ValueError(f"epoch {epoch} of {length} positions is too far away")
+        raise ValueError(f"epoch {epoch} of {length} positions is beyond position 2**62")
     return epoch * length + start, epoch * length + stop
 
 
@@ -164,21 +154,20 @@ class Sequential(EachOnce):
     seed = layout = None
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The numbers from start to stop."""
+        """The numbers from start to stop, as int64[stop - start]."""
         _, start, stop = checked_span(self.length(num_records), epoch, start, stop)
         return np.arange(start, stop, dtype=np.int64)
 
     def spec(self) -> dict[str, Any]:
-        """Only the name."""
         return {"name": "sequential"}
 
 
 @dataclass(frozen=True)
 class Shuffled(EachOnce):
-    """Every record once per epoch, in a random permutation. Every permutation is possible.
+    """Every record once per epoch, in a random permutation. Any permutation is possible; each epoch has a new one.
 
-    The permutation is computed, not stored. It needs constant memory for any number of records, and every position
-    costs the same (about 10 to 20 ns per record). Each epoch has a different permutation.
+    The permutation is computed, not stored. It needs constant memory for any number of records, and takes 10 to 20 ns
+    per record at any position.
 
     Args:
         seed: 0 to 2^64 - 1.
@@ -208,5 +197,4 @@ class Shuffled(EachOnce):
         return permuted(length, self.seed, epoch, Draw.RECORDS, start, stop)
 
     def spec(self) -> dict[str, Any]:
-        """The name and the seed."""
         return {"name": "shuffled", "seed": self.seed}

@@ -1,7 +1,7 @@
 """The orders of pipelines without an index: interleaved shards, and a shuffle buffer.
 
-They match tf.data's `interleave` and `shuffle`, and WebDataset's shuffles, but are functions of the position.
-Resuming in the middle of an epoch requires no reading or simulation of what came before.
+They match `interleave` and `shuffle` of tf.data, and the shuffles of WebDataset, but are functions of the position. So
+resuming in the middle of an epoch does not repeat the earlier positions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted
 
 
 class _Turns:
-    """The turns of one epoch, as stretches in which the same shards yield records round by round.
+    """The turns of one epoch, as a table of stretches in which the same shards take turns.
 
-    A stretch has its first position, the number of records that each shard yields in a turn, and the next record of
-    each shard. Shards rarely end, so there are only a few stretches for each shard.
+    A stretch has its first position, the number of records that a shard yields in a turn, and the next record of each
+    shard. A stretch ends only when a shard ends or begins, so there are only a few stretches for each shard.
     """
 
     def __init__(self, shards: list[tuple[int, int]], cycle: int, block: int) -> None:
@@ -40,7 +40,7 @@ class _Turns:
         self._records: list[int] = []
         self._position = 0
         waiting = deque(shards)
-        # [next record, records left] of each open shard; None for a slot in which a shard can be opened.
+        # For each slot, [next record, records left] of its shard; None if the slot is free.
         slots: list[list[int] | None] = [None] * cycle
         while waiting or any(slots):
             shards_open = [slot for slot in slots if slot is not None]
@@ -57,7 +57,7 @@ class _Turns:
         self._firsts = np.array(self._records, np.int64)
 
     def _one_round(self, slots: list[list[int] | None], waiting: deque[tuple[int, int]]) -> None:
-        """Run one turn of each slot. Shards may end, and others begin."""
+        """Add one turn of each slot, in which shards may end and begin."""
         for number, slot in enumerate(slots):
             if slot is None and waiting:
                 slot = list(waiting.popleft())
@@ -68,8 +68,7 @@ class _Turns:
                 self._add([slot[0]], given, 1)
             slot[0] += given
             slot[1] -= given
-            # If a shard's last turn was complete, the shard is found empty only at its next turn. That turn is lost, as
-            # in tf.data.
+            # As in tf.data, a shard whose last turn was complete is found to be empty only at its next turn.
             slots[number] = slot if given == self._block else None
 
     def _add(self, firsts: list[int], block: int, rounds: int) -> None:
@@ -78,7 +77,6 @@ class _Turns:
         self._position += block * len(firsts) * rounds
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """The records at some positions."""
         stretch = np.searchsorted(self._table[:, 0], positions, side="right") - 1
         start, block, num_shards, firsts = self._table[stretch].T
         turn, within = np.divmod(positions - start, block)
@@ -92,15 +90,13 @@ class Interleaved(EachOnce):
 
     This is exactly the order of tf.data's `interleave(cycle_length, block_length)`. When a shard ends, the next shard
     takes its place. Only the order of the shards is shuffled. To match pipelines of tf.data and WebDataset, combine it
-    with `Buffered`.
+    with `Buffered`. The start of an epoch takes about 5 microseconds for each shard and each slot of the cycle.
 
     Args:
         cycle_length: how many shards are open.
         block_length: how many records a shard yields in a turn.
         seed: shuffles the order of the shards, differently in each epoch; None keeps their order.
         shard_lengths: the number of records in each shard, if not passed to `take`.
-
-    The start of an epoch costs about 5 microseconds for each shard and each slot of the cycle.
 
     Example:
         >>> import penstock as ps
@@ -153,7 +149,7 @@ class Interleaved(EachOnce):
         return self.at(num_records, epoch, positions, shard_lengths)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters; given shard lengths as a digest."""
+        """All parameters; the shard lengths as a digest."""
         lengths = self.shard_lengths
         return {
             "name": "interleaved",
@@ -166,19 +162,18 @@ class Interleaved(EachOnce):
 
 @dataclass(frozen=True)
 class Buffered(EachOnce):
-    """The order that results from a shuffle buffer of `size` records over sequential or interleaved records.
+    """The order that a shuffle buffer of `size` records makes of sequential or interleaved records.
 
-    It has the distribution of tf.data's `shuffle(size)`: each record that leaves the buffer is a random one of those in
-    it. A record comes at most `size` - 1 positions early, and late by about `size` on average, so a buffer much smaller
-    than the data hardly shuffles it. Use it for comparisons, or for data that can only be read from front to back.
+    It has the distribution of tf.data's `shuffle(size)`: each record that leaves the buffer is chosen at random from
+    the buffer. A record comes at most `size` - 1 positions early, and about `size` late on average, so a buffer much
+    smaller than the data hardly shuffles it. Use it for comparisons, or for data that can only be read from front to
+    back. Any call takes about size * ln(size) steps of a nanosecond, and 8 * size bytes, so take thousands of
+    positions in one call.
 
     Args:
         seed: 0 to 2^64 - 1.
         size: the size of the buffer, in records.
-        over: the order of the stream that enters the buffer: Sequential (None) or Interleaved.
-
-    Computing any position costs about size * ln(size) steps of a nanosecond, and 8 * size bytes, also near the end of
-    the epoch. Take thousands of positions in one call.
+        over: the order of the records that enter the buffer: Interleaved, or None for sequential.
 
     Example:
         >>> import penstock as ps
@@ -198,7 +193,6 @@ class Buffered(EachOnce):
 
     @property
     def layout(self) -> str | None:
-        """See Order.layout."""
         return None if self.over is None else self.over.layout
 
     def take(
@@ -214,6 +208,6 @@ class Buffered(EachOnce):
         return self.over.at(num_records, epoch, positions, shard_lengths)
 
     def spec(self) -> dict[str, Any]:
-        """All parameters, and those of the underlying order."""
+        """All parameters, with the spec of `over`."""
         over = None if self.over is None else self.over.spec()
         return {"name": "buffered", "seed": self.seed, "size": self.size, "over": over}

@@ -1,4 +1,4 @@
-"""Orders in which records occur with different frequencies: by weights, or with equal frequency for every class."""
+"""Orders that repeat records: according to weights, or so that every class occurs equally often."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_ke
 
 
 def _array(values: Any) -> np.ndarray:
-    """Convert one column to a read-only NumPy array."""
+    """Convert a column without nulls to a read-only NumPy array."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         if values.null_count:
             raise ValueError(f"{values.null_count} of {len(values)} records have no value")
@@ -31,25 +31,25 @@ def _array(values: Any) -> np.ndarray:
     if missing:
         raise ValueError(f"{missing} of {len(array)} records have no value")
     if array.ndim != 1:
-        raise ValueError(f"there must be one value a record, not an array of shape {array.shape}")
+        raise ValueError(
+            f"there must be one value for each record, not an array of shape {array.shape}"
+        )
     array.flags.writeable = False
     return array
 
 
 @dataclass(frozen=True, eq=False)
 class Weighted(EqualBySpec):
-    """Each record as often as its weight determines. Its share of every epoch is rounded up or down.
+    """Each record as often as its weight says, rounded up or down in each epoch, in random order.
 
-    Records with a weight above the mean occur several times per epoch. Other records do not occur in every epoch. Draws
-    are spread evenly over the weights (systematic sampling), so shares are exact, unlike with independent draws. The
-    epochs in which a rare record occurs are random, and so is the order.
+    A record with a weight above the mean occurs at least once per epoch, and other records only in some epochs, chosen
+    at random. Draws are spread evenly over the weights (systematic sampling), so shares are exact, unlike with
+    independent draws. It needs 16 bytes of memory per record.
 
     Args:
         weights: one for each record, 0 or more: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
         num_records: positions in an epoch; None for the number of records.
-
-    Memory: 16 bytes per record.
 
     Example:
         >>> import penstock as ps
@@ -69,7 +69,7 @@ class Weighted(EqualBySpec):
     def __post_init__(self) -> None:
         weights = _array(self.weights).astype(np.float64)
         if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-            raise ValueError("weights must be 0 or more, and one above 0")
+            raise ValueError("weights must be 0 or more, and at least one above 0")
         # Scaled by a power of two, so that sums are exact even for very small and very large numbers.
         scaled = np.ldexp(weights, -np.frexp(weights.max())[1])
         settle(
@@ -85,19 +85,19 @@ class Weighted(EqualBySpec):
     def length(self, num_records: int) -> int:
         """The number of positions in an epoch."""
         if checked_records(num_records) != len(self.weights):
-            raise ValueError(f"{len(self.weights)} weights, and {num_records} records")
+            raise ValueError(f"there are {len(self.weights)} weights for {num_records} records")
         return len(self.weights) if self.num_records is None else self.num_records
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of the epoch, as int64[stop - start]."""
         length = self.length(num_records)
         epoch, start, stop = checked_span(length, epoch, start, stop)
-        # One point for each position, at equal distances over the sum of the weights, shuffled.
+        # The points divide the sum of the weights into equal parts, one for each position, and are shuffled.
         points = permuted(length, self.seed, epoch, Draw.WEIGHTS, start, stop)
         offset = (_core.key_of([self.seed, epoch, Draw.WEIGHTS]) >> 11) * 2.0**-53
         total = self._sums[-1]
         found = np.searchsorted(self._sums, (points + offset) * (total / length), side="right")
-        # Rounding may move the last point past the last record with a weight.
+        # Rounding may move the last point beyond the last record that has a weight.
         last = np.searchsorted(self._sums, total)
         return np.minimum(found, last).astype(np.int64)
 
@@ -115,16 +115,15 @@ class Weighted(EqualBySpec):
 class Balanced(EqualBySpec):
     """Every class equally often, whatever its size.
 
-    With n classes, each run of n positions has every class once, in random order. In any prefix of the order, the
-    counts of the classes therefore differ by at most one. Each class has its own exact shuffle. When the shuffle is
-    used up, the class starts a new one. The next epoch continues where the last one stopped.
+    With n classes, each group of n positions has every class once, in random order. In any prefix of the order, the
+    counts of the classes therefore differ by at most one. Each class is shuffled separately, and starts a new shuffle
+    when all its records were used. The next epoch continues where the last one stopped. It needs memory for the
+    labels, and 8 bytes per record.
 
     Args:
         labels: the class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
         seed: 0 to 2^64 - 1.
         num_records: positions in an epoch; None for the number of records.
-
-    Memory: the labels, and 8 bytes per record.
 
     Example:
         >>> import penstock as ps
@@ -149,7 +148,7 @@ class Balanced(EqualBySpec):
             self,
             labels=labels,
             seed=checked_seed(self.seed),
-            # The records class by class, and the index at which each class begins.
+            # The records sorted by class, and the index at which each class begins.
             _records=np.argsort(classes, kind="stable"),
             _firsts=np.concatenate(([0], np.cumsum(sizes))),
             _digest=digest(classes.astype(np.int64)),
@@ -160,7 +159,7 @@ class Balanced(EqualBySpec):
     def length(self, num_records: int) -> int:
         """The number of positions in an epoch."""
         if checked_records(num_records) != len(self.labels):
-            raise ValueError(f"{len(self.labels)} labels, and {num_records} records")
+            raise ValueError(f"there are {len(self.labels)} labels for {num_records} records")
         return len(self.labels) if self.num_records is None else self.num_records
 
     def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
@@ -170,7 +169,7 @@ class Balanced(EqualBySpec):
             return np.empty(0, np.int64)
         num_classes = len(self._firsts) - 1
         first, last = start // num_classes, -(-stop // num_classes)
-        # One row for each run of all classes. Sorting by keys puts the classes in random order.
+        # One row for each group of all classes. Sorting by keys puts the classes in random order.
         rows = np.arange(first * num_classes, last * num_classes)
         key = _core.key_of([self.seed, Draw.CLASSES])
         keys = record_keys(key, 0, rows)
@@ -180,7 +179,7 @@ class Balanced(EqualBySpec):
         classes, runs = classes[wanted], runs[wanted]
         sizes = np.diff(self._firsts)[classes]
         turns, places = np.divmod(runs, sizes)
-        # A separate shuffle for each turn of each class.
+        # Each pass over a class has its own shuffle.
         shuffles = record_keys(key, 1, turns * num_classes + classes)
         columns = (sizes.astype(np.uint64), shuffles, places.astype(np.uint64))
         lengths, keys, places = (pa.array(column) for column in columns)

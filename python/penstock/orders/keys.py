@@ -1,6 +1,6 @@
-"""The source of all randomness: 64-bit keys made from numbers, and permutations chosen by keys.
+"""The source of all randomness: 64-bit keys computed from numbers, and permutations chosen by keys.
 
-Nothing here has state. The key of (seed, epoch, …) is the same on every machine and in every version.
+Nothing here has state. The key for (seed, epoch, …) is the same on every machine and in every version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _END = 1 << 64
 
 
 class Draw(IntEnum):
-    """The purposes of random draws. Each has its own number, so two orders with the same seed are independent."""
+    """The purposes of random draws. Different numbers make draws with the same seed independent."""
 
     RECORDS = 0
     CHUNKS = 1
@@ -29,26 +29,23 @@ class Draw(IntEnum):
     SETS = 5
     WEIGHTS = 6
     CLASSES = 7
+    SPLITS = 8
+    SAMPLES = 9
 
 
 def checked_seed(seed: Any) -> int:
-    """Check a seed, and return it as a Python int, 0 to 2^64 - 1.
-
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: it is negative or has more than 64 bits.
-    """
+    """Check a seed, and return it as a Python int from 0 to 2^64 - 1."""
     try:
         number = operator.index(seed)
     except TypeError:
         raise TypeError(f"a seed is an integer, not {type(seed).__name__}") from None
     if not 0 <= number < _END:
-        raise ValueError(f"a seed is 0 to 2**64 - 1, not {number}: try seed % 2**64")
+        raise ValueError(f"a seed is from 0 to 2**64 - 1, not {number}: try seed % 2**64")
     return number
 
 
 def checked_epoch(epoch: Any) -> int:
-    """Check an epoch, and return it as a Python int, 0 to 2^64 - 1."""
+    """Check an epoch, and return it as a Python int from 0 to 2^64 - 1."""
     number = operator.index(epoch)
     if not 0 <= number < _END:
         raise ValueError(f"epochs count from 0, and {number} is not an epoch")
@@ -58,15 +55,9 @@ def checked_epoch(epoch: Any) -> int:
 def permuted(
     num_records: int, seed: int, epoch: int, what: int, start: int, stop: int
 ) -> np.ndarray:
-    """The numbers at positions start to stop of a permutation of 0 to num_records - 1.
+    """The numbers at positions start to stop of a permutation of 0 to num_records - 1, as int64[stop - start].
 
-    Args:
-        num_records: at most 2^63 - 1.
-        seed, epoch, what: choose the permutation.
-        start, stop: positions, 0 <= start <= stop <= num_records.
-
-    Returns:
-        int64[stop - start]; nothing else is stored.
+    `seed`, `epoch` and `what` choose the permutation. `num_records` is at most 2^63 - 1.
 
     Example:
         >>> permuted(10, 0, 0, Draw.RECORDS, 4, 7)
@@ -77,14 +68,9 @@ def permuted(
 
 
 def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
-    """A 64-bit key for each record. The record's augmentation may depend only on this key.
+    """A 64-bit key for each record, uint64[n]. The record's augmentation may depend only on this key.
 
-    Args:
-        seed, epoch: 0 to 2^64 - 1.
-        records: int64 or uint64, of any length.
-
-    Returns:
-        uint64, as long as `records`.
+    `seed` and `epoch` are from 0 to 2^64 - 1, `records` is int64[n] or uint64[n].
 
     Example:
         >>> record_keys(0, 0, np.array([7, 8, 7]))[[0, 2]] == _core.key_of([0, 0, 7])
@@ -94,7 +80,7 @@ def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
 
 
 def digest(array: np.ndarray) -> str:
-    """A hash of an array's type, shape and values, for a spec."""
+    """A hash of the type, shape and values of an array, for a spec."""
     data = np.ascontiguousarray(array)
     data = data.astype(data.dtype.newbyteorder("<"), copy=False)
     head = f"{data.dtype.str} {data.shape} ".encode()

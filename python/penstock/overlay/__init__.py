@@ -1,1 +1,1 @@
-"""Overlays: fields stored in a file next to a shard, and joined to its records when the shard is read."""
+"""Overlays: fields in a file next to a shard, which are joined to its records when it is read."""

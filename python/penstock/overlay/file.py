@@ -1,4 +1,4 @@
-"""The file of one overlay: columns of one shard, readable by record number, with checksums of all bytes.
+"""The file of an overlay: columns of one shard, readable by record number, with checksums of all bytes.
 
 ```
 offset  size  field                          (all numbers little endian)
@@ -19,8 +19,8 @@ C       8 B   ends: the offset of the end of each of the B blocks
 -4      4     crc32c of the 60 bytes before
 ```
 
-Values come first, so that a file can be written in one pass. Blocks have about 512 KiB, so that reading
-one record takes one small read. A file gets its name only when it is complete.
+Values come first, so that a file can be written in one pass. Blocks have about 512 KiB, so that one record takes one
+small read. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ SUFFIX = ".overlay"
 CACHED_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
 CACHE_BYTES = 32 << 20
-"""Bytes of blocks that a dataset caches, for all its overlays. Chunks are smaller than blocks."""
+"""Bytes of blocks that a dataset caches for all its overlays. Blocks are larger than chunks."""
 _MOST_FACTS = 1 << 20
 _HINT = "penstock fields remove SOURCE NAME, or put back the file"
 
 
 def folder_of(shard: str) -> str:
-    """Return the folder of a shard's overlays."""
+    """The folder of a shard's overlays."""
     return hidden(shard, FOLDER_SUFFIX)
 
 
 def path_of(shard: str, name: str) -> str:
-    """Return the path of the overlay with this name. Bytes that are unsafe in a file name become %XX."""
+    """The path of the overlay with this name. Bytes that are unsafe in a file name become %XX."""
     if not name:
         raise ValueError("an overlay needs a name")
     data = name.encode("utf-8")
@@ -85,15 +85,15 @@ def path_of(shard: str, name: str) -> str:
 
 
 def name_in(path: str) -> str:
-    """Return the name of the overlay at a path."""
+    """The name of the overlay at a path."""
     from urllib.parse import unquote  # needed only for errors
 
     return unquote(os.path.basename(path).removesuffix(SUFFIX))
 
 
 class BlockCache:
-    """A cache of recently used blocks and open files. A dataset of many shards must not keep all files open. Several
-    threads may use it."""
+    """A cache of recently used blocks and open files, because a dataset of many shards must not keep all files open.
+    Safe to use from several threads."""
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -103,7 +103,7 @@ class BlockCache:
         self._lock = Lock()
 
     def source(self, key: str, open_file: Callable[[], Source]) -> Source:
-        """Return an open file, reopened if it was dropped. A dropped file stays open until its last reader is done."""
+        """An open file, reopened if it was dropped. A dropped file stays open until its last reader is done."""
         with self._lock:
             found = self._sources.pop(key, None)
             if found is None:
@@ -114,12 +114,10 @@ class BlockCache:
             return found
 
     def drop_source(self, key: str) -> None:
-        """Drop an open file from the cache."""
         with self._lock:
             self._sources.pop(key, None)
 
     def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
-        """Return a block if it is in the cache, else None."""
         with self._lock:
             found = self._blocks.get(key)
             if found is None:
@@ -128,7 +126,7 @@ class BlockCache:
             return found[0]
 
     def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
-        """Add a block, and drop the least recently used blocks beyond the size of the cache."""
+        """Add a block, and drop the least recently used blocks if the cache is full."""
         with self._lock:
             if key in self._blocks:
                 return
@@ -141,17 +139,13 @@ class BlockCache:
 def find(
     shard: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
 ) -> list[Overlay]:
-    """Return the overlays of a shard, in the order in which they were made.
-
-    Raises:
-        FormatError: a file is not an overlay.
-    """
+    """The overlays of a shard, in the order in which they were made. Raises FormatError if a file is not an overlay."""
     found = [Overlay(path, storage, limits, cache) for path in _listed(shard, storage)]
     return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
 
 
 def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
-    """Whether any of some shards has an overlay, valid or not."""
+    """Whether any of the shards has an overlay, valid or not."""
     return any(_listed(shard, storage) for shard in shards)
 
 
@@ -178,17 +172,13 @@ class OverlayWriter:
         self.num_records = 0
         self.num_bytes = 0
         self.digest = ""
-        """An identifier of the finished file; see `Overlay.digest`."""
+        """Identifies the finished file, as `Overlay.digest`."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the values of the next records.
-
-        Raises:
-            SchemaError: the batch has other columns, or values that do not fit.
-        """
+        """Append the values of the next records. Raises SchemaError if columns differ or values do not fit."""
         if batch.schema.names != self._schema.names:
             raise SchemaError(
-                "a batch has other columns than the overlay",
+                "the columns of a batch differ from those of the overlay",
                 file=self._sink.path,
                 expected=self._schema.names,
                 found=batch.schema.names,
@@ -197,11 +187,8 @@ class OverlayWriter:
             self._write_block(group)
 
     def finish(self, identity: Identity) -> None:
-        """Write the remaining values and the table of blocks.
-
-        Raises:
-            SchemaError: there are more or fewer values than the shard has records.
-        """
+        """Write the remaining values and the table of blocks. Raises SchemaError unless there is a value for each
+        record of the shard."""
         for group in self._regroup.rest():
             self._write_block(group)
         if self.num_records != identity.num_records:
@@ -252,7 +239,7 @@ class OverlayWriter:
 
 
 class Overlay:
-    """One overlay. Its table is already read and verified. The file is opened again when values are requested."""
+    """An overlay whose table is already read and verified. The file is opened again when values are requested."""
 
     def __init__(
         self, path: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
@@ -281,7 +268,7 @@ class Overlay:
         if _core.Buffer.from_bytes(tail[:-4]).crc32c() != int.from_bytes(tail[-4:], "little"):
             raise ChecksumError("the checksum of the end does not match", byte=size - len(tail))
         if version != VERSION:
-            raise FormatError("an overlay of an unknown version", expected=VERSION, found=version)
+            raise FormatError("the overlay has an unknown version", expected=VERSION, found=version)
         contents_bytes = 20 * blocks + schema_bytes + facts_bytes
         start = size - len(tail) - contents_bytes
         if start < 0 or facts_bytes > _MOST_FACTS:
@@ -309,14 +296,13 @@ class Overlay:
         if self.identity.num_records != num_records or len(set(self.schema.names)) != len(
             self.schema.names
         ):
-            raise FormatError("its facts contradict its table")
+            raise FormatError("its facts do not match its table")
         self.num_records = num_records
         self.num_bytes = size
         self._tail = tail
         self.digest = f"{contents_crc:08x}{tail[-4:].hex()}"
 
     def _check_table(self, end: int, num_records: int) -> None:
-        """Raise an error if blocks overlap or are missing."""
         ends = np.concatenate([[0], self._ends])
         records = np.concatenate([[0], self._records])
         wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
@@ -327,7 +313,7 @@ class Overlay:
     # -- values ---------------------------------------------------------------------------------
 
     def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of records [first, last). They are not copied if all are in one block."""
+        """Columns of records [first, last), not copied if all are in one block."""
         low = int(np.searchsorted(self._records, first, "right"))
         high = int(np.searchsorted(self._records, last, "left"))
         parts: list[pa.RecordBatch] = []
@@ -342,7 +328,7 @@ class Overlay:
         return join(parts) if parts else self._none(columns)
 
     def take(self, records: np.ndarray, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of some records, in the requested order. Repeats are allowed."""
+        """Columns of some records, in the requested order. Repeats are allowed."""
         if not len(records):
             return self._none(columns)
         first = int(records[0])
@@ -357,7 +343,7 @@ class Overlay:
         return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
     def verify(self) -> None:
-        """Read and verify all values. Raise ChangedError if they differ from the written values."""
+        """Read and verify all values. Raises ChangedError if they have changed."""
         for block in range(len(self._ends)):
             self._block(block)
 
@@ -365,7 +351,6 @@ class Overlay:
         return int(self._records[block - 1]) if block else 0
 
     def _block(self, block: int) -> pa.RecordBatch:
-        """Return the batch of one block."""
         key = self._key, block
         batch = self._cache.get(key)
         if batch is None:
@@ -380,16 +365,16 @@ class Overlay:
         source = self._storage.source(self.path)
         if source.size != self.num_bytes or _trailer_of(source) != self._tail:
             source.close()
-            raise ChangedError("the overlay is not the one that was opened", file=self.path)
+            raise ChangedError("the overlay was replaced while it was open", file=self.path)
         return source
 
     def _decoded(self, source: Source, block: int, start: int, length: int) -> pa.RecordBatch:
         data = source.read(start, length)
         stored, found = int(self._checksums[block]), data.crc32c()
         if len(data) != length or found != stored:
-            # ChangedError, because `damage="skip"` must not skip this: the shard is not damaged.
+            # ChangedError, because `damage="skip"` must not skip records of the shard, which is not damaged.
             raise ChangedError(
-                "the overlay's bytes are not those that were written",
+                "the overlay's bytes have changed since they were written",
                 file=self.path,
                 byte=start,
                 expected=f"checksum {stored:#010x}",
@@ -410,7 +395,7 @@ class Overlay:
 
         for message in walk_stream(read, len(data), self._limits):
             if message.compressed or not 0 <= message.reach <= message.end - message.body:
-                raise FormatError("a block is not laid out as overlays are written")
+                raise FormatError("a block does not have the layout that penstock writes")
         with pa.ipc.open_stream(buffer) as stream:
             batch = checked(next_batch(stream), self.path)
         batch = own_batch(batch, own_types(batch.schema))
@@ -433,5 +418,5 @@ def _trailer_of(source: Source) -> bytes:
 
 
 def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:
-    """Return the overlay from which each field is read. If several overlays have the field, it is the latest."""
+    """The overlay from which each field is read: the latest that has it."""
     return {name: overlay for overlay in overlays for name in overlay.schema.names}

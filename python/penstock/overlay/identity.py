@@ -1,9 +1,8 @@
 """The identity of a shard, stored in its overlays. Values are joined by record number, so they must not be joined to
-a shard whose records have changed or moved since the overlay was made.
+a shard whose records have changed or moved since.
 
-Time stamps are ignored. A framed shard is identified by its index: the position and the stored checksum of
-every record. The index is verified against the file, and each record that is read is verified against the
-index. Any other shard is identified by its size and a sample of its bytes.
+A framed shard is identified by the position and stored checksum of every record, from its index, which is itself
+compared with the file. Any other shard is identified by its size and a sample of its bytes.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One state of a shard. `digest` begins with its kind, "index" or "sample". `num_records` is None if
-    the records were not counted."""
+    """One state of a shard. `digest` begins with its kind, "index" or "sample". `num_records` is None if the records
+    were not counted."""
 
     num_bytes: int
     num_records: int | None
@@ -40,11 +39,11 @@ class Identity:
 
 
 def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identity:
-    """Return the identity of an open shard. If a framed shard has no index, it is made. The records of other shards
-    are counted only if `count` is True, because counting may read the heads of all batches.
+    """The identity of an open shard. A framed shard's index is built if needed. The records of other shards are counted
+    only with `count`, because that may read the headers of all batches.
 
     Raises:
-        StaleIndexError: the shard is damaged and has no index, so the numbers of its records are unknown.
+        StaleIndexError: the shard is damaged and has no index, so its record numbers are unknown.
     """
     index: Any = getattr(reader, "index", None)
     if not isinstance(index, Index):
@@ -52,8 +51,8 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
         return Identity(source.size, num_records, f"sample:{sample_of(source).hex()}")
     if index.gap_ends is not None:
         raise StaleIndexError(
-            "the shard is damaged and its index is lost, so the records of an overlay's values are "
-            "unknown",
+            "the shard is damaged and has no index, so it is unknown to which records an overlay's "
+            "values belong",
             file=source.path,
             hint="open(..., overlays=False), or penstock repair",
         )
@@ -63,7 +62,7 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
 
 
 def _crc(numbers: np.ndarray, kind: str) -> int:
-    """Return the CRC-32C of an array of numbers, computed in pieces."""
+    """The CRC-32C of an array of numbers, computed in pieces."""
     crc = 0
     for start in range(0, len(numbers), _PIECE):
         piece = np.ascontiguousarray(numbers[start : start + _PIECE], dtype=kind)

@@ -1,8 +1,8 @@
 """The reader that joins overlays to their shards by record number.
 
-Record numbers are known only if the chunks come from an index, or from positions that the format stores.
-So a framed shard with an overlay is read through its index. Readers that skip damaged records return the
-numbers of the delivered records. If the numbers are unknown, an error is raised.
+Record numbers are known if the chunks come from an index, or from positions that the format stores. A framed shard with
+an overlay is therefore read through its index. Readers that skip damaged records return the numbers of the delivered
+records. If they are unknown, an error is raised.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from penstock.columns.batches import empty_columns
 from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Bound
 from penstock.contract.format import (
     Chunk,
     Delivered,
@@ -57,7 +58,7 @@ class Overlays:
         known = self.fields.setdefault(field.name, field)
         if known.type != field.type:
             raise SchemaError(
-                f"the overlay {overlay.name!r} has another type here than in an earlier shard",
+                f"the overlay {overlay.name!r} has a different type in an earlier shard",
                 file=overlay.path,
                 field=field.name,
                 expected=known.type,
@@ -68,11 +69,11 @@ class Overlays:
             self.fields[field.name] = known.with_nullable(True)
 
     def digests(self, shard: int) -> list[str]:
-        """Return the digests that identify the overlays of one shard."""
+        """The digests that identify the overlays of one shard."""
         return [f"{overlay.name}\0{overlay.digest}" for overlay in self._shards[shard]]
 
     def of(self, shard: int) -> list[Overlay]:
-        """Return the overlays of one shard, in the order in which they were made."""
+        """The overlays of one shard, in the order in which they were made."""
         return self._shards[shard]
 
     def open(
@@ -84,11 +85,11 @@ class Overlays:
         settled: Any,
         names: Sequence[str] | None,
     ) -> Reader:
-        """Open a shard with its format's reader, joined with its overlays.
+        """Open a shard, joined with its overlays.
 
         Args:
-            settled: the schema of the dataset's files, if it is known and the caller gave no schema.
-            names: the fields of the dataset in order, or None if they are not known yet.
+            settled: the schema of the dataset's files, if known and not given by the caller.
+            names: the fields of the dataset in order; None if not known yet.
 
         Raises:
             StaleIndexError: an overlay was made for another state of the shard.
@@ -115,7 +116,6 @@ class Overlays:
     def _opened(
         self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
     ) -> Reader:
-        """Open the shard without its overlays."""
         schema = settled if options.schema is None else options.schema
         owned = self._owners[shard]
         if isinstance(schema, dict):
@@ -125,7 +125,7 @@ class Overlays:
             return open_shard(fmt, source, options)
         fields = [field for field in schema if field.name not in owned]
         if options.schema is None:
-            # A field in an earlier shard's overlay may be in the records of this shard.
+            # A field of another shard's overlay may be in the records of this shard.
             names = {*schema.names, *owned}
             fields += [field for name, field in self.fields.items() if name not in names]
         return self._without_missing(fmt, source, options, pa.schema(fields, schema.metadata))
@@ -133,7 +133,7 @@ class Overlays:
     def _without_missing(
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
-        """Open a shard with a schema, without those fields of it that only overlays of other shards have."""
+        """Open a shard with a schema, without the fields that only overlays of other shards have."""
         while True:
             try:
                 return open_shard(fmt, source, replace(options, schema=schema))
@@ -146,8 +146,8 @@ class Overlays:
     def stale(
         self, shard: int, base: Reader, source: Source, *, counted: bool
     ) -> StaleIndexError | None:
-        """Return the error for the first overlay that was made for another state of the shard, else None.
-        With `counted`, also compare the number of records that the reader finds."""
+        """The error for the first overlay that was made for another state of the shard. With `counted`, also compare
+        the number of records."""
         if not self._shards[shard]:
             return None
         identity = identity_of(base, source, count=counted)
@@ -170,25 +170,24 @@ class Overlays:
 
 
 def _without(path: str, name: str) -> str:
-    """Return a hint on how to read a file without an overlay."""
     return f"{command('penstock', 'fields', 'remove', path, name)}, or open(..., overlays=False)"
 
 
 class _Picked(NamedTuple):
-    """`Chunk.data` of a chunk that represents some records of the shard."""
+    """`Chunk.data` of a chunk that stands for some records of the shard."""
 
     records: np.ndarray
 
 
 class _Added(NamedTuple):
-    """A field that the reader adds to the fields of the shard: from an overlay, or else null."""
+    """A field that the reader adds to those of the shard: from an overlay, or null."""
 
     field: pa.Field
     overlay: Overlay | None
 
 
 class OverlaidReader(Reader):
-    """A reader of a shard with its overlays. It works like the shard's reader `base`, with more columns."""
+    """A reader of a shard with its overlays: as the shard's reader `base`, with more columns."""
 
     def __init__(
         self,
@@ -201,7 +200,7 @@ class OverlaidReader(Reader):
     ) -> None:
         self.base = base
         self._path = path
-        # With damage="error", the shard is not read if only overlay columns are requested.
+        # With damage="error", the shard is not read if only columns of overlays are requested.
         self._may_skip_base = damage == "error"
         stored: dict[str, list[pa.Field]] = {}
         for field in base.schema:
@@ -218,7 +217,7 @@ class OverlaidReader(Reader):
         self.schema = pa.schema(placed, metadata=base.schema.metadata)
 
     def _placed(self, name: str, stored: list[pa.Field], wanted: pa.Field | None) -> list[pa.Field]:
-        """Return the fields of this name in the schema: the added field, or else the fields of the shard."""
+        """The fields of this name in the schema: the added field, or else those of the shard."""
         added = self._added.get(name)
         if added is not None:
             if added.overlay is None and not added.field.nullable:
@@ -260,6 +259,9 @@ class OverlaidReader(Reader):
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         return self.base.readable(chunk)
 
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        return self.base.may_hold(chunk, [one for one in bounds if one.field not in self._added])
+
     def compares(self, chunk: Chunk[Any] | None) -> bool:
         return self.base.compares(chunk)
 
@@ -270,7 +272,7 @@ class OverlaidReader(Reader):
         return self.base.options_alike()
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
-        """Yield all records as one chunk. The files to read depend on the columns, known only in `decode`."""
+        """All records as one chunk. `decode` knows the columns, and therefore which files to read."""
         records = np.asarray(records, dtype=np.int64)
         if len(records):
             chunk = Chunk(-1, len(records), 0, 0, _Picked(records))
@@ -293,7 +295,7 @@ class OverlaidReader(Reader):
             base, skipped = found.batch, found.skipped
             numbers = _numbers(chunk, found.records)
             if isinstance(numbers, np.ndarray) and (numbers < 0).any():
-                # Records whose number is unknown have no values in overlays.
+                # For records with unknown numbers, overlays have no values.
                 base = found.batch.filter(pa.array(numbers >= 0))
                 numbers = numbers[numbers >= 0]
         else:
@@ -301,19 +303,19 @@ class OverlaidReader(Reader):
         return Delivered(self._joined(base, numbers, names), records, skipped)
 
     def _wanted(self, columns: Projection) -> Projection:
-        """Return the columns to read from the shard."""
+        """The columns to read from the shard."""
         if columns is None and not self._replaces:
             return None
         names = self.schema.names if columns is None else columns
         return [name for name in names if name not in self._added]
 
     def _delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
-        """Return the columns from the shard itself, and the chunk's records to which they belong."""
+        """The columns from the shard itself, and the chunk's records to which they belong."""
         found = self.base.delivered(chunk, records, columns)
         asked = chunk.num_records if found.records is None else len(found.records)
         if found.batch.num_rows != asked:
             message = (
-                "records were skipped, and which records an overlay's values belong to is unknown"
+                "records were skipped, so it is unknown to which records an overlay's values belong"
             )
             raise ChangedError(message, file=self._path, hint="open(..., overlays=False)")
         return found
@@ -337,7 +339,7 @@ class OverlaidReader(Reader):
     def _joined(
         self, base: pa.RecordBatch | None, numbers: np.ndarray | range, names: Sequence[str]
     ) -> pa.RecordBatch:
-        """Return the columns of the shard and of the overlays, in the order of `names`."""
+        """The columns of the shard and of the overlays, in the order of `names`."""
         stored: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
         if base is not None:
             for field, array in zip(base.schema, base.columns, strict=True):
@@ -355,7 +357,6 @@ class OverlaidReader(Reader):
         return pa.RecordBatch.from_arrays([array for _, array in columns], schema=schema)
 
     def close(self) -> None:
-        """Close the files."""
         for added in self._added.values():
             if added.overlay is not None:
                 added.overlay.close()
@@ -363,14 +364,14 @@ class OverlaidReader(Reader):
 
 
 def _numbers(chunk: Chunk[Any], records: Selection) -> np.ndarray | range:
-    """Return the record numbers, within the shard, of some records of a chunk."""
+    """The numbers in the shard of some records of a chunk."""
     if records is None:
         return range(chunk.first_record, chunk.first_record + chunk.num_records)
     return np.asarray(records, dtype=np.int64) + chunk.first_record
 
 
 def _values(added: dict[str, _Added], numbers: np.ndarray | range) -> dict[str, pa.Array]:
-    """Return the values of added fields. Each overlay is read only once."""
+    """The values of added fields. Each overlay is read only once."""
     found: dict[str, pa.Array] = {}
     fields: dict[str, tuple[Overlay, list[pa.Field]]] = {}
     for name, (field, overlay) in added.items():

@@ -1,8 +1,8 @@
-"""Decoding of images to NumPy arrays, encoding, and re-encoding. The work is done in Rust, on all cores.
+"""Decoding of images to NumPy arrays, encoding, and re-encoding, in Rust and on all cores.
 
 | codec | read | written |
 |---|---|---|
-| `jpeg` | libjpeg-turbo: baseline, progressive, arithmetic; grey, colour, CMYK; 8 bits | quality 1 to 100, colour at half size (4:2:0) |
+| `jpeg` | libjpeg-turbo: baseline, progressive, arithmetic; grey, colour, CMYK; 8 bits | quality 1 to 100, 4:2:0 |
 | `png` | all variants; every checksum is verified | fast compression, slightly larger files |
 | `webp` | lossy, lossless, with alpha; the first frame of an animation | quality 1 to 100, or `lossless` |
 | `ppm` | `P6` and `P5` (grey), 8 and 16 bits | `P6` and `P5` |
@@ -13,8 +13,8 @@ Palettes are resolved. 16-bit values keep their upper 8 bits. Mode `"rgb"` repea
 blending. Mode `"grey"` weighs colours as JPEG does. Mode `"stored"` keeps the channels of the image (1 grey, 2 with
 alpha, 3 RGB, 4 with alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is not applied.
 
-If the decoder warns about a JPEG (truncated or corrupt data), this is an error, as is a wrong checksum in a PNG.
-Sizes are read and compared with `Limits.image_pixels` before memory is allocated.
+A warning of the JPEG decoder (truncated or corrupt data) is an error, as is a wrong checksum in a PNG. Sizes are
+compared with `Limits.image_pixels` before memory is allocated.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ T = TypeVar("T")
 
 
 class Image(Protocol):
-    """The methods of `penstock.Image` that `decode_images` uses. The class is defined in `loader/`."""
+    """The method of `penstock.Image`, a class in `loader/`, that `decode_images` uses."""
 
-    def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any:
-        """Return a batch of images."""
-        ...
+    def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any: ...
 
 
 _CODECS = {"jpeg": "jpeg", "jpg": "jpeg", "png": "png", "webp": "webp", "ppm": "ppm", "raw": "ppm"}
@@ -50,21 +48,21 @@ USUAL_QUALITY = 90
 
 
 def codec_of(name: str) -> str:
-    """Return the codec for a name: "jpg" is "jpeg", "raw" is "ppm"."""
+    """The codec of a name: "jpg" is "jpeg", "raw" is "ppm"."""
     if name not in _CODECS:
         raise ValueError(f"unknown codec {name!r}; known: {', '.join(_CODECS)}")
     return _CODECS[name]
 
 
 def image_sizes(array: Any) -> pa.StructArray:
-    """Return codec and size of encoded images, from their first bytes. Nothing is decoded.
+    """Read codec and size of encoded images from their first bytes.
 
     Args:
         array: a pyarrow array of images or bytes, or a list of bytes.
 
     Returns:
-        A struct array of `codec` (string), `width`, `height` (uint32, pixels) and `channels`
-        (uint8, in mode "stored"); null if the image is null.
+        A struct array of `codec` (string), `width` and `height` (uint32, pixels) and `channels` (uint8, in mode
+        "stored"). A null stays null.
 
     Raises:
         FormatError: a record is not an image; the error names it.
@@ -91,26 +89,25 @@ def decode_images(
     """Decode a column of images.
 
     Args:
-        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes; with an
-            `image` also pixels, as `penstock.loader.images.decode_into` takes them.
+        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes. With an `image` also pixels,
+            as in `penstock.loader.images.decode_into`.
         image: how to crop, resize and flip the images, as in a `penstock.Loader`; see `penstock.Image`.
         mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
-        keys: uint64, one for each record, from which its random crop and flip are drawn; None for
-            the positions in the array. Only with an `image`.
+        keys: uint64, one for each record, from which its random crop and flip are drawn; None for the positions in the
+            array. Only with an `image`.
         allow_damaged: return the decodable part of damaged JPEGs.
-        limits: `image_pixels` bounds each image, `batch_bytes` all pixels together.
-        threads: None for as many as there are cores.
+        limits: `image_pixels` limits each image, `batch_bytes` all pixels together.
+        threads: None for one per core.
 
     Returns:
-        If all images have the same size, an array uint8[records, height, width, channels] (without
-        the last axis in mode "grey"); else a list with an array for each record, None for a null.
-        With an `image`: an array of its dtype and layout; a null is an error then.
-        Both are writable. The arrays of a list share one block of memory.
+        If all images have the same size, an array uint8[records, height, width, channels] (without the last axis in
+        mode "grey"). Otherwise a list with an array for each record, None for a null; its arrays share one block of
+        memory. With an `image`, an array of its dtype and layout. All arrays are writable.
 
     Raises:
-        FormatError: a record is not an image, or damaged.
-        LimitError: an image, or all of them, are too large.
-        UnsupportedError: an image has unsupported features, such as a JPEG of more than 8 bits.
+        FormatError: a record is not an image, or is damaged.
+        LimitError: an image, or all images together, are too large.
+        UnsupportedError: an image has unsupported features, such as more than 8 bits in a JPEG.
 
     Example:
         >>> import penstock as ps
@@ -138,7 +135,7 @@ def decode_images(
 
 
 def _as_images(flat: np.ndarray, shapes: pa.StructArray, mode: str) -> Any:
-    """Return pixels as one array if all images have the same size, else as a list of arrays."""
+    """The pixels as one array if all images have the same size, or else as a list of arrays."""
     sides = [shapes.field(name) for name in ("height", "width", "channels")]
     if len(shapes) and not shapes.null_count and all(len(side.unique()) == 1 for side in sides):
         shape = tuple(side[0].as_py() for side in sides)
@@ -167,19 +164,19 @@ def encode_images(
     r"""Encode pixels as images.
 
     Args:
-        images: uint8[records, height, width, channels] or uint8[records, height, width], or a
-            sequence of uint8[height, width, channels] or uint8[height, width]; 1 to 4 channels:
-            grey, grey and alpha, RGB, RGBA. JPEG and PPM drop alpha, WebP has no grey.
+        images: uint8[records, height, width, channels] or uint8[records, height, width], or a sequence of uint8[height,
+            width, channels] or uint8[height, width]. There may be 1 to 4 channels: grey, grey and alpha, RGB, RGBA.
+            JPEG and PPM drop alpha, WebP has no grey.
         codec: "jpeg", "png", "webp" or "ppm" ("raw").
         quality: 1 to 100 for JPEG and lossy WebP; None is 90.
-        lossless: WebP that keeps every pixel.
-        threads: None for as many as there are cores.
+        lossless: write lossless WebP.
+        threads: None for one per core.
 
     Returns:
         An array of `ImageType(codec)`; the same bytes for any number of threads.
 
     Raises:
-        SchemaError: a record is not an image, or larger than the codec can hold.
+        SchemaError: a record is not an image, or is too large for the codec.
 
     Example:
         >>> import numpy as np, penstock as ps
@@ -223,21 +220,21 @@ def reencode(
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
         codec: "jpeg", "png", "webp" or "raw" ("ppm"); None keeps the codec of each image.
         quality: 1 to 100 for JPEG and lossy WebP; None is 90 for images that are encoded again.
-        lossless: WebP that keeps every pixel.
+        lossless: write lossless WebP.
         max_side: maximum pixels of the longer side.
-        mode: the channels; "stored" keeps them as far as the codec can.
+        mode: the channels; "stored" keeps them if the codec can.
         allow_damaged: use the decodable part of damaged JPEGs.
-        limits: `image_pixels` bounds each image.
-        threads: None for as many as there are cores.
+        limits: `image_pixels` limits each image.
+        threads: None for one per core.
 
     Returns:
-        An array of `ImageType`, with a codec if all images have the same codec. The bytes do not depend
-        on the number of threads.
+        An array of `ImageType(codec)`, or with the codec of the array's type if `codec` is None. The bytes are the same
+        for any number of threads.
 
     Raises:
-        FormatError: a record is not an image, or damaged.
-        LimitError: an image is too large, or the column larger than 2 GiB.
-        SchemaError: an image is larger than the codec can hold.
+        FormatError: a record is not an image, or is damaged.
+        LimitError: an image is too large, or the column is larger than 2 GiB.
+        SchemaError: an image is too large for the codec.
 
     Example:
         >>> from penstock.payloads.images import image_sizes, reencode
@@ -350,10 +347,10 @@ def _rows(array: Any) -> pa.Array:
 
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:
-    """Return the pixels as pieces of memory, and the size of each image in them."""
+    """The pixels as pieces of memory, and the size of each image."""
     if isinstance(images, np.ndarray) and images.dtype != object:
         if images.ndim not in (3, 4):
-            raise SchemaError(f"images have three or four axes together, not {images.ndim}")
+            raise SchemaError(f"an array of images has three or four axes, not {images.ndim}")
         _check_uint8(images, 0 if len(images) else None)
         whole, shapes = [images], [images.shape[1:]] * len(images)
     else:
@@ -368,7 +365,7 @@ def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:
     wrong = np.flatnonzero((sizes == 0).any(axis=1) | (sizes[:, 2] > 4))
     if len(wrong):
         shape = " x ".join(map(str, sizes[wrong[0]]))
-        message = f"no image of height, width and channels {shape}"
+        message = f"an image cannot have height, width and channels {shape}"
         raise SchemaError(message, record=int(wrong[0]))
     pieces = [pa.array(np.ascontiguousarray(array).reshape(-1)) for array in whole]
     height, width, channels = sizes.T
@@ -396,7 +393,7 @@ def _threads(threads: int | None) -> int:
 
 
 def _told(kernel: Callable[[], T]) -> T:
-    """Return the result of the kernel, or raise its fault as an error that names the record."""
+    """Run a kernel. A fault is raised as an error that names the record."""
     try:
         return kernel()
     except _core.KernelError as error:
@@ -404,10 +401,10 @@ def _told(kernel: Callable[[], T]) -> T:
 
 
 def fault_error(fault: Any, record: int | None = None) -> PenstockError:
-    """Return the error for a kernel's fault. `record` replaces the record number of the fault."""
+    """The error for a kernel's fault. `record` replaces the record number of the fault."""
     hints = {
-        "image": "allow_damaged=True, for what can be had of a damaged JPEG",
-        "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",
+        "image": "allow_damaged=True, to decode the intact part of a damaged JPEG",
+        "truncated": "allow_damaged=True, to decode the intact part of a damaged JPEG",
     }
     is_none = any(words in fault.message for words in ("no JPEG", "not a JPEG"))
     jpeg = "JPEG" in fault.message and not is_none

@@ -1,8 +1,5 @@
-"""Decoding of payloads of any protobuf message type, with a message class from the caller.
-
-penstock itself needs no protobuf runtime: a caller with a message class has one. That runtime parses the
-payloads, so its rules apply exactly. This module only converts messages to columns.
-"""
+"""Decoding of payloads of any protobuf message type, with a message class from the caller. The caller's protobuf
+runtime parses the payloads, so penstock itself needs none, and only converts messages to columns."""
 
 from __future__ import annotations
 
@@ -20,14 +17,11 @@ _MAX_DEPTH = 32
 
 
 class MessageDecoder(Decoder):
-    """Decodes payloads of one message type to one column per field.
+    """Decodes payloads of one message type, given as a generated class or a descriptor, to one column per field.
 
-    Args:
-        message: a generated message class, or a google.protobuf descriptor of a message.
-
-    A singular field that tracks presence is null if it is unset. Other unset fields have their default, as
-    in protobuf. Enums become their names, maps become Arrow maps, and messages become structs. If a
-    message type contains itself, the inner message becomes its serialized bytes.
+    A singular field that tracks presence is null if it is unset. Other unset fields have their default, as in protobuf.
+    Enums become their names, maps become Arrow maps, and messages become structs. If a message type contains itself,
+    the inner message becomes its serialized bytes.
     """
 
     def __init__(self, message: Any) -> None:
@@ -59,10 +53,10 @@ class MessageDecoder(Decoder):
         try:
             return self._class.FromString(frames.payload(record))
         except Exception as error:
-            # This is DecodeError, whose module differs between protobuf's releases.
+            # DecodeError, which is in another module in some releases of protobuf.
             name = self._class.DESCRIPTOR.full_name
             hint = "open(..., raw=True) for the bytes as they are"
-            raise FormatError(f"no {name}: {error}", record=record, hint=hint) from None
+            raise FormatError(f"is not a {name}: {error}", record=record, hint=hint) from None
 
 
 def _array(name: str, values: list[Any], type_: pa.DataType) -> pa.Array:
@@ -111,13 +105,13 @@ _TYPE_BYTES = 12
 
 
 def _repeated(field: Any) -> bool:
-    # Newer releases of protobuf remove `label`, and older releases have no `is_repeated`.
+    # Newer releases of protobuf have no `label`, and older releases no `is_repeated`.
     known = getattr(field, "is_repeated", None)
     return bool(field.label == 3 if known is None else known)
 
 
 def _column(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
-    """Return a field's Arrow type, and a function that gets the field's value from its message."""
+    """A field's Arrow type, and a function that gets the field's value from its message."""
     name = field.name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         key = _element(field.message_type.fields_by_name["key"], above)
@@ -140,7 +134,7 @@ def _column(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
 
 
 def _element(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
-    """Return the Arrow type of one value of a field, and the function that converts the value."""
+    """The Arrow type of one value of a field, and a function that converts the value."""
     kind = field.cpp_type
     if kind in _SCALARS:
         return _SCALARS[kind], _same

@@ -1,4 +1,4 @@
-"""Reads and writes bytes in files. The names below are public; the modules are internal to penstock."""
+"""Reads and writes the bytes of files. The names below are public; the modules are internal to penstock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage that holds its files in memory, for tests and for data that was never in a file."""
+"""A storage that holds its files in memory, for tests and for data that is not in a file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from penstock.storage.base import Source
 
 
 class MemorySource(Source):
-    """The Source of one file in memory."""
-
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
         self.size = len(data)
@@ -54,8 +52,6 @@ class MemoryStorage:
 
 
 class MemorySink:
-    """A file that is being written. It is added to the storage when it is committed."""
-
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self.path = path
         self._storage = storage

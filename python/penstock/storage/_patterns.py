@@ -1,7 +1,7 @@
 """Finds files by a pattern: `*`, `?` and `[…]` match within a name, and `**` matches folders at any depth.
 
-As in a shell, a pattern matches hidden names only if the pattern begins with a dot. Names that are not data (see
-`skipped`) match only a pattern of the same kind, such as `*.tmp`. `**` does not follow links to folders.
+As in a shell, a pattern matches hidden names only if it begins with a dot. Names that are not data (see `skipped`)
+match only a pattern of the same kind, such as `*.tmp`. `**` does not follow links to folders.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a pattern."""
     return _MAGIC.search(text) is not None
 
 
 def matching(pattern: str, skipped: list[SkippedFile]) -> list[str]:
-    """Return the files that match, sorted. Matching files that are not data are added to `skipped`.
+    """The files that match, sorted. Matching files that are not data are added to `skipped`.
 
     Raises:
-        LimitError: `**` finds folders nested deeper than `Limits.nesting`.
+        LimitError: folders are nested deeper than `Limits.nesting`.
     """
     parts = pattern.split("/")
-    # Several `**` in a row mean the same as one.
+    # Several `**` in a row are the same as one.
     parts = [p for n, p in enumerate(parts) if p != "**" or parts[n - 1 : n] != ["**"]]
     return sorted(set(_below("", parts, skipped)))
 
@@ -53,7 +52,7 @@ def _below(prefix: str, parts: list[str], skipped: list[SkippedFile]) -> Iterato
 def _names(prefix: str, part: str, skipped: list[SkippedFile], *, folders: bool) -> Iterator[str]:
     """The names in a folder that match one part of a pattern."""
     if not is_pattern(part):
-        # The first part of an absolute path is empty and means the root folder.
+        # The first part of an absolute path is empty: the root folder.
         path = prefix + part or "/"
         exists = os.path.isdir if folders else os.path.isfile
         if exists(path):
@@ -75,7 +74,7 @@ def _names(prefix: str, part: str, skipped: list[SkippedFile], *, folders: bool)
 def _folders(prefix: str, skipped: list[SkippedFile], depth: int) -> Iterator[str]:
     """A folder and all folders below it."""
     if depth > Limits().nesting:
-        raise LimitError(f"more than {Limits().nesting} folders in each other", file=prefix)
+        raise LimitError(f"folders are nested more than {Limits().nesting} deep", file=prefix)
     yield prefix
     for entry in _entries(prefix):
         if not entry.is_dir():

@@ -1,17 +1,17 @@
-"""The note kept next to a file while data is appended to it. It records the old size and the appended bytes.
+"""The note next to a file while data is appended to it: the old size and facts about the appended bytes.
 
-An append writes the note before the first new byte, and removes it when the last byte is durable. A process that
-finds a note reads only the first `old_size` bytes. The note is a hidden JSON file:
+An append writes the note before the first new byte, and removes it when the last byte is durable. If there is a note,
+only the first `old_size` bytes are read. The note is a hidden JSON file:
 
-| key | what |
+| key | value |
 |---|---|
 | old_size, new_size | bytes of the file before and after |
 | border | crc32c of the last bytes before `old_size`, up to 4096 |
 | head | the first new bytes, up to 4096, in hexadecimal |
 | tail | crc32c of all new bytes |
 
-A note alone verifies nothing: it may have been copied, or may be older than the file. It is trusted only if the
-bytes around the old end of the file match it.
+A note may have been copied, or may be older than the file. It is trusted only if the bytes around the old end of the
+file match it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ EDGE_BYTES = 4096
 _BLOCK_BYTES = 4 << 20
 _MOST_BYTES = 1 << 16
 _DISK_BYTES = 512
-"""The smallest unit that disks write whole. Larger blocks and pages are multiples of it."""
+"""The smallest unit that a disk writes as a whole. Larger blocks and pages are multiples of it."""
 
 Read = Callable[[int, int], _core.Buffer]
-"""Reads bytes of a file by (start, length). The result is shorter at the end of the file."""
+"""Reads bytes [start, start + length) of a file; fewer at its end."""
 
 State = Literal["whole", "torn", "foreign"]
 
@@ -51,12 +51,11 @@ class Journal:
     tail: int
 
     def to_bytes(self) -> bytes:
-        """The JSON text to store."""
         return json.dumps(asdict(self)).encode()
 
     def state(self, read: Read, size: int) -> State:
-        """The state of the append: all new bytes are there, some are missing ("torn", which can be undone), or the note
-        is about another file."""
+        """Whether all new bytes are in the file ("whole"), some are missing ("torn"), or the note is about another file
+        ("foreign")."""
         if (
             not self.old_size <= size <= self.new_size
             or border_of(read, self.old_size) != self.border
@@ -72,8 +71,8 @@ class Journal:
 
 
 def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
-    """Whether `found` can be the remains of `written` after a power failure. A disk may lose any block and keep any
-    other. A lost block holds zeros, or an earlier state in which its end was not yet written."""
+    """Whether `found` can be the remains of `written` after a power failure. The disk may have lost any block: it then
+    holds zeros, or an earlier state in which its end was not yet written."""
     at = 0
     while at < len(found):
         end = at + _DISK_BYTES - (start + at) % _DISK_BYTES
@@ -86,17 +85,17 @@ def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
 
 
 def path_for(data_path: str) -> str:
-    """The path of the note for a file. If the file is a link, the note is next to the link's target."""
+    """The path of a file's note. For a link, the note is next to the link's target."""
     return hidden(resolved(data_path), SUFFIX)
 
 
 def resolved(path: str) -> str:
-    """The path of the file itself, with a link resolved."""
+    """The path of a file, or of the target of a link."""
     return os.path.realpath(path) if os.path.islink(path) else path
 
 
 def load(data_path: str) -> Journal | None:
-    """Read the note about a file. None if there is no note or it is invalid."""
+    """Read the note about a file; None if it is missing or invalid."""
     try:
         with open(path_for(data_path), "rb") as file:
             stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
@@ -117,13 +116,13 @@ def is_there(data_path: str) -> bool:
 
 
 def border_of(read: Read, size: int) -> int:
-    """The checksum of the last bytes of a file that has this size."""
+    """The crc32c of the last bytes of a file of this size."""
     start = max(0, size - EDGE_BYTES)
     return read(start, size - start).crc32c()
 
 
 def checksum(read: Read, start: int, end: int) -> int:
-    """The checksum of bytes [start, end)."""
+    """The crc32c of bytes [start, end)."""
     value = 0
     for at in range(start, end, _BLOCK_BYTES):
         value = read(at, min(_BLOCK_BYTES, end - at)).crc32c(value)
@@ -131,8 +130,8 @@ def checksum(read: Read, start: int, end: int) -> int:
 
 
 def visible_size(path: str) -> int | None:
-    """The number of bytes of a file to read while an append is in progress, or was interrupted and cannot be undone.
-    None if all bytes count."""
+    """How many bytes of a file to read while an append runs, or after an interrupted append that was not undone. None
+    for all bytes."""
     journal = load(path)
     if journal is None:
         return None
@@ -150,7 +149,7 @@ def is_locked(path: str) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # this file system has no locks, so no append holds one
+        return False  # this file system has no locks
     finally:
         os.close(fd)
     return False

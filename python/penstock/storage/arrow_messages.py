@@ -13,8 +13,8 @@ A stream is a sequence of messages. It ends with a length of zero or with the en
 A file is "ARROW1" and two zero bytes, a stream as above, a Footer (flatbuffer), the footer's length as int32, and
 "ARROW1". The footer gives the position of every dictionary and record batch.
 
-pyarrow reads the messages. This module reads only their headers, which give the number of records and the claimed
-sizes of decompressed buffers. Every offset is checked against the available bytes.
+pyarrow reads the messages. This module reads only their headers, with the number of records and the positions of
+buffers. Every offset is compared with the available bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1"
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 OLDEST_VERSION, LATEST_VERSION = 3, 4
-"""Metadata versions V4 and V5. pyarrow does not read older ones."""
+"""Metadata versions V4 and V5. pyarrow does not read older versions."""
 
 Read = Callable[[int, int], bytes]
-"""Reads bytes [start, start + length) of the file. The result is shorter at the end of the file."""
+"""Reads bytes [start, start + length) of the file; fewer at its end."""
 
 
 _NUMBERS = {kind: struct.Struct("<" + kind).unpack_from for kind in "bBhHiIq"}
@@ -41,8 +41,7 @@ _offset, _signed, _short = _NUMBERS["I"], _NUMBERS["i"], _NUMBERS["H"]
 
 
 class Table:
-    """One table of a flatbuffer. An absent field gives its default. An offset outside the bytes raises struct.error,
-    which callers turn into a FormatError."""
+    """One table of a flatbuffer. An absent field gives its default. An offset outside the bytes raises struct.error."""
 
     __slots__ = ("_fields", "_fields_bytes", "at", "data")
 
@@ -59,7 +58,7 @@ class Table:
         return cls(data, _offset(data, 0)[0])
 
     def place(self, field: int) -> int | None:
-        """The position of a field's value, or None if the field is absent."""
+        """The position of a field's value; None if the field is absent."""
         slot = 4 + 2 * field
         if slot + 2 > self._fields_bytes:
             return None
@@ -75,7 +74,7 @@ class Table:
         return None if at is None else Table(self.data, at + _offset(self.data, at)[0])
 
     def structs(self, field: int, kind: str) -> list[tuple[int, ...]]:
-        """A vector of structs, each unpacked to a tuple."""
+        """A vector of structs, each as a tuple."""
         at = self.place(field)
         if at is None:
             return []
@@ -88,7 +87,7 @@ class Table:
 
 
 def _misplaced(data: bytes) -> FormatError:
-    message = "an offset of the metadata points out of it"
+    message = "the metadata has an offset beyond its end"
     return FormatError(message, expected=f"below {len(data)}")
 
 
@@ -103,9 +102,9 @@ class Message(NamedTuple):
     dictionary: int = 0
     is_delta: bool = False
     compressed: tuple[tuple[int, int], ...] = ()
-    """Offset from the body's start, and length, of each compressed buffer."""
+    """Offset in the body, and length, of each compressed buffer."""
     reach: int = 0
-    """The end of the last buffer, from the body's start; -1 if a buffer has a negative offset."""
+    """The end of the last buffer in the body; -1 if a buffer has a negative offset or length."""
     is_big_endian: bool = False
     """For a schema message: whether the batches after it are big-endian."""
 
@@ -122,7 +121,7 @@ def _parsed(table: Table, start: int, body: int, size: int) -> Message:
     version, kind = table.value(0, "h"), table.value(1, "B")
     if not OLDEST_VERSION <= version <= LATEST_VERSION:
         raise FormatError(
-            "a message of a version that cannot be read",
+            "a message has a version that cannot be read",
             byte=start,
             expected="V4 or V5",
             found=f"V{version + 1}",
@@ -150,7 +149,7 @@ def _parsed(table: Table, start: int, body: int, size: int) -> Message:
 
 
 def _body_length(table: Table, start: int, left: int) -> int:
-    """The length of a message's body, checked to fit in the `left` bytes that remain in the file."""
+    """The length of a message's body. It must be at most `left`, the bytes that remain in the file."""
     length = table.value(3, "q")
     if length < 0:
         raise FormatError("a message's body has a negative length", byte=start, found=length)
@@ -178,7 +177,7 @@ class Layout(NamedTuple):
     nodes: tuple[tuple[int, ...], ...]
     """Length and number of nulls of each array."""
     buffers: tuple[tuple[int, ...], ...]
-    """Offset from the body's start, and length in bytes, of each buffer."""
+    """Offset in the body, and length in bytes, of each buffer."""
     codec: int | None
     """The number of the codec of compressed buffers; -1 for an unknown kind of compression."""
     data_buffers: tuple[tuple[int, ...], ...]
@@ -206,7 +205,7 @@ def read_message(read: Read, start: int, size: int, limits: Limits) -> Message |
     """The message at `start`, or None at the end of the stream."""
     if start >= size:
         return None
-    # For an ordinary batch, one read gets the whole header.
+    # One read usually gets the whole header.
     window = read(start, 4096)
     if len(window) < 4:
         raise TruncatedError("the file ends inside a message", byte=start, expected="4 bytes")
@@ -240,17 +239,19 @@ def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
     at = 0
     while (message := read_message(read, at, size, limits)) is not None:
         if (message.kind == SCHEMA) != (at == 0):
-            raise FormatError("a stream has one schema, before all else", byte=at)
+            raise FormatError("a stream must have one schema, as its first message", byte=at)
         if message.kind not in (SCHEMA, DICTIONARY, BATCH):
             raise FormatError(
-                "a message that has no place in a stream of batches", byte=at, found=message.kind
+                "a message of this kind cannot be in a stream of batches",
+                byte=at,
+                found=message.kind,
             )
         yield message
         at = message.end
 
 
 class Footer(NamedTuple):
-    """The contents of an IPC file's footer: (position, metadata length, body length) of each message."""
+    """The footer of an IPC file, with (position, metadata length, body length) of each message."""
 
     start: int
     dictionaries: tuple[tuple[int, int, int], ...]
@@ -263,7 +264,7 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
     tail = read(max(size - 10, 0), 10)
     if size < 8 + 10 or tail[4:] != MAGIC:
         raise TruncatedError(
-            "there is no Arrow footer at the end; the file was cut, or never finished",
+            "there is no Arrow footer at the end; the file is truncated, or was never finished",
             byte=max(size - 6, 0),
             expected=MAGIC,
             found=tail[4:],
@@ -286,11 +287,11 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
 
 
 def _block(found: tuple[int, ...], start: int) -> tuple[int, int, int]:
-    """Check and return the position of a message. It must be before the footer, which starts at `start`."""
+    """Check the position of a message, which must be before the footer at `start`."""
     place, metadata, body = found
     if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
         raise FormatError(
-            "the footer gives a batch a place where none can be",
+            "the footer gives an impossible position for a batch",
             byte=start,
             found=f"{place} + {metadata} + {body}, of {start} bytes",
         )
@@ -304,7 +305,7 @@ def is_stream(head: bytes, size: int) -> bool:
     skip = 8 if head[:4] == CONTINUATION else 4
     length = int.from_bytes(head[skip - 4 : skip], "little", signed=True)
     if skip == 8:
-        # No other format starts like this, so a stream with a damaged or truncated schema is recognized, too.
+        # No other format starts like this. The schema is not examined, because it may be damaged.
         return length >= 16 and length % 8 == 0
     if not 16 <= length <= size - skip:
         return False

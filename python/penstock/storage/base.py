@@ -1,7 +1,6 @@
 """Base classes for storage: a `Storage` opens a `Source` to read from and a `Sink` to write to.
 
-Every read names its position, so threads share no cursor. A written file appears under its final name only when it is
-complete.
+Every read gives its position, so threads share no cursor. A written file gets its final name only when it is complete.
 """
 
 from __future__ import annotations
@@ -19,18 +18,15 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads.
-
-    By default, the checks for files that change while they are read do nothing, because bytes in memory, for example,
-    never change.
-    """
+    """The bytes of one file, read by position. Safe to use from several threads. The default checks for changes do
+    nothing, as is right for bytes that never change."""
 
     path: str
     size: int
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length). The result is shorter only at the end of the file."""
+        """Bytes [start, start + length); fewer only at the end of the file."""
         ...
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
@@ -39,24 +35,15 @@ class Source(ABC):
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
     def check_unchanged(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the file has changed since it was opened.
-
-        Args:
-            may_grow: allow appended bytes, because every record is verified when it is read.
-        """
+        """Raise ChangedError if the file was changed or replaced since it was opened. `may_grow` allows appended bytes,
+        for files whose records are all verified when they are read."""
 
     def check_read(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the open file was written to since it was opened, so that the bytes read may mix old
-        and new contents. Call it after the reads. If the name now belongs to another file, the open file is still
-        unchanged.
-
-        Args:
-            may_grow: allow appended bytes, because the bytes read were compared with checksums.
-        """
+        """Raise ChangedError if the open file was written to, so that the bytes read may mix old and new contents. To
+        be called after the reads. `may_grow` allows appended bytes, if the bytes read were compared with checksums."""
 
     def was_rewritten(self) -> bool:
-        """Whether the open file was written to other than at its end, as far as the system reports. A file whose name
-        was given to another file is unchanged."""
+        """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
 
     def was_replaced(self) -> bool:
@@ -68,7 +55,7 @@ class Source(ABC):
 
 
 class SourceView(Source):
-    """Part of another source, or a checked view of it. Everything except reading is passed on to that source."""
+    """A part or a checked view of another source. Subclasses implement `read`; the rest is passed on to that source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -105,11 +92,11 @@ class Sink(Protocol):
         ...
 
     def patch(self, start: int, data: object) -> None:
-        """Overwrite bytes that were written before, such as a header whose values are known only at the end."""
+        """Overwrite written bytes, such as a header whose values are known only at the end."""
         ...
 
     def repeat(self, start: int, length: int) -> None:
-        """Append a copy of bytes that were written before, to make room for a longer header."""
+        """Append a copy of written bytes, to make room for a longer header."""
         ...
 
     def finish(self) -> None:
@@ -117,8 +104,7 @@ class Sink(Protocol):
         ...
 
     def commit(self, path: str | None = None) -> None:
-        """Make the file durable and visible under its final name, or under another name in the same folder that was not
-        known earlier."""
+        """Make the file durable and give it its final name, or `path` in the same folder."""
         ...
 
     def abort(self) -> None:
@@ -142,8 +128,8 @@ class Storage(Protocol):
 
 @contextmanager
 def no_longer_names(path: str) -> Generator[None]:
-    """Treat a name that is too long as the name of a missing file. A file with the longest possible name cannot have
-    companion files, because their names would be too long."""
+    """Treat a name that is too long as that of a missing file: a file with the longest possible name cannot have files
+    of penstock next to it."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """Limits how many files a process keeps open.
 
-A dataset keeps its files open, so that all its readers see the same files, and may have thousands of them. On most
-systems a process may open 1,024 files, and can raise this soft limit up to its hard limit. If a dataset has more
-files than the hard limit allows, only the most recently used ones stay open.
+A dataset keeps its files open, so that all its readers see the same files. There may be thousands. On most systems a
+process may open 1,024 files, and can raise this soft limit up to a hard limit. If a dataset has more files than the
+hard limit allows, only the most recently used files stay open.
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ from penstock.engine.locks import Lock
 _MORE = 256
 """Files that the program may have open for other purposes."""
 _SHARE = 4
-"""If the limit is too low, one dataset uses one quarter of the remaining room, because others need files, too."""
+"""If the hard limit is too low, one dataset uses a quarter of what is left."""
 _LEAST_OPEN = 4
 
 
 def open_file(path: str) -> _core.File:
-    """Open a local file for reading.
-
-    Raises:
-        OSError: the file is missing or not readable, or too many files are open; then the message suggests a remedy.
-    """
+    """Open a local file for reading. If too many files are open, the message of the OSError suggests a remedy."""
     try:
         return _core.File(path)
     except OSError as error:
@@ -40,16 +36,15 @@ def open_file(path: str) -> _core.File:
             if again.errno != errno.EMFILE:
                 raise
             words = (
-                f"{error.strerror}: more than `ulimit -Hn` allows; raise that, or read fewer files"
+                f"{error.strerror}: raise the limit, which `ulimit -Hn` shows, or read fewer files"
             )
             raise OSError(error.errno, words, path) from None
 
 
 def make_room(count: int) -> bool:
-    """Raise the soft limit if needed, so that `count` files and some others can be opened. Return False if the hard
-    limit prevents it."""
+    """Raise the soft limit if needed, so that `count` more files can be opened. False if the hard limit is too low."""
     try:
-        import resource  # not available on every system
+        import resource  # not on every system
     except ImportError:
         return True
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -68,7 +63,7 @@ class Recent:
     """The numbers of a dataset's most recently used files, which stay open."""
 
     def __init__(self, count: int, handles: int) -> None:
-        """Allow for `count` files, each of which uses `handles` handles while it is open."""
+        """Allow for `count` files, each of which uses `handles` descriptors while it is open."""
         self._most: int | None = None
         if count > 1 and not make_room(handles * count):
             self._most = max(_room() // _SHARE // handles, _LEAST_OPEN)
@@ -77,11 +72,11 @@ class Recent:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the files cannot all be open together."""
+        """Whether some files must be closed."""
         return self._most is not None
 
     def use(self, number: int) -> int | None:
-        """Note that a file is used. Return the number of a file that must be closed to make room, if any."""
+        """Note that a file is used. Returns the number of a file to close, if any."""
         if self._most is None:
             return None
         with self._lock:
@@ -91,15 +86,14 @@ class Recent:
 
 
 def _room() -> int:
-    """How many more files the hard limit lets this process open."""
-    import resource  # if this fails, the caller assumes room for all files
+    import resource  # it exists, because `make_room` used it
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return hard - _num_open(hard)
 
 
 def _num_open(soft: int) -> int:
-    """An estimate of the number of open files: the system assigns the lowest free descriptor."""
+    """Estimate the number of open files from the lowest free descriptor, which the system assigns next."""
     try:
         free = os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -1,12 +1,10 @@
 """Treats a folder of many small files as one unit: read file by file, and written completely or not at all.
 
-A format whose datasets are folders (`FormatInfo.is_folder`) receives a `Folder`, which is also a `Source`: its bytes
-are the bytes of its files, back to back in the order of their names. Names are relative to the folder, with `/`
-between their parts.
+A format whose datasets are folders (`FormatInfo.is_folder`) receives a `Folder`. It is a `Source` of the bytes of its
+files, back to back, in the order of their names. Names are relative to the folder, with `/` between their parts.
 
-Paths never leave the folder: a link to a file inside counts as a file, and any other link is an error. Penstock's
-internal files, and files whose names show that they are not data (`skipped.why_not_data`), are ignored. Names of
-images and classes may begin with `_`.
+A link to a file inside the folder counts as a file. Any other link is an error. Penstock's own files, and files whose
+names show that they are not data (`skipped.why_not_data`), are ignored. Names of images and classes may begin with `_`.
 """
 
 from __future__ import annotations
@@ -46,13 +44,8 @@ COMPANION_ENDINGS = (
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
-    """Whether a file next to data is accompanying text, by its name and its first bytes. A data file is not, however
-    damaged it is.
-
-    Args:
-        path: the path of the file.
-        read: returns the first n bytes, or all bytes if the file is shorter.
-    """
+    """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not.
+    `read` returns the first n bytes of the file."""
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
         return False
@@ -61,25 +54,24 @@ def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file name is that of an image that penstock decodes."""
+    """Whether this is the name of an image that penstock decodes."""
     return name.lower().endswith(IMAGE_ENDINGS)
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a file name is that of a table of image labels."""
+    """Whether this is the name of a table of image labels."""
     stem, ending = os.path.splitext(name.lower())
     return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
 
 
 def why_not_there(entry: os.DirEntry[str]) -> str | None:
-    """Why a file or folder in a folder of images is ignored. None if it is read, or is penstock's internal file."""
+    """Why a file or folder in a folder of images is ignored; None if it is read."""
     name = entry.name
     may_begin = is_image_name(name) or entry.is_dir()
     return why_not_data(name, may_begin_with_underscore=may_begin)
 
 
 def _shown(path: str) -> Iterator[os.DirEntry[str]]:
-    """The entries of a folder of images that may be data."""
     with os.scandir(path) as entries:
         for entry in entries:
             if not is_own(entry.name) and why_not_there(entry) is None:
@@ -87,12 +79,12 @@ def _shown(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def holds_images(path: str) -> bool:
-    """Whether a folder is a folder of images, by the names of its files. It must directly contain an image, or a table
-    of labels above images, or a folder that begins with an image; and it must directly contain nothing else."""
+    """Whether a folder is a folder of images, by the names of its files. It must directly contain an image, a table of
+    labels for images in its folders, or a folder whose first file is an image. Other data must not be in it."""
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():
-            # `Folder` reports why a link to a folder is not followed.
+            # `Folder` reports an error for a link to a folder.
             if not entry.is_symlink():
                 deeper.append(entry.path)
         elif is_image_name(entry.name):
@@ -110,17 +102,17 @@ def holds_images(path: str) -> bool:
 
 
 def _are_labels(tables: list[str], folders: list[str]) -> bool:
-    """Whether tables are the labels of the images in some folders."""
+    """Whether the tables are labels of images in the folders."""
     firsts = (_first_file(folder, Limits().nesting) for folder in folders)
     first = next((name for name in firsts if name is not None), None)
     if first is not None:
         return is_image_name(first)
-    # Only tables: a table belongs to missing images, unless it is a format by itself.
+    # There are only tables. A Parquet table may be the data itself; other tables belong to missing images.
     return any(not name.lower().endswith(".parquet") for name in tables)
 
 
 def _first_file(path: str, levels: int) -> str | None:
-    """The name of the first possible data file in a folder or in the folders below it, `levels` levels in all."""
+    """The name of the first file that may be data, in a folder and `levels - 1` levels of folders below it."""
     with suppress(PermissionError):
         for entry in sorted(_shown(path), key=lambda entry: entry.name):
             if entry.is_file():
@@ -138,7 +130,7 @@ def _is_beside(entry: os.DirEntry[str]) -> bool:
 
 
 def goes_with_images(path: str) -> bool:
-    """Whether a file in a folder of images is accompanying text. A table that may hold labels is not."""
+    """Whether a file in a folder of images is accompanying text. A table of labels is not."""
 
     def first_bytes(length: int) -> bytes:
         with open(path, "rb") as file:
@@ -148,20 +140,20 @@ def goes_with_images(path: str) -> bool:
 
 
 def size_of(path: str) -> int:
-    """The bytes of a file, or of all files in a folder."""
+    """The size of a file, or of all files in a folder."""
     return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
 
 
 def refuse_other_files(path: str) -> None:
-    """Raise FileExistsError if a folder must not be replaced. Replacing deletes the folder, so it may contain only the
-    kinds of files that would be written there."""
+    """Raise FileExistsError for a folder that must not be replaced because it holds files other than images and tables,
+    which would be deleted."""
     if os.path.islink(path) or not os.path.isdir(path):
-        raise FileExistsError(f"{path} is no folder, and is not replaced by one")
+        raise FileExistsError(f"{path} is not a folder, so a folder does not replace it")
     for folder, _, names in os.walk(path):
         for name in names:
             if not (is_image_name(name) or is_table_name(name) or is_own(name)):
                 other = os.path.join(folder, name)
-                raise FileExistsError(f"{other} is no image: {path} is not replaced")
+                raise FileExistsError(f"{other} is not an image, so {path} is not replaced")
 
 
 def _remove_folder(path: str, *, ignore_errors: bool = False) -> None:
@@ -179,8 +171,8 @@ def remove(path: str) -> None:
 
 
 def put_in_place(calls: Calls, new: str, path: str) -> None:
-    """Rename a complete and durable folder to `path`, and delete the folder that was there. If the file system can
-    exchange names, one of the two folders is at `path` at any moment."""
+    """Rename a complete and durable folder to `path`, and delete the old folder there. If the file system can exchange
+    names, there is a complete folder at `path` at any time."""
     if not calls.exchange(new, path):
         old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
         if os.path.lexists(old):
@@ -197,7 +189,7 @@ def put_in_place(calls: Calls, new: str, path: str) -> None:
 
 
 class Entry(NamedTuple):
-    """A file in a folder: its name, and its size and modification time when the folder was opened."""
+    """A file in a folder, with its size and modification time when the folder was opened."""
 
     name: str
     size: int
@@ -212,7 +204,7 @@ class Folder(Source):
         self.folders: list[str] = []
         """Names of the folders directly inside, sorted."""
         self.skipped: list[SkippedFile] = []
-        """Files that are not data, by their names."""
+        """Files whose names show that they are not data."""
         self._deepest = (limits or Limits()).nesting
         self._root = os.path.realpath(path)
         self.entries = sorted(self._walk(path, "", 0))
@@ -224,7 +216,7 @@ class Folder(Source):
 
     def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[Entry]:
         if depth > self._deepest:
-            raise LimitError(f"more than {self._deepest} folders in each other", file=folder)
+            raise LimitError(f"folders are nested more than {self._deepest} deep", file=folder)
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if not is_own(entry.name)]
         for entry in found:
@@ -243,13 +235,13 @@ class Folder(Source):
                 stat = entry.stat()
                 yield Entry(name, stat.st_size, stat.st_mtime_ns)
             else:
-                raise FormatError("is no file and no folder", file=entry.path)
+                raise FormatError("is neither a file nor a folder", file=entry.path)
 
     def _check_link(self, entry: os.DirEntry[str]) -> None:
         target = os.path.realpath(entry.path)
         if os.path.commonpath([target, self._root]) != self._root or not os.path.isfile(target):
             raise FormatError(
-                "is a link that leads out of the data set, or to no file",
+                "is a link to a place outside the dataset, or not to a file",
                 file=entry.path,
                 found=target,
                 hint="put the file itself there, or remove the link",
@@ -260,12 +252,13 @@ class Folder(Source):
         file = _core.File(os.path.join(self.path, self.entries[number].name))
         return file.read(0, file.size)
 
-    def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
-        """Read some files completely. Return their bytes, joined, and the length of each (int64).
+    def read_head(self, number: int, length: int) -> _core.Buffer:
+        """Read the first bytes of one file."""
+        return _core.File(os.path.join(self.path, self.entries[number].name)).read(0, length)
 
-        Raises:
-            ChangedError: a file was written to since the folder was opened.
-        """
+    def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
+        """Read some files completely. Returns their bytes, joined, and the length of each (int64). Raises ChangedError
+        if a file was written to since the folder was opened."""
         some = [self.entries[number] for number in numbers]
         for row, entry in enumerate(some):
             if entry.size > limits.record_bytes:
@@ -310,7 +303,7 @@ class Folder(Source):
 
 
 class FolderSink:
-    """A folder being written, next to its final place. It is a `Sink` only for callers that finish and commit it."""
+    """A folder that is being written, next to its final place. Of a `Sink`, it has `finish`, `commit` and `abort`."""
 
     def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path
@@ -319,7 +312,7 @@ class FolderSink:
         self._refuse_what_is_there(path)
         self._parent = os.path.dirname(path) or "."
         self._temporary = temporary_beside(path)
-        # A new folder gets no permissions that the replaced folder and its files lack.
+        # The new folder gets only permissions that the replaced folder and all its files have.
         self._mode = most & openness([path])
         self._made = {""}
         self._root: int | None = None
@@ -355,7 +348,7 @@ class FolderSink:
             self._calls.close(fd)
 
     def _refuse_bytes(self, *_: object, **__: object) -> None:
-        raise TypeError("a folder has files, and no bytes of its own")
+        raise TypeError("bytes can be written only to the files of a folder, not to the folder")
 
     write = write_all = patch = repeat = _refuse_bytes
 
@@ -363,7 +356,7 @@ class FolderSink:
         root = self._root
         if root is None:
             return
-        # One call for the file system instead of one call for each of a million files.
+        # One call for the whole file system is faster than one for each of a million files.
         if not self._calls.sync_file_system(root):
             for folder, _, names in os.walk(self._temporary):
                 for name in (*names, ""):

@@ -1,4 +1,4 @@
-"""The hidden names of the files that penstock keeps next to data. Glob patterns of other readers do not match them."""
+"""The hidden names of penstock's files next to data. Glob patterns of other readers do not match them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NAME_BYTES = 255
 
 
 def hidden(data_path: str | os.PathLike[str], suffix: str) -> str:
-    """The path of the hidden file or folder with this suffix next to a file: `.NAME` plus the suffix. If the name would
-    be too long, a digest replaces its end."""
+    """The path of the hidden file or folder next to a file: `.NAME` plus the suffix. If that is too long, a digest
+    replaces the end of the name."""
     folder, name = os.path.split(os.fspath(data_path).rstrip("/"))
     encoded = os.fsencode(name)
     if len(encoded) + len(os.fsencode(suffix)) + 1 > _NAME_BYTES:

@@ -1,18 +1,17 @@
-"""Journals: records of the finished files of a job, so that a job that was killed can continue.
+"""Journals of the finished files of a job, so that a killed job can continue.
 
 A job is one call of a verb that makes several files (`convert`, changes of fields). Its journal is a JSON file:
 
-| key | what |
+| key | value |
 |---|---|
-| job | a digest of the task: a job with another source or other options has another digest |
+| job | a digest of the source and the options |
 | files | the files that the job will create |
 | before | the state of each source when the job began; empty if no source is replaced |
 | begun | the number of a file that is about to be renamed, and its new state; or null |
 | done | the finished files by number: state, bytes, records, contents, and the writer's changes |
 
-A file gets its final name by one rename, and the journal cannot be written in the same moment. Therefore the journal
-describes the new file before the rename. After a restart, the file itself shows whether the rename has happened. A
-journal alone verifies nothing: its entries count only for files in the states that it lists.
+The journal describes a new file before the file is renamed to its final name. After a restart, the state of the file at
+that name shows whether the rename happened. An entry counts only for a file in the state that it lists.
 
 Appending uses another kind of note (`append_journal`, docs/decisions/0020-one-journal.md).
 """
@@ -40,12 +39,11 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.
 """Errors of file systems without locks."""
 
 State = list[int]
-"""Identifies a file in one state: inode, bytes, time. The device number is left out because it may change after a
-restart."""
+"""Identifies a file in one state: inode, size, modification time. The device number may change after a restart."""
 
 
 def state_of(path: str) -> State | None:
-    """The state of a file or folder, or None if it does not exist."""
+    """The state of a file or folder; None if it does not exist."""
     try:
         found = os.stat(path)
         return [found.st_ino, size_of(path), found.st_mtime_ns]
@@ -62,7 +60,7 @@ def token_of(text: str) -> str:
 
 
 def is_at(file: int, path: str) -> bool:
-    """Whether an open file is the file that now has this name."""
+    """Whether an open file still has this name."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:
@@ -70,11 +68,8 @@ def is_at(file: int, path: str) -> bool:
 
 
 def lock(file: int) -> bool:
-    """Lock an open file for this process, until it closes the file or ends. False if another process has the lock.
-
-    Raises:
-        OSError: the file system has no locks.
-    """
+    """Lock an open file until this process closes it or ends. False if another process holds the lock. Raises OSError
+    if the file system has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -84,12 +79,11 @@ def lock(file: int) -> bool:
 
 @contextmanager
 def alone_with(path: str, message: str, about: str) -> Generator[None]:
-    """Hold a lock for the block. The lock is a small hidden file, created for this purpose and removed afterwards. If a
-    killed process leaves the file behind, it blocks no other process. Without locks in the file system, nothing is
-    locked.
+    """Lock the hidden file `path` during the block; it is created and removed for this. A file that a killed process
+    left does not block others. If the file system has no locks, nothing is locked.
 
     Raises:
-        BlockingIOError: another process has the lock. The error has this message and names this file or folder.
+        BlockingIOError: another process holds the lock. The error has this message, and names the file `about`.
     """
     while True:
         file = _lock_file(path)
@@ -103,14 +97,12 @@ def alone_with(path: str, message: str, about: str) -> Generator[None]:
             if not is_mine:
                 raise BlockingIOError(errno.EAGAIN, message, about)
             if not is_at(file, path):
-                continue  # the previous holder of the lock has removed the file
+                continue  # the last holder of the lock removed the file
             try:
                 yield
                 return
             finally:
-                with suppress(
-                    OSError
-                ):  # the work is done, so a failure to remove the file does not matter
+                with suppress(OSError):  # a remaining file does not block others
                     os.unlink(path)
         finally:
             os.close(file)
@@ -126,10 +118,10 @@ def _lock_file(path: str) -> int:
     except PermissionError as error:
         with suppress(OSError):  # left behind by another user's killed program
             return os.open(path, os.O_RDONLY | flags)
-        raise PermissionError(error.errno, "no file can be made in this folder", folder) from None
+        raise PermissionError(error.errno, "cannot create a file in this folder", folder) from None
 
 
-# -- what a kill leaves ---------------------------------------------------------------------------
+# -- files left by a killed process ---------------------------------------------------------------
 
 
 def clear(folder: str, is_left: Callable[[str], bool]) -> None:
@@ -140,7 +132,7 @@ def clear(folder: str, is_left: Callable[[str], bool]) -> None:
 
 
 def temporaries_of(names: Collection[str]) -> Callable[[str], bool]:
-    """Return a test for names of temporary files that would have become files of these names."""
+    """A test for the names of temporary files that were to become files of these names."""
     stems = {f".{name}" for name in names}
 
     def is_left(name: str) -> bool:
@@ -161,12 +153,11 @@ class Made:
     num_bytes: int
     num_records: int = 0
     contents: str = ""
-    """Identifies the contents, for files that may have been copied since."""
+    """Identifies the contents, even if the file was copied since."""
     notes: tuple[str, ...] = ()
-    """The changes that its writer made to values."""
+    """Changes of values by its writer."""
 
     def is_at(self, path: str) -> bool:
-        """Whether this file is at a path."""
         with suppress(OSError, FormatError):
             return self.state is not None and state_of(path) == self.state
         return False
@@ -184,12 +175,12 @@ class Entries:
 
     @property
     def made(self) -> dict[int, Made]:
-        """The finished files, including a file whose rename has begun and may have happened."""
+        """The finished files, and the file whose rename has begun and may have happened."""
         return self.done if self.begun is None else {**self.done, self.begun[0]: self.begun[1]}
 
 
 class Journal:
-    """The journal of one job. Used by one thread, of one process at a time."""
+    """The journal of one job. Used by one thread of one process at a time."""
 
     def __init__(self, path: str, job: Any, storage: Storage) -> None:
         self._path = path
@@ -211,7 +202,7 @@ class Journal:
             raise
 
     def forget(self) -> None:
-        """Remove the journal and what a killed process left of it, when the job is done or did nothing."""
+        """Remove the journal and its temporary files, once the job is done or did nothing."""
         folder, name = os.path.split(self._path)
         clear(folder or ".", temporaries_of([name]))
         with suppress(FileNotFoundError):
@@ -219,11 +210,7 @@ class Journal:
 
 
 def load(path: str) -> Entries | None:
-    """Read a journal. None if it is missing or invalid.
-
-    Raises:
-        LimitError: the journal is too large.
-    """
+    """Read a journal; None if it is missing or invalid. Raises LimitError if it is too large."""
     try:
         with open(path, "rb") as file:
             stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
@@ -247,7 +234,7 @@ def load(path: str) -> Entries | None:
 
 def _number(value: Any) -> int:
     if not is_count(value):
-        raise FormatError("no number of a file")
+        raise FormatError("the journal has an invalid file number")
     return value
 
 
@@ -255,11 +242,11 @@ def _state(value: Any) -> State | None:
     # Times before 1970 are negative, and an inode may use all 64 bits.
     if value is None or (isinstance(value, list) and [type(part) for part in value] == [int] * 3):  # pyright: ignore[reportUnknownVariableType]
         return value  # pyright: ignore[reportUnknownVariableType]
-    raise FormatError("no state of a file")
+    raise FormatError("the journal has an invalid file state")
 
 
 def _made(value: Any) -> Made:
-    facts = Facts.of(value, "a file that was made")
+    facts = Facts.of(value, "a finished file")
     return Made(
         _state(facts.any("state")),
         facts.count("num_bytes"),

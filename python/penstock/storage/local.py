@@ -1,7 +1,4 @@
-"""Files on local file systems.
-
-A file is written to a temporary file next to its final name, then synced, then renamed, and then its folder is synced.
-"""
+"""Files on local file systems."""
 
 from __future__ import annotations
 
@@ -26,30 +23,30 @@ if TYPE_CHECKING:
     from penstock.storage.folder import Folder, FolderSink
 
 _MOST_LOOKS = 10
-"""How often a file is examined if its size differs each time."""
+"""How often a file is examined again if its size or time has just changed."""
 _TICK_NS = 20_000_000
 """Upper bound for the tick of a system clock, in nanoseconds."""
 
 
 class LocalSource(Source):
-    """A local file, read by `pread` or borrowed from a memory map."""
+    """A local file, read by `pread` or viewed in a memory map."""
 
     def __init__(self, path: str, *, mmap: bool = False) -> None:
         self.path = path
-        # Checked before opening: opening a pipe would wait, and a device without a size would look like an empty file.
+        # Before opening, because opening a pipe waits, and a device without a size looks like an empty file.
         with no_longer_names(path):
             self._opened = os.stat(path)
         if not stat.S_ISREG(self._opened.st_mode):
             raise UnsupportedError(
-                "is a pipe or a device, which cannot be read at any place",
+                "is a pipe or a device, which cannot be read at an offset",
                 file=path,
-                hint="save what comes out of it to a file",
+                hint="save its output to a file",
             )
         self._opened = _past_its_tick(path, self._opened)
         self.file = open_file(path)
         self.size: int = self.file.size
         self.written_ns: int = self._opened.st_mtime_ns
-        """When it was last written; a later change has a later time."""
+        """When it was last written. Any later change has a later time."""
         self._state = self._opened.st_size, self.written_ns
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
 
@@ -58,23 +55,22 @@ class LocalSource(Source):
             return self.file.read(start, length)
         part = self.mapped.slice(start, length)
         if not self.file.populate(part):
-            raise ChangedError("the file was cut while it was mapped", file=self.path)
+            raise ChangedError("the file was truncated while it was mapped", file=self.path)
         return part
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         try:
             return self.file.gather(starts, lengths)
         except EOFError:
-            raise ChangedError("the file was cut while it was open", file=self.path) from None
+            raise ChangedError("the file was truncated while it was open", file=self.path) from None
 
     def check_unchanged(self, *, may_grow: bool) -> None:
-        """Compares size and time of modification; with `may_grow`, the same file may be longer."""
         then = self._opened
         try:
             now = os.stat(self.path)
         except FileNotFoundError:
             raise ChangedError(
-                "the file was taken away while it was open",
+                "the file was removed while it was open",
                 file=self.path,
                 hint="put it back and open the data again",
             ) from None
@@ -94,7 +90,7 @@ class LocalSource(Source):
         now = self.file.state()
         if now == self._state or (may_grow and now[0] > self._state[0]):
             return
-        what = "cut" if now[0] < self._state[0] else "changed"
+        what = "truncated" if now[0] < self._state[0] else "changed"
         raise ChangedError(
             f"the file was {what} while it was open",
             file=self.path,
@@ -125,12 +121,9 @@ class LocalSource(Source):
 
 
 def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
-    """The state of a file, taken when any later change is certain to give the file a different
-    modification time.
-
-    Linux gives a file the time of the last tick of its clock, so two changes within 10 ms may have the same time. If the
-    file has the time of the current tick, wait for the next one.
-    """
+    """The state of a file, once any later change gives a different modification time. Linux uses the time of the last
+    tick of its clock, so two changes within 10 ms may have the same time. For a file changed in the current tick, wait
+    for the next."""
     clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
     if clock is None:
         return seen
@@ -144,7 +137,7 @@ def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
 
 
 class FrontPart(SourceView):
-    """The first bytes of a local file: its contents before an append that has not ended."""
+    """The first bytes of a local file: its contents before an append that is not finished."""
 
     def __init__(self, source: LocalSource, size: int) -> None:
         super().__init__(source)
@@ -167,7 +160,7 @@ class LocalStorage:
         self.calls = calls or Calls()
 
     def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
-        """Return the same storage, but written files get only permissions that each of these files has."""
+        """The same storage, but written files get only permissions that all these files have."""
         other = copy.copy(self)
         other._most = self._most & openness(paths)
         return other
@@ -188,7 +181,7 @@ class LocalStorage:
             size = journal.visible_size(path)
             if size is not None:
                 return FrontPart(source, size)
-            # If an append began and ended in between, only part of its bytes may have been visible.
+            # Look again if the size changed meanwhile: `source` may hold only part of an append.
             if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
                 return source
         raise AssertionError("the last look returns")
@@ -201,7 +194,7 @@ class LocalStorage:
         like: str | None = None,
         temporary: str | None = None,
     ) -> LocalSink:
-        """Create a file to write. If it describes another file, `like`, it gets only permissions that `like` has."""
+        """Create a file to write. If it describes another file, `like`, it gets only that file's permissions."""
         return LocalSink(
             path,
             overwrite=overwrite,
@@ -212,18 +205,18 @@ class LocalStorage:
         )
 
     def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
-        """Create a folder to write, for formats whose shards are folders."""
+        """Create a folder to write."""
         from penstock.storage.folder import FolderSink
 
         return FolderSink(path, overwrite=overwrite, calls=self.calls, most=self._most)
 
     def make_folder(self, path: str, *, like: str) -> None:
-        """Make a durable folder, unless it exists. Its files describe the file `like`, so it gets only permissions that
-        `like` has."""
+        """Create a durable folder, unless it exists. Its files describe the file `like`, so it gets only that file's
+        permissions."""
         if os.path.isdir(path):
             return
         mode = closed_as(like, 0o666)
-        # Users who may read the file may enter the folder. The owner may create files in it, even for a read-only file.
+        # Users who may read the file may enter the folder. The owner may always create files in it.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
@@ -236,7 +229,7 @@ class LocalStorage:
 
 
 def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
-    """Create a file that describes another file. It gets only permissions that the other file has."""
+    """Create a file that describes the file `data_path`. It gets only that file's permissions."""
     if isinstance(storage, LocalStorage):
         return storage.sink(path, overwrite=overwrite, like=data_path)
     return storage.sink(path, overwrite=overwrite)

@@ -1,9 +1,9 @@
-"""Appends to a local file so that either all new bytes are added at its end, or none.
+"""Appends either all new bytes to a local file, or none.
 
-Only one process appends at a time: it holds a lock on the file, which is released when the process ends. The note of
+A lock on the file, which a process holds until it ends, lets only one process append at a time. The note of
 `append_journal` is durable before the first new byte is written, and is removed when the last byte is durable. While
-the note exists, readers treat the old end as the end of the file. The next process that opens the file removes the
-new bytes that a killed process left, or keeps them if they are complete.
+it exists, readers stop at the old end. If a process was killed, the next one that opens the file removes its bytes, or
+keeps them if they are complete.
 """
 
 from __future__ import annotations
@@ -25,17 +25,14 @@ if TYPE_CHECKING:
     from typing import Self
 
 WAIT_SECONDS = 60.0
-"""How long one append waits for another. An append holds the lock while it copies bytes, not while it encodes."""
+"""How long an append waits for another, which holds the lock only while it copies bytes."""
 _POLL_SECONDS = 0.02
 _BLOCK_BYTES = 4 << 20
 
 
 class Tail:
-    """The exclusive right to append to a file, held for the `with` block.
-
-    Raises:
-        BlockingIOError: another append has the right, and did not release it within `wait_seconds`.
-    """
+    """The exclusive right to append to a file during the `with` block. Raises BlockingIOError if another append does
+    not end within `wait_seconds`."""
 
     def __init__(self, path: str, calls: Calls, wait_seconds: float = WAIT_SECONDS) -> None:
         self.path = journal.resolved(path)
@@ -56,7 +53,7 @@ class Tail:
             except BaseException:
                 self._release()
                 raise
-            self._release()  # the file was replaced during the wait: lock the new file
+            self._release()  # the file was replaced meanwhile: lock the new one
 
     def __exit__(self, *_: object) -> None:
         self._release()
@@ -66,7 +63,7 @@ class Tail:
             if lock(self._fd):
                 return
             if time.monotonic() >= deadline:
-                message = "another append to this file is under way, or a program has locked it"
+                message = "another append to this file is running, or a program has locked it"
                 raise BlockingIOError(errno.EAGAIN, message, self.path)
             time.sleep(_POLL_SECONDS)
 
@@ -77,7 +74,6 @@ class Tail:
                 self._calls.close(fd)
 
     def settle(self) -> None:
-        """Complete or undo an append whose process was killed."""
         if not journal.is_there(self.path):
             return
         known = journal.load(self.path)
@@ -88,15 +84,15 @@ class Tail:
         self._forget()
 
     def grow(self, new: str, old_size: int) -> None:
-        """Append the bytes of the file `new` to the file, whose current size must be `old_size` bytes.
+        """Append the bytes of the file `new`.
 
         Raises:
-            ChangedError: the file now has another size.
+            ChangedError: the size of the file is not `old_size`.
             OSError: the bytes could not be written; the file is unchanged.
         """
         more, file = _core.File(new), _core.File(self.path)
         if file.size != old_size:
-            raise ChangedError("the file has changed since it was looked at", file=self.path)
+            raise ChangedError("the file has changed since it was examined", file=self.path)
         known = Journal(
             old_size,
             old_size + more.size,
@@ -111,7 +107,7 @@ class Tail:
                 write_all(self._calls, self._fd, [memoryview(block)])
             self._calls.fsync(self._fd)
             if os.fstat(self._fd).st_size != known.new_size:
-                raise ChangedError("somebody else writes to the file", file=self.path)
+                raise ChangedError("another program is writing to the file", file=self.path)
             self._calls.unlink(journal.path_for(self.path))
         except BaseException:
             self._take_back(known)
@@ -119,7 +115,7 @@ class Tail:
         self._sync_folder()
 
     def _note(self, known: Journal) -> None:
-        # The note contains the first of the new bytes, so it is no more readable than the file.
+        # The note contains some of the new bytes, so it gets only the file's permissions.
         sink = LocalSink(
             journal.path_for(self.path), overwrite=True, calls=self._calls, like=self.path
         )
@@ -133,7 +129,7 @@ class Tail:
             raise
 
     def _take_back(self, known: Journal) -> None:
-        """Restore the old end of the file. If this fails, the note stays, and the next process to open it retries."""
+        """Restore the old end of the file. If this fails, the note remains, and the next process tries again."""
         with suppress(OSError):
             if os.fstat(self._fd).st_size <= known.new_size:
                 self._calls.truncate(self._fd, known.old_size)
@@ -146,12 +142,12 @@ class Tail:
         self._sync_folder()
 
     def _sync_folder(self) -> None:
-        # If the note reappears after a power failure, it does no harm: it is recognized as completed.
+        # A note that reappears after a power failure is recognized as completed.
         with suppress(OSError):
             sync_path(self._calls, os.path.dirname(self.path))
 
 
 def settle(path: str, calls: Calls) -> None:
-    """Complete or undo the append of a killed process, if this process may write and no append is running."""
+    """Complete or undo the append of a killed process, if this process may write and no append runs."""
     with suppress(OSError), Tail(path, calls, wait_seconds=0):
         pass

@@ -1,5 +1,5 @@
-"""Writes local files that appear under their final names only when complete: write a temporary file next to the final
-name, sync it, rename it, and sync the folder."""
+"""Writes local files that get their final names only when complete: write a temporary file in the same folder, sync it,
+rename it, and sync the folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.storage.hidden import TEMPORARY_SUFFIX
 _NAME_BYTES = 255
 """The longest file name on most file systems, in bytes."""
 _MOST_PARTS = 512
-"""The most parts of one write. Every system allows this many."""
+"""The most parts of one write that every system allows."""
 _REPEATED_BYTES = 8 << 20
 _SYNCED_BYTES = 4 << 20
 """After this many bytes, the system is asked to start writing them to the disk."""
@@ -29,11 +29,8 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Calls:
-    """The operating system calls that decide whether a file survives.
-
-    A writer makes no other such calls. A test that replaces this object can therefore make any of them fail, drop bytes
-    that were not synced, or kill the process between two calls.
-    """
+    """The operating system calls that decide whether a file survives. A test replaces this object to make calls fail,
+    to drop bytes that were not synced, or to kill the process between two calls."""
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         return os.open(path, flags, mode)
@@ -45,20 +42,19 @@ class Calls:
         return os.pwrite(fd, part, start)
 
     def start_sync(self, fd: int, start: int, length: int) -> None:
-        """Ask the system to start writing these bytes to the disk. Errors are reported by `fsync` only."""
+        """Ask the system to start writing these bytes to the disk. Only `fsync` reports errors."""
         _core.start_sync(fd, start, length)
 
     def reserve(self, fd: int, start: int, length: int) -> bool:
-        """Ask the system to reserve space for these bytes; return whether it does. `truncate` gives back the space
-        after the file's end."""
+        """Reserve space for these bytes, if the system can. `truncate` releases the space after the file's end."""
         return _core.reserve(fd, start, length)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> bool:
-        """Make all bytes written to a file system durable, and raise write errors since `fd` was opened. False if the
-        system cannot report such errors; then each file needs `fsync`."""
+        """Make all bytes of a file system durable, and raise write errors since `fd` was opened. False if the system
+        cannot report these: then each file needs `fsync`."""
         return _syncs_report() and _core.sync_file_system(fd)
 
     def close(self, fd: int) -> None:
@@ -68,7 +64,7 @@ class Calls:
         os.rename(old, new)
 
     def exchange(self, one: str, other: str) -> bool:
-        """Exchange the names of two files or folders in one step; False if the file system cannot."""
+        """Exchange two names in one step; False if the file system cannot."""
         return _core.exchange(one, other)
 
     def link(self, old: str, new: str) -> None:
@@ -85,16 +81,16 @@ class Calls:
 
 
 def _syncs_report() -> bool:
-    """Whether syncing a whole file system reports errors: Linux does since 5.8."""
+    """Whether syncing a file system reports errors, as Linux does since 5.8."""
     major, minor, *_ = (*os.uname().release.split("."), "", "")
     number = int(minor) if minor.isdigit() else 0
     return sys.platform == "linux" and major.isdigit() and (int(major), number) >= (5, 8)
 
 
 def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
-    """Write bytes-like objects in as few calls as the system allows; return the number of bytes."""
+    """Write bytes-like objects in as few calls as possible. Returns the number of bytes."""
     views = [_bytes_of(part) for part in parts]
-    # One write may have thousands of parts, so C functions do the work for each part.
+    # There may be thousands of parts, so C functions iterate over them.
     ends = list(accumulate(map(len, views)))
     num_bytes, done = (ends[-1] if ends else 0), 0
     while done < num_bytes:
@@ -112,7 +108,7 @@ def _bytes_of(part: object) -> memoryview:
 
 
 def closed_as(path: str, mode: int) -> int:
-    """Return `mode` without permissions that the file at `path` lacks, for a file that is made from or replaces it."""
+    """`mode` without the permissions that the file at `path` lacks, for a file that is made from it or replaces it."""
     try:
         return mode & os.stat(path).st_mode
     except OSError:
@@ -120,18 +116,18 @@ def closed_as(path: str, mode: int) -> int:
 
 
 def openness(paths: Iterable[str]) -> int:
-    """The most permission bits for a file that is made from all these files. The owner has all permissions, even if a
-    source is read-only."""
+    """The most permission bits for a file or folder that is made from all these files. The owner gets all
+    permissions."""
     mode = 0o777
     for path in paths:
         for found in _modes(path):
-            # Users who may read a file may enter a folder that is made from it.
+            # Users who may read a file may enter a folder made from it.
             mode &= found | (found & 0o444) >> 2 | 0o700
     return mode
 
 
 def _modes(path: str) -> Iterable[int]:
-    """The permission bits of a file, or of a folder and all its files. Empty if the path does not exist."""
+    """The permission bits of a file, or of a folder and all its files; none if the path does not exist."""
     with suppress(OSError):
         yield stat.S_IMODE(os.stat(path).st_mode)
     if os.path.isdir(path):
@@ -145,13 +141,13 @@ def temporary_beside(path: str) -> str:
     """A unique name in the same folder for a temporary file that will replace `path` when complete."""
     folder, name = os.path.split(path)
     ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
-    # The temporary name keeps as much of the file's name as fits.
+    # Keep as much of the file's name as fits.
     start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
     return os.path.join(folder or ".", start + ending)
 
 
 def private_beside(path: str) -> str:
-    """Create an empty temporary file that only its owner can read, for data that is collected before it is copied."""
+    """Create an empty temporary file that only its owner can read, for data that is copied later."""
     made = temporary_beside(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     os.close(os.open(made, flags, 0o600))
@@ -159,7 +155,7 @@ def private_beside(path: str) -> str:
 
 
 def sync_path(calls: Calls, path: str) -> None:
-    """Make the bytes of a file, or the names in a folder, durable. The empty path is the current folder."""
+    """Make the bytes of a file or the names in a folder durable. An empty path is the current folder."""
     fd = calls.open(path or ".", os.O_RDONLY)
     try:
         calls.fsync(fd)
@@ -176,21 +172,18 @@ def close_as(path: str, like: str) -> None:
 
 
 def refuse_device(path: str) -> None:
-    """Raise UnsupportedError if the name belongs to something other than a file or a folder."""
+    """Raise UnsupportedError if the path is something other than a file or a folder."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UnsupportedError(
-            "is a pipe or a device, which no file is put in the place of",
+            "is a pipe or a device, which is not replaced by a file",
             file=path,
             hint="write to a file, and copy it from there",
         )
 
 
 class LocalSink:
-    """A local file that appears under its final name only when it is complete.
-
-    `like` is a file that this file describes, such as the data file of an index. `most` is the most permission bits
-    that the file may get. `temporary` is the name of the temporary file, in the same folder.
-    """
+    """A local file that gets its final name only when it is complete. `like` is the file that it describes, such as the
+    data file of an index; `most` are the most permission bits that it may get."""
 
     def __init__(
         self,
@@ -202,8 +195,8 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # For a link, the target is replaced. A file that describes another file does not follow links: the user did not
-        # name it, so a link in its place may lead to another user's file.
+        # For a path that the user named, a link's target is replaced. In place of a file that describes another, a
+        # link may lead to another user's file.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):
@@ -214,7 +207,7 @@ class LocalSink:
         self._folder = os.path.dirname(self.path) or "."
         self._temporary = temporary or temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        # A new file gets no permissions that the replaced or described file lacks.
+        # The new file gets only permissions of the replaced or described file.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
         mode = mode if like is None else closed_as(like, mode)
         try:
@@ -224,7 +217,7 @@ class LocalSink:
         self._fd: int | None = fd
         self._written = self._on_its_way = 0
         self._reserved = 0
-        """The end of the space reserved for the file, at most."""
+        """The end of the reserved space, at most."""
         self._may_reserve = True
 
     def write(self, data: object) -> None:
@@ -235,19 +228,19 @@ class LocalSink:
         self._written += write_all(self._calls, self._fd, parts)
         waiting = self._written - self._on_its_way
         if waiting >= _SYNCED_BYTES:
-            # The disk writes while the next bytes are made, so fsync takes less time.
+            # The disk then writes while the next bytes are made, and fsync takes less time.
             self._calls.start_sync(self._fd, self._on_its_way, waiting)
             self._on_its_way = self._written
             self._reserve()
 
     def _reserve(self) -> None:
-        """Reserve space for the next writes, so that the system does not allocate it page by page. At most as much as
-        has been written is reserved, so that little of it is unused."""
+        """Reserve space for the next writes, so that the system does not allocate it page by page. At most as much is
+        reserved as has been written."""
         assert self._fd is not None
         if self._may_reserve and self._written + _SYNCED_BYTES > self._reserved:
             start, length = max(self._reserved, self._written), min(self._written, _RESERVED_BYTES)
             self._may_reserve = self._calls.reserve(self._fd, start, length)
-            # Set even if the system refuses, which may happen part of the way.
+            # Even if the system refuses, it may have reserved a part.
             self._reserved = start + length
 
     def patch(self, start: int, data: object) -> None:
@@ -263,13 +256,12 @@ class LocalSink:
         while start < end:
             part = os.pread(self._fd, min(_REPEATED_BYTES, end - start), start)
             if not part:
-                raise EOFError(f"{self.path}: what was written is not there any more")
+                raise EOFError(f"{self.path}: bytes that were written are missing")
             self.write(part)
             start += len(part)
 
     @property
     def temporary(self) -> str:
-        """The temporary file that holds the bytes until they are committed."""
         return self._temporary
 
     def finish(self) -> None:
@@ -296,14 +288,14 @@ class LocalSink:
         sync_path(self._calls, self._folder)
 
     def _publish(self) -> None:
-        """Rename the file to its final name, unless another process has taken the name in the meantime."""
+        """Give the file its final name, unless another process has taken that name meanwhile."""
         try:
-            # link fails if the name is taken; rename would replace the other file silently.
+            # link fails if the name is taken, but rename replaces the other file.
             self._calls.link(self._temporary, self.path)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            # A file system without links, such as exFAT: check first instead.
+            # On a file system without links, such as exFAT, check first.
             if os.path.lexists(self.path):
                 raise FileExistsError(f"{self.path} exists") from None
             self._calls.rename(self._temporary, self.path)

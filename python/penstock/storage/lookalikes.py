@@ -1,7 +1,5 @@
-"""Identifies files without records, such as a web page in place of a download, or a pointer in place of a file.
-
-Only the content is examined, and only after penstock has refused the file.
-"""
+"""Identifies files without records by their content, such as a web page in place of a download, once penstock has
+refused them."""
 
 from __future__ import annotations
 
@@ -18,14 +16,16 @@ _MAGICS = (
     (b"PK\x03\x04", "a zip archive", "unpack it first"),
     (b"%PDF-", "a PDF document", None),
     (b"SQLite format 3\0", "an SQLite database", None),
-    (b"\x80\x02", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
-    (b"\x80\x03", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
-    (b"\x80\x04", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
-    (b"\x80\x05", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
+    (b"\x80\x02", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
+    (b"\x80\x03", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
+    (b"\x80\x04", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
+    (b"\x80\x05", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
 )  # fmt: skip
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
-_OPEN_PICTURES = 'open(..., format="imagefolder") the folder that it lies in, or decode_images([...]) of its bytes'
-_DOWNLOAD = "download it again: this is a server's answer in place of the file"
+_OPEN_PICTURES = (
+    'open(..., format="imagefolder") with its folder, or decode_images([...]) with its bytes'
+)
+_DOWNLOAD = "download it again: this is a server's reply, not the file"
 
 
 class Look(NamedTuple):
@@ -36,13 +36,8 @@ class Look(NamedTuple):
 
 
 def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
-    """What a file in no known format appears to be, or None if its bytes do not show it.
-
-    Args:
-        head: the first bytes of the file, up to LOOK_BYTES.
-        tail: the last bytes of the file; equal to `head` if the file is not longer.
-        path: its name, for hints.
-    """
+    """What a file of an unknown format appears to be, from its first and last bytes (up to LOOK_BYTES each). None if
+    they do not show it. `path` is used in hints."""
     for magic, what, hint in _MAGICS:
         if head.startswith(magic):
             return Look(what, hint)
@@ -52,16 +47,16 @@ def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
         inside = _inflated(head)
         if inside.startswith(_GZIP):
             return Look(
-                "gzip in gzip", f"{command('gzip', '-dc', path)} > FILE, which takes one off"
+                "gzip in gzip", f"{command('gzip', '-dc', path)} > FILE, which removes one layer"
             )
-        # The end of a gzip file does not show its contents, so text inside is recognized by its beginning.
+        # The end of a gzip file does not show the end of its contents, so only the start is examined.
         look = _text(inside, path) if is_text(inside) else None
         return None if look is None else Look(f"{look.what}, gzipped", look.hint)
     return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
 
 
 def is_text(data: bytes, *, cut: bool = False) -> bool:
-    """Whether bytes are UTF-8 text. The last character may be truncated, and with `cut` also the first."""
+    """Whether bytes are UTF-8 text. The last character may be incomplete, and with `cut` also the first."""
     if cut:
         data = data.lstrip(bytes(range(0x80, 0xC0)))
     try:
@@ -82,7 +77,7 @@ def _text(head: bytes, path: str) -> Look:
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     lower = start[:512].lower()
     if lower.startswith(b"version https://git-lfs"):
-        return Look("a Git LFS pointer", "git lfs pull, which gets the file itself")
+        return Look("a Git LFS pointer", "git lfs pull, which downloads the file itself")
     if lower.startswith(b"<") and (b"<html" in lower or lower.startswith(b"<!doctype html")):
         return Look("an HTML page", _DOWNLOAD)
     if lower.startswith(b"<"):
@@ -91,20 +86,20 @@ def _text(head: bytes, path: str) -> Look:
     if start.startswith((b"{", b"[")):
         if _is_json(lines[0]) and start.startswith(b"{"):
             made = f"ps.write(pyarrow.json.read_json({path!r}), ...)"
-            return Look("lines of JSON", f"{made}, which makes records of them")
+            return Look("lines of JSON", f"{made}, which writes them as records")
         made = f"ps.write(json.load(open({path!r})), ...)"
-        return Look("JSON", f"{made}, which makes records of a list of objects")
+        return Look("JSON", f"{made}, which writes a list of objects as records")
     if delimiter := _delimiter(lines):
         options = f", parse_options=pyarrow.csv.ParseOptions(delimiter={delimiter!r})"
         mark = "" if delimiter == "," else options
         made = f"ps.write(pyarrow.csv.read_csv({path!r}{mark}), ...)"
-        return Look("CSV", f"{made}, which makes records of its rows")
+        return Look("CSV", f"{made}, which writes its rows as records")
     made = f'ps.write([{{"text": line}} for line in open({path!r})], ...)'
-    return Look("text", f"{made}, which makes records of its lines")
+    return Look("text", f"{made}, which writes its lines as records")
 
 
 def _delimiter(lines: list[bytes]) -> str:
-    """The delimiter of a CSV file, judged by its first two lines. Empty if the file is not CSV."""
+    """The delimiter of a CSV file, from its first two lines; empty if it is not CSV."""
     if len(lines) < 2:
         return ""
     mark = max((b",", b"\t", b";"), key=lines[0].count)
@@ -128,13 +123,8 @@ _ENOUGH_FRAMES = 3
 
 
 def has_foreign_checksums(head: bytes, size: int) -> bool:
-    """Whether a file has the frames of a TFRecord but no valid checksums: the lengths lead from frame to frame, but no
-    length has TFRecord's checksum. Such a writer left the checksums out or computed different ones.
-
-    Args:
-        head: the first bytes of the file.
-        size: the size of the file in bytes.
-    """
+    """Whether a file of `size` bytes that starts with `head` has the frames of a TFRecord but not its checksums: its
+    writer left them out or computed different ones."""
     from penstock import _core
 
     at = frames = 0

@@ -1,7 +1,6 @@
-"""Reads the index.json of MDS folders, which lists the shards of a folder in order.
+"""Reads the index.json of MDS folders: the name, size, hashes and number of records of each shard, in order.
 
-The file is next to the shards: a list with the name, size, hashes and number of records of each. Names that lead out
-of the folder are refused, and the sizes are compared with the files. Source: the published layout of
+Names outside the folder are refused, and the sizes are compared with the files. Source: the published layout of
 mosaicml-streaming's index files.
 """
 
@@ -28,14 +27,14 @@ class ListedFile:
     """One file of a shard, as the index describes it."""
 
     name: str
-    """Relative to the index, with `/` between folders."""
+    """Relative to the index, with `/` after each folder."""
     num_bytes: int
     hashes: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedShard:
-    """One shard: the plain file, and the compressed one if there is one."""
+    """One shard: the plain file, and the compressed one if listed."""
 
     plain: ListedFile
     packed: ListedFile | None
@@ -43,10 +42,10 @@ class ListedShard:
 
 
 def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
-    """The shards in an index.json, or None if it is not an MDS index.
+    """The shards in an index.json; None if it is not an MDS index.
 
     Raises:
-        FormatError: it is an MDS index, but has impossible values.
+        FormatError: the index has impossible values.
         UnsupportedError: its shards are of another format of mosaicml-streaming.
     """
     try:
@@ -67,7 +66,7 @@ def _parsed(data: bytes) -> list[ListedShard] | None:
         return None
     if index.get("version") != 2:
         found = repr(index.get("version"))[:40]
-        raise UnsupportedError("an index.json of this version is not known", found=found)
+        raise UnsupportedError("this version of index.json is not supported", found=found)
     return [_shard(shard, number) for number, shard in enumerate(shards)]
 
 
@@ -78,7 +77,7 @@ def _is_shard(shard: Any) -> bool:
 def _shard(shard: dict[str, Any], number: int) -> ListedShard:
     if shard["format"] != "mds":
         raise UnsupportedError(
-            f"shard {number} is of the format {str(shard['format'])[:40]!r}; only mds is read"
+            f"shard {number} has the format {str(shard['format'])[:40]!r}; only mds is supported"
         )
     count = _size(shard.get("samples"), number, "samples")
     packed = shard.get("zip_data")
@@ -91,7 +90,7 @@ def _shard(shard: dict[str, Any], number: int) -> ListedShard:
 
 def _file(entry: Any, number: int) -> ListedFile:
     if not isinstance(entry, dict) or not is_text(entry.get("basename")):
-        raise FormatError(f"index.json names no file for shard {number}")
+        raise FormatError(f"index.json names no valid file for shard {number}")
     name = entry["basename"]
     if _OUTSIDE.search(name):
         raise FormatError(
@@ -100,22 +99,22 @@ def _file(entry: Any, number: int) -> ListedFile:
     hashes = entry.get("hashes")
     hashes = {} if hashes is None else hashes
     if not isinstance(hashes, dict) or not all(isinstance(h, str) for h in hashes.values()):
-        raise FormatError(f"index.json has no list of hashes for shard {number}")
+        raise FormatError(f"index.json has invalid hashes for shard {number}")
     return ListedFile(name, _size(entry.get("bytes"), number, "bytes"), hashes)
 
 
 def _size(value: Any, number: int, key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise FormatError(f"index.json has no number {key!r} for shard {number}")
+        raise FormatError(f"index.json has no valid number {key!r} for shard {number}")
     return value
 
 
 def listed_paths(folder: str, found: Sequence[str], storage: Storage) -> list[str] | None:
-    """The shards of a folder, if the files found in it include an MDS index.json. Otherwise None.
+    """The shards of a folder; None if the files `found` in it do not include an MDS index.json.
 
     Raises:
         FileNotFoundError: a listed shard is missing, or the list is empty.
-        FormatError: the size of a file differs from the listed size.
+        FormatError: a file does not have the listed size.
     """
     path = os.path.join(folder, INDEX_NAME)
     if path not in found:
@@ -133,7 +132,7 @@ def listed_paths(folder: str, found: Sequence[str], storage: Storage) -> list[st
 
 
 def _present(folder: str, shard: ListedShard, storage: Storage) -> str:
-    """The plain file of a shard if it is there, else the compressed one."""
+    """The plain file of a shard if it exists, or else the compressed one."""
     for file in (shard.plain, shard.packed):
         if file is not None:
             path = os.path.join(folder, *file.name.split("/"))
@@ -146,16 +145,16 @@ def _present(folder: str, shard: ListedShard, storage: Storage) -> str:
     name = (shard.packed or shard.plain).name
     raise FileNotFoundError(
         f"{os.path.join(folder, name)}: no such file, but {INDEX_NAME} lists it; "
-        "name the files one by one to read a part"
+        "to read only some shards, pass a list of files"
     )
 
 
 def check_size(path: str, size: int, file: ListedFile) -> None:
-    """Raise FormatError if the size of a file differs from the size in the index."""
+    """Raise FormatError if a file does not have the size in the index."""
     if size != file.num_bytes:
         kind = TruncatedError if size < file.num_bytes else FormatError
         raise kind(
-            f"the file has not the size that {INDEX_NAME} lists",
+            f"the file does not have the size that {INDEX_NAME} lists",
             file=path,
             expected=f"{file.num_bytes} bytes",
             found=f"{size} bytes",

@@ -1,4 +1,4 @@
-"""Expands what a caller names to the list of shards: paths, lists, globs, folders, name@N, braces."""
+"""Expands a caller's source to a list of shards: paths, lists, globs, folders, name@N, braces."""
 
 from __future__ import annotations
 
@@ -39,22 +39,21 @@ class Expanded(NamedTuple):
 
     paths: list[str]
     skipped: list[SkippedFile]
-    """Files in folders and pattern matches that are not data."""
+    """Files in folders and matches of patterns that are not data."""
     sets: list[list[str]]
-    """The files of each folder and each pattern. All files of one set have the same format."""
+    """The files of each folder and each pattern. All files of a set must have the same format."""
     listed: ShardList | None
-    """The index that names the files and their record counts, if there is one."""
+    """The index that lists the files and their record counts, if there is one."""
 
 
 def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
-    """Return the files that `source` names, in reading order.
+    """The files that `source` names, in reading order.
 
-    A folder means all data files in it and in the folders below, at any depth, sorted by path. If its `index.json`
-    lists shards, the order is that of the list. The matches of a glob are sorted, too. A folder of images is one shard,
-    and so is any folder with `is_folder`. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the
-    count from the existing files. A numbered set with a missing shard is an error. `{000..099}`, `a::b` and a JSON
-    index of shards mean the same as in WebDataset. These three
-    forms are not expanded in the elements of a list.
+    A folder stands for all data files in it and in the folders below, sorted by path, or in the order of an
+    `index.json`. The matches of a glob are sorted, too. A folder of images is one shard, and with `is_folder` any
+    folder is. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the count from the existing
+    files. `{000..099}`, `a::b` and a JSON index of shards mean the same as in WebDataset, except in the elements of a
+    list.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
@@ -70,7 +69,7 @@ def _paths_of(source: Any, how: _How) -> list[str]:
     if isinstance(source, (str, os.PathLike)):
         return _expand_text(os.fsdecode(source), how)
     if hasattr(source, "read") and hasattr(source, "name"):
-        raise TypeError(f"an open file is no path; pass its name, {source.name!r}")
+        raise TypeError(f"an open file is not a path; pass its name, {source.name!r}")
     is_unordered = isinstance(source, (Mapping, set, frozenset))
     if isinstance(source, Iterable) and not is_unordered and not _is_table(source):
         paths = [path for item in source for path in _expand_item(item, how)]
@@ -78,8 +77,8 @@ def _paths_of(source: Any, how: _How) -> list[str]:
             raise FileNotFoundError("an empty list names no files")
         return _without_indexes(paths, how)
     if isinstance(source, (set, frozenset)):
-        raise TypeError("files are read in an order, which a set does not have; pass a list")
-    raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
+        raise TypeError("files are read in order, and a set has no order; pass a list")
+    raise TypeError(f"expected a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
 def _is_table(source: object) -> bool:
@@ -89,14 +88,13 @@ def _is_table(source: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """State shared by all parts of a source."""
+    """Options and results that are shared by all parts of a source."""
 
     storage: Storage
     is_folder: bool
     skipped: list[SkippedFile]
     sets: list[list[str]]
     lists: list[ShardList]
-    """The indexes of shards found so far."""
 
 
 def _expand_item(item: Any, how: _How) -> list[str]:
@@ -106,7 +104,6 @@ def _expand_item(item: Any, how: _How) -> list[str]:
 
 
 def _expand_text(path: str, how: _How) -> list[str]:
-    """The files that one text names: several if it has braces or `::`."""
     if how.storage.exists(path):
         listed = shard_list(path, how.storage)
         if listed is None:
@@ -115,7 +112,8 @@ def _expand_text(path: str, how: _How) -> list[str]:
         return list(listed.paths)
     if path.startswith("pipe:"):
         raise UnsupportedError(
-            "pipe: runs a command, which penstock never does", hint="open(...) the files it reads"
+            "pipe: would run a command, which penstock never does",
+            hint="open(...) the files it reads",
         )
     if "::" in path:
         parts = path.split("::")
@@ -147,7 +145,6 @@ def _expand_one(path: str, how: _How) -> list[str]:
 
 
 def _in_folder(path: str, how: _How) -> list[str]:
-    """All data files in a folder and the folders below it."""
     parts: list[tuple[str, list[str]]] = []
     _gather(path, how, parts, 0)
     found = [file for _, files in sorted(parts) for file in files]
@@ -157,15 +154,15 @@ def _in_folder(path: str, how: _How) -> list[str]:
 
 
 def _left_out(how: _How) -> str:
-    """The skipped files in words, for the message that no other files were found."""
+    """Describe the skipped files, for the message that no other files were found."""
     some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
     return f"; left out: {', '.join(some)}" if some else ""
 
 
 def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: int) -> None:
-    """Collect the files of a folder and the folders below it, in parts to be sorted by the first of each pair."""
+    """Add pairs of a sort key and files to `parts`, for a folder and the folders below it."""
     if depth > Limits().nesting:
-        raise LimitError(f"more than {Limits().nesting} folders in each other", file=folder)
+        raise LimitError(f"folders are nested more than {Limits().nesting} deep", file=folder)
     if depth and holds_images(folder):
         parts.append((folder + "/", [folder]))
         return
@@ -188,7 +185,7 @@ def _files_below(folders: list[str], how: _How, depth: int) -> Iterator[str]:
 
 
 def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
-    """The possible data files directly in a folder, and the folders directly in it."""
+    """The files that may be data, and the folders, directly in a folder."""
     files: list[str] = []
     folders: list[str] = []
     with no_longer_names(folder), os.scandir(folder) as entries:
@@ -210,7 +207,7 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
 
 
 def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | None:
-    """The shards that a folder's index.json names, or None without such an index."""
+    """The shards that a folder's index.json lists; None without such an index."""
     listed = listed_paths(folder, files, how.storage)
     if listed is not None:
         return listed
@@ -222,8 +219,7 @@ def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | Non
 
 
 def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
-    """Note the files of a folder that its index does not name."""
-    # If a shard exists both plain and compressed, only one of the two is read.
+    # If a shard exists both plain and compressed, only one is read.
     known = {*named, *(os.path.splitext(path)[0] for path in named)}
     for path in _without_companions(files, how):
         is_known = path in known or os.path.splitext(path)[0] in known
@@ -232,15 +228,15 @@ def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
 
 
 def _one_set(paths: list[str], how: _How) -> list[str]:
-    """The files of a folder or a pattern without indexes, checked to be able to form one set."""
+    """The files of a folder or a pattern, without indexes, as one set. Numbered sets must be complete."""
     paths = _complete(_without_indexes(paths, how))
     how.sets.append(paths)
     return paths
 
 
 def _without_companions(paths: list[str], how: _How) -> list[str]:
-    """The files of a folder without accompanying text. An `index.json` that is not a list of shards is kept, because it
-    may be a damaged list."""
+    """The files of a folder without accompanying text. An `index.json` is kept, because it may be a damaged list of
+    shards."""
     beside = {
         path
         for path in paths
@@ -260,9 +256,8 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:
-    """The same paths without the indexes of other files among them: DALI's `x.idx` for a file `x`, MXNet's `x.idx` for
-    `x.rec`, and the list `x.lst` from which `x.rec` was made. Penstock's internal files are left out, too. If nothing
-    remains, all paths are returned."""
+    """The paths without penstock's own files and without indexes of other paths: DALI's `x.idx` for a file `x`, MXNet's
+    `x.idx` for `x.rec`, and the list `x.lst` from which `x.rec` was made. If nothing remains, all paths."""
     names = set(paths)
 
     def is_beside(path: str) -> bool:
@@ -303,8 +298,8 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
 
 
 def _complete(paths: list[str]) -> list[str]:
-    """Check that no numbered set lacks a shard and that no two sets have the same name, and return the same paths. Of
-    two sets with the same name, one is probably left over from an earlier write."""
+    """Check that no numbered set lacks a shard, and that no two sets have the same name (one may be left over from an
+    earlier write). Returns the paths."""
     sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
         match = _OF.search(os.path.basename(path))
@@ -316,8 +311,8 @@ def _complete(paths: list[str]) -> list[str]:
         named = [f"{front}@{total}{back}" for total in sorted(counts)]
         if len(named) > 1:
             raise ValueError(
-                f"{' and '.join(named)} are {len(named)} sets of one name, of which some may be left over; "
-                "open one of them"
+                f"{' and '.join(named)} are {len(named)} sets with the same name, perhaps left over from an earlier "
+                "write; open one of them"
             )
         ((total, present),) = counts.items()
         missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
@@ -325,7 +320,7 @@ def _complete(paths: list[str]) -> list[str]:
             many = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
             raise FileNotFoundError(
                 f"{named[0]}: shard {missing[0]} of {total} is missing{many}; "
-                "name the files one by one to read a part"
+                "to read only some shards, pass a list of files"
             )
     return paths
 
@@ -334,11 +329,11 @@ _INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
 
 
 def index_option(index: Any, *words: str) -> Any:
-    """Check the `index=` argument of a verb: one of the verb's words (or True or False if it has none), or a folder.
+    """Check the `index=` argument of a verb: one of these words (True or False if there are none), or a folder.
 
     Raises:
         TypeError: it is neither a word nor a path.
-        ValueError: it resembles a word or is a word of another verb, and no folder has that name.
+        ValueError: it is similar to a word of this or another verb, and no folder has that name.
         NotADirectoryError: it is the path of a file.
     """
     if isinstance(index, bool) and not words:
@@ -346,12 +341,12 @@ def index_option(index: Any, *words: str) -> Any:
     known = " or ".join(map(repr, words or (True, False)))
     folder_too = f"{known.replace(' or ', ', ')} or a folder"
     if not isinstance(index, (str, os.PathLike)):
-        raise TypeError(f"index= is {folder_too}, not {index!r}")
+        raise TypeError(f"index= must be {folder_too}, not {index!r}")
     word = os.fspath(index)  # pyright: ignore[reportUnknownVariableType]
     if not word:
-        raise ValueError(f"index='' names no folder; it is {folder_too}")
+        raise ValueError(f"index='' is not a folder; it must be {folder_too}")
     if not isinstance(word, str):
-        raise TypeError(f"index= names a folder by text, not {word!r}")
+        raise TypeError(f"index= takes the path of a folder as text, not {word!r}")
     if word in words or os.path.isdir(word):
         return word
     if os.path.exists(word):
@@ -359,17 +354,15 @@ def index_option(index: Any, *words: str) -> Any:
     from difflib import get_close_matches  # slow to import, and rarely needed
 
     if get_close_matches(word.lower(), _INDEX_WORDS, cutoff=0.75):
-        raise ValueError(f"index={word!r} is not {known}; a folder of that name is './{word}'")
+        raise ValueError(
+            f"index={word!r} is not {known}; for a folder of that name, pass './{word}'"
+        )
     return word
 
 
 def reading_index(index: Any) -> str:
-    """Check the `index=` argument of a verb that reads. "auto" is replaced by the environment's setting, if there is
-    one.
-
-    Raises:
-        The errors of index_option.
-    """
+    """Check the `index=` argument of a verb that reads, as `index_option`. The environment variable PENSTOCK_INDEX, if
+    set, replaces "auto"."""
     words = ("auto", "beside", "never")
     chosen = index_option(index, *words)
     if chosen != "auto":

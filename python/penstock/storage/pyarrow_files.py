@@ -1,7 +1,7 @@
 """Adapts sources and sinks to pyarrow's file interface, and translates pyarrow's errors to penstock's.
 
-pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as any Python error of its wrapper. All of
-them become penstock's errors here. An `OSError` with an errno is the operating system's and is not changed.
+pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as a Python error of its wrapper. An
+`OSError` with an errno is the operating system's, and is not translated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.storage.base import Sink, Source
 from penstock.storage.local import LocalSource
 
 WRITE_BYTES = 1 << 20
-"""Small pieces are collected up to this size before they are handed to the sink."""
+"""Small pieces are collected up to this size before they are written."""
 
 
 @contextmanager
@@ -40,21 +40,23 @@ def translated(path: str) -> Generator[None, None, None]:
     except (pa.ArrowNotImplementedError, NotImplementedError) as error:
         raise UnsupportedError(f"pyarrow cannot do this: {error}", file=path) from error
     except MemoryError as error:
-        raise LimitError(f"asks for more memory than there is: {error}", file=path) from error
+        raise LimitError(f"asks for more memory than is available: {error}", file=path) from error
     except OSError as error:
         if error.errno is not None:
             raise
         raise _from_text(str(error), path) from error
     except UnicodeDecodeError as error:
         name = error.object.decode(errors="backslashreplace")
-        raise FormatError("a name in the file is no UTF-8", file=path, found=f"'{name}'") from error
+        raise FormatError(
+            "a name in the file is not UTF-8", file=path, found=f"'{name}'"
+        ) from error
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as error:
-        # For example a KeyError for a field. In all such cases the bytes are the cause.
+        # The bytes are the cause of all these, for example of a KeyError for a field.
         raise _from_text(str(error), path) from error
 
 
 def next_batch(stream: Any) -> Any:
-    """The next batch of a stream that has another one. A StopIteration would end the caller's iteration."""
+    """The next batch of a stream. Raises FormatError at its end, because a StopIteration would end the caller."""
     try:
         return stream.read_next_batch()
     except StopIteration:
@@ -63,7 +65,7 @@ def next_batch(stream: Any) -> Any:
 
 @contextmanager
 def writable(path: str) -> Generator[None, None, None]:
-    """As `translated`, but for writing: the errors are about records that pyarrow cannot write."""
+    """As `translated`, for records that pyarrow cannot write."""
     try:
         yield
     except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -77,23 +79,23 @@ def writable(path: str) -> Generator[None, None, None]:
 
 
 def _from_text(text: str, path: str) -> PenstockError:
-    """The error for a pyarrow message. Only its text shows what happened."""
+    """The error for the text of a pyarrow error, which alone shows what happened."""
     lower = text.lower()
     if (limited := outgrown(ValueError(text))) is not None:
         return limited.at(file=path)
     if "decrypt" in lower or "encrypted" in lower:
         return UnsupportedError(
-            f"the file is encrypted, and penstock holds no keys ({text})",
+            f"the file is encrypted, and penstock cannot decrypt it ({text})",
             file=path,
             hint="decrypt it with the program that wrote it",
         )
     if "crc checksum" in lower:
         return ChecksumError(f"a page's checksum does not match ({text})", file=path)
-    return FormatError(text or "the bytes break the format's rules", file=path)
+    return FormatError(text or "the bytes violate the format's rules", file=path)
 
 
 class PositionedFile:
-    """A `Source` as the seekable file object that pyarrow expects. For one thread at a time."""
+    """A `Source` as a seekable file object for pyarrow. For one thread at a time."""
 
     closed = False
 
@@ -137,16 +139,14 @@ class PositionedFile:
 
 
 class Bytes:
-    """The bytes of a source for pyarrow. The file is opened once, so that all threads see the same file.
-
-    pyarrow reads local files itself, by `pread` or from a memory map. Anything else goes through `Source.read`.
-    """
+    """The bytes of a source for pyarrow, which reads local files itself, by `pread` or from a memory map. The file is
+    opened once, so that all threads see the same file."""
 
     def __init__(self, source: Source, *, mmap: bool) -> None:
         self.source = source
         self._native: Any = None
         if isinstance(source, LocalSource) and source.size:
-            name = os.fsencode(source.path)  # pyarrow accepts any bytes as a path, but not any text
+            name = os.fsencode(source.path)  # pyarrow does not accept every text as a path
             self._native = pa.memory_map(name) if mmap else pa.OSFile(name)
             if self._native.size() != source.size:
                 raise ChangedError(
@@ -158,13 +158,13 @@ class Bytes:
         self.mapped: Any = self._native.read_buffer() if mmap and self._native is not None else None
 
     def file(self) -> Any:
-        """A file for one pyarrow reader. Native files allow positional reads from several readers."""
+        """A file object for one pyarrow reader."""
         if self._native is not None:
             return self._native
         return pa.PythonFile(PositionedFile(self.source), mode="r")
 
     def range(self, start: int, length: int) -> Any:
-        """Bytes [start, start + length) as a pa.Buffer. A memory-mapped file is not copied."""
+        """Bytes [start, start + length) as a pa.Buffer, not copied from a memory map."""
         length = max(min(length, self.source.size - start), 0)
         if self.mapped is not None:
             return self.mapped.slice(start, length)
@@ -184,7 +184,7 @@ class Bytes:
 
 
 class Splice:
-    """Several ranges of a file as one file object, without copying."""
+    """Several ranges of a file as one file object."""
 
     closed = False
 
@@ -218,7 +218,7 @@ class Splice:
 
 
 class SinkFile:
-    """A `Sink` as the file object that pyarrow writes to. It never finishes the sink."""
+    """A `Sink` as a file object for pyarrow's writers. It never finishes the sink."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -243,13 +243,13 @@ class SinkFile:
         return len(view)
 
     def drain(self) -> None:
-        """Write the waiting bytes to the sink."""
+        """Write the collected bytes to the sink."""
         if self._waiting:
             waiting, self._waiting = self._waiting, bytearray()
             self._sink.write(waiting)
 
     def abandon(self) -> None:
-        """Discard all further bytes: pyarrow's writers finish their file even when dropped."""
+        """Discard all further bytes, because a pyarrow writer finishes its file even if it is dropped."""
         self._abandoned = True
         self._waiting = bytearray()
 
@@ -276,7 +276,7 @@ H = TypeVar("H")
 
 
 class Pool(Generic[H]):
-    """A pool of handles. Each is used by one thread at a time, and new ones are made if none is free."""
+    """A pool of handles, each for one thread at a time. If none is free, a new one is made."""
 
     def __init__(self, make: Callable[[], H]) -> None:
         self._make = make
@@ -290,7 +290,7 @@ class Pool(Generic[H]):
         if handle is None:
             handle = self._make()
         yield handle
-        # Not in a finally: after an error, the state of a handle is unknown.
+        # Not in a finally, because a handle is in an unknown state after an error.
         with self._lock:
             self._free.append(handle)
 

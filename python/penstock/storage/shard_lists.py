@@ -1,4 +1,4 @@
-"""Expands lists of shards as WebDataset's users write them: names with braces, and the JSON index of wids.
+"""Expands WebDataset's lists of shards: names with braces, and the JSON index of wids.
 
 ```
 {000..003}   000 001 002 003: a number with a leading zero sets the width
@@ -7,8 +7,8 @@
 a::b         both
 ```
 
-An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It lists files in its folder. A
-name that leads out of the folder is refused.
+An index is `{"wids_version": 1, "shardlist": [{"url": ..., "nsamples": ...}, ...]}`. It lists files in its folder;
+other names are refused.
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ _LETTERS = re.compile(r"([a-zA-Z])\.\.([a-zA-Z])")
 
 
 def has_braces(text: str) -> bool:
-    """Whether a text stands for several names because of its braces."""
+    """Whether a text has braces that stand for several names."""
     return _first(text, 0) is not None
 
 
 def braces(text: str) -> list[str]:
-    """Expand a text with braces to all texts that it stands for, in order.
-
-    Raises:
-        LimitError: there are more than a million texts.
+    """Expand a text with braces to all names that it stands for, in order. Raises LimitError for more than a million.
 
     Example:
         >>> from penstock.storage.shard_lists import braces
@@ -59,7 +56,7 @@ def braces(text: str) -> list[str]:
 
 
 def _first(text: str, at: int) -> tuple[int, int, list[str]] | None:
-    """The first group of braces from `at` on that has several choices: its start, end and choices."""
+    """The start, end and choices of the first braces from `at` on that have several choices."""
     while (start := text.find("{", at)) >= 0:
         if start and text[start - 1] == "$":
             at = start + 1
@@ -73,7 +70,6 @@ def _first(text: str, at: int) -> tuple[int, int, list[str]] | None:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """The position just after the brace that closes the one at `start`."""
     depth = 0
     for place in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[place], 0)
@@ -113,7 +109,7 @@ def _numbers(first: str, last: str, step: str | None) -> list[str]:
 
 
 def _parts(inner: str) -> list[str]:
-    """The text between the commas that are not inside inner braces."""
+    """Split at the commas outside inner braces."""
     parts, depth = [""], 0
     for letter in inner:
         depth += {"{": 1, "}": -1}.get(letter, 0)
@@ -129,22 +125,22 @@ def _parts(inner: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ShardList:
-    """The shards that an index names, and the record count that it gives for each."""
+    """The shards in an index, and their record counts."""
 
     path: str
     paths: tuple[str, ...]
     counts: tuple[int, ...]
 
     def check(self, counts: Sequence[int]) -> None:
-        """Raise StaleIndexError if the shards have other numbers of records."""
+        """Raise StaleIndexError if the shards have other record counts."""
         for path, said, found in zip(self.paths, self.counts, counts, strict=True):
             if said != found:
-                message = f"the shard has not as many records as {self.path} says"
+                message = f"the shard does not have the number of records that {self.path} lists"
                 raise StaleIndexError(message, file=path, expected=said, found=found)
 
 
 def shard_list(source: Any, storage: Storage) -> ShardList | None:
-    """The list of shards in a JSON file; None if `source` is not such a file."""
+    """The shards in a JSON index; None if `source` is not such a file."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = os.fspath(source)  # pyright: ignore[reportUnknownVariableType]
@@ -166,7 +162,7 @@ def _json(path: str, storage: Storage) -> Any:
     source = storage.source(path)
     try:
         if source.size > _MOST_BYTES:
-            raise LimitError(f"a JSON file of more than {_MOST_BYTES} bytes", file=path)
+            raise LimitError(f"the JSON file is larger than {_MOST_BYTES} bytes", file=path)
         return parsed(source.read(0, source.size).to_bytes(), _MOST_BYTES)
     except LimitError:
         raise
@@ -179,14 +175,16 @@ def _json(path: str, storage: Storage) -> Any:
 def _entries(
     facts: dict[str, Any], path: str, storage: Storage, read: list[str], level: int = 0
 ) -> list[tuple[str, int]]:
-    """The shards of an index and of its nested indexes. `read` holds the index files that were already read."""
+    """The shards of an index and of its nested indexes. `read` lists the index files that were already read."""
     if level > Limits().nesting:
-        raise LimitError(f"more than {Limits().nesting} indexes in each other", file=path)
+        raise LimitError(f"indexes are nested more than {Limits().nesting} deep", file=path)
     if facts.get("wids_version", 1) != 1:
-        raise UnsupportedError(f"wids_version {facts['wids_version']!r}", file=path)
+        raise UnsupportedError(
+            f"wids_version {facts['wids_version']!r} is not supported", file=path
+        )
     base = facts.get("base", "")
     if not is_path(base):
-        raise FormatError("the base of the index is no path", file=path)
+        raise FormatError("the base of the index is not a path", file=path)
     found = [_entry(shard, base, path) for shard in _dicts(facts.get("shardlist", []), path)]
     for other in _dicts(facts.get("datasets", []), path):
         if "shardlist" in other:
@@ -198,10 +196,10 @@ def _entries(
             read.append(place)
             inner = _json(place, storage)
             if not isinstance(inner, dict):
-                raise FormatError(f"{place} is no index", file=path)
+                raise FormatError(f"{place} is not an index", file=path)
             found += _entries(inner, place, storage, read, level + 1)  # pyright: ignore[reportUnknownArgumentType]
     if len(found) > MOST_NAMES:
-        raise LimitError(f"an index of more than {MOST_NAMES} shards", file=path)
+        raise LimitError(f"the index lists more than {MOST_NAMES} shards", file=path)
     return found
 
 
@@ -214,12 +212,12 @@ def _entry(shard: dict[str, Any], base: str, path: str) -> tuple[str, int]:
 
 def _dicts(entries: Any, path: str) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):  # pyright: ignore[reportUnknownVariableType]
-        raise FormatError("the index is no list of shards", file=path)
+        raise FormatError("the index is not a list of shards", file=path)
     return entries  # pyright: ignore[reportUnknownVariableType]
 
 
 def _inside(base: str, url: str, path: str) -> str:
-    """The path of a shard. It must be in the folder of its index or below."""
+    """The path of a shard, which must be in the folder of its index or below."""
     name = os.path.normpath(os.path.join(base, url))
     outside = os.path.isabs(name) or name.split(os.sep, 1)[0] == os.pardir
     if outside or "://" in url or "://" in base or ":" in url.split("/", 1)[0]:

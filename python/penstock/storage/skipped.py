@@ -2,11 +2,11 @@
 
 | name | why it is not data |
 |---|---|
-| `.x` | it is hidden |
-| `x.incomplete`, `x.part`, `x.tmp`, all below `_temporary` | it is unfinished |
+| `.x` | hidden |
+| `x.incomplete`, `x.part`, `x.tmp`, all below `_temporary` | unfinished |
 | `SUCCESS`, `_SUCCESS`, `_metadata`, `_common_metadata`, `_started*`, `_committed*` | Spark and others add it to data |
-| `x.crc` | it has checksums of Hadoop |
-| all below `_delta_log` | it is the log of a Delta table |
+| `x.crc` | checksums of Hadoop |
+| all below `_delta_log` | the log of a Delta table |
 
 In folders of images, the names of pictures and class folders may begin with an underscore. A file that the user names
 directly is always opened.
@@ -20,18 +20,18 @@ from typing import NamedTuple
 
 HIDDEN = "hidden: its name begins with a dot"
 UNFINISHED = "unfinished, as its name says"
-MARK = "a mark or summary that another program keeps beside its data"
+MARK = "a marker or summary that another program keeps with its data"
 CHECKSUMS = "checksums of another program"
 DELTA_LOG = "the log of a Delta table, so files that the table has removed are read as well"
 INDEX = "an index of the file beside it"
 TEXT = "text beside the data"
-CAPTION = "text with the name of an image, which is not read"
+CAPTION = "unread text with the name of an image"
 LINK = "a link to a folder, which is not followed"
-BROKEN_LINK = "a link to nothing"
+BROKEN_LINK = "a link to a missing file"
 NO_FILE = "a pipe, a socket or a device"
 UNLISTED = "not listed in index.json"
-NO_BYTES = "a file of no bytes, which is none of this format"
-NO_IMAGE = "no image that penstock decodes"
+NO_BYTES = "an empty file, which is not valid in this format"
+NO_IMAGE = "not an image that penstock decodes"
 NO_ROW = "an image that the table does not name"
 
 _LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED)
@@ -49,7 +49,7 @@ class SkippedFile(NamedTuple):
 
 
 def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str | None:
-    """Why a file or folder with this name is not data, or None if it may be data."""
+    """Why a file or folder with this name is not data; None if it may be data."""
     if name.startswith("."):
         return HIDDEN
     if name.lower().endswith(_UNFINISHED_ENDINGS):
@@ -66,7 +66,7 @@ def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str |
 
 
 def warning_about(files: Iterable[SkippedFile]) -> str | None:
-    """A warning about skipped files that look like data; None if there are none."""
+    """A warning about skipped files that look like data, if there are any."""
     found = [file for file in files if file.reason in _LOOKS_LIKE_DATA]
     if not found:
         return None

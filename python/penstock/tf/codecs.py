@@ -1,6 +1,6 @@
-"""`tf.io.decode_jpeg` and its relatives: one encoded image at a time, decoded to TensorFlow's pixels.
+"""`tf.io.decode_jpeg` and similar functions, which decode one image to TensorFlow's pixels.
 
-`docs/guide/tf-images.md` says how closely they agree, format by format.
+`docs/guide/tf-images.md` says how closely the pixels agree, for each format.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from penstock import _core
 from penstock.errors import PenstockError
 from penstock.limits import Limits
 from penstock.payloads.images import decode_images
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
 from penstock.tf.encoders import encode_jpeg, encode_png, refuse, scalar_bytes
 from penstock.tf.errors import UnimplementedError
+from penstock.tf.image_placeholders import of_crop, of_image, of_jpeg, of_pixels, of_sizes
 from penstock.tf.pixel_types import convert_image_dtype
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -40,7 +42,7 @@ _JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 
 
 def _as_tensor(call: Callable[[], Any], what: str) -> Any:
-    """The result of a kernel as a tensor; its faults as TensorFlow's errors."""
+    """Convert the result of a kernel to a tensor, and its faults to TensorFlow's errors."""
     try:
         return np.asarray(call()).view(Tensor)
     except _core.KernelError as error:
@@ -104,7 +106,7 @@ def _gif(contents: bytes, channels: int, first_only: bool) -> Tensor:
 
 
 def _webp(contents: bytes, channels: int, dtype: Any, first_only: bool) -> Tensor:
-    """As in TensorFlow: a batch of frames with the stored channels."""
+    """As in TensorFlow: a batch of frames, with the stored channels."""
     if dtype != uint8:
         raise refuse("WebP only supports uint8 for dtype")
     if contents[12:16] == b"VP8X" and contents[20:21] and contents[20] & 2 and not first_only:
@@ -131,7 +133,7 @@ def _check(channels: int, ratio: int = 1, dct_method: str = "") -> None:
 
 
 def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: Any) -> Tensor:
-    """An image of any format for the operation `op`; as in TensorFlow, operations take each other's formats."""
+    """An image of any format for the operation `op`. As in TensorFlow, operations accept each other's formats."""
     data = scalar_bytes(contents)
     codec = _codec_of(data)
     if codec == "PNG":
@@ -162,12 +164,12 @@ def _png(data: bytes, channels: int, dtype: Any) -> Tensor:
         lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
         f"Invalid PNG data, size {len(data)}",
     )
-    # 16 bits were read for float32 as well.
+    # 16 bits were also read for float32.
     return found if dtype != float32 else found * np.float32(1 / 65535)
 
 
 def _gif_for(op: str, data: bytes, channels: int) -> Tensor:
-    """All frames of a GIF, or its only or first one, as the operation returns them."""
+    """All frames of a GIF, or its only or first frame, depending on the operation."""
     found = _gif(data, channels, first_only=op == "first frame")
     if op in {"DecodeJpeg", "DecodePng"} and len(found) != 1:
         message = "but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image"
@@ -190,6 +192,7 @@ def _bmp(data: bytes, channels: int) -> Tensor:
     )
 
 
+@probing.instead(of_jpeg)
 def decode_jpeg(
     contents: Any,
     channels: int = 0,
@@ -239,6 +242,7 @@ def decode_jpeg(
     )
 
 
+@probing.instead(of_crop)
 def decode_and_crop_jpeg(
     contents: Any,
     crop_window: Any,
@@ -285,6 +289,7 @@ def decode_and_crop_jpeg(
     )
 
 
+@probing.instead(of_pixels)
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None
 ) -> Tensor:
@@ -315,6 +320,7 @@ def decode_png(
     return _decode(contents, channels, "DecodePng", kind)
 
 
+@probing.instead(lambda *_, **__: probing.array([None, None, None, 3], uint8).view(Tensor))
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """All frames of a GIF, each as displayed; other images as one frame.
 
@@ -328,6 +334,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     return found if found.ndim == 4 else found[np.newaxis]
 
 
+@probing.instead(of_pixels)
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """The pixels of a BMP with 8, 24 or 32 bits.
 
@@ -353,6 +360,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     return _bmp(data, channels)
 
 
+@probing.instead(of_image)
 def decode_image(
     contents: Any,
     channels: int | None = None,
@@ -386,6 +394,7 @@ def decode_image(
     return convert_image_dtype(_decode(contents, channels, op, uint16), kind)
 
 
+@probing.instead(lambda contents, name=None: probing.array(np.shape(contents), "bool").view(Tensor))
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether bytes begin like a JPEG; elementwise for an array.
 
@@ -399,6 +408,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     return made.view(Tensor)
 
 
+@probing.instead(lambda contents, output_type=int32, name=None: of_sizes(output_type))
 def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Tensor:
     """Height, width and channels of a JPEG, read from its header.
 

@@ -1,4 +1,4 @@
-"""`tf.config`: the switches at the top of programs. The only device is the CPU, and nothing is traced."""
+"""`tf.config`: settings at the beginning of programs. The only device is the CPU, and nothing is traced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class PhysicalDevice(NamedTuple):
-    """A device that TensorFlow would see."""
+    """A device that TensorFlow would find."""
 
     name: str
     device_type: str
@@ -38,7 +38,7 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
 
 
 def run_functions_eagerly(run_eagerly: bool) -> None:
-    """No effect: functions are never traced."""
+    """Has no effect, because functions are never traced."""
 
 
 def functions_run_eagerly() -> bool:
@@ -47,11 +47,11 @@ def functions_run_eagerly() -> bool:
 
 
 def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
-    """No effect: no accelerator is used."""
+    """Has no effect, because no accelerator is used."""
 
 
 def _accept(*_: Any) -> None:
-    """No effect."""
+    """Has no effect."""
 
 
 experimental = SimpleNamespace(

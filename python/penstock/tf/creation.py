@@ -12,11 +12,11 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 _WIDTHS = [np.dtype(name) for name in ("int32", "int64", "float16", "float32", "float64")]
-"""The types of a range's numbers; the last one among the arguments counts."""
+"""The possible types of a range's numbers. The last type among the arguments is used."""
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    """A tensor of one value."""
+    """A tensor filled with one value."""
     return tensor(np.full(sizes_of(dims), constant(value)))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import DType, as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor, convert_to_tensor
@@ -27,6 +28,14 @@ _TYPES = [
 _PADDED = tuple(name for name in _TYPES if name not in ("bool", "complex64", "complex128"))
 
 
+def _placeholder(
+    input_bytes: Any, out_type: Any, *_: Any, fixed_length: Any = None, **__: Any
+) -> Any:
+    size = None if fixed_length is None else fixed_length // as_dtype(out_type).size
+    return probing.array([*np.shape(input_bytes), size], out_type).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def decode_raw(
     input_bytes: Any,
     out_type: Any,
@@ -96,7 +105,7 @@ def _checked_size(fixed_length: int, width: int) -> int:
 
 
 def _common_size(values: list[bytes], kind: DType) -> int:
-    """The size of all strings, which must be equal."""
+    """The size of the strings, which must be equal."""
     size = len(values[0]) if values else 0
     for number, value in enumerate(values):
         if len(value) != size:
@@ -113,7 +122,7 @@ def _common_size(values: list[bytes], kind: DType) -> int:
 
 
 def core_name(dtype: DType) -> str:
-    """A type's name in the messages of TensorFlow's C++ core."""
+    """The name of a type in the messages of TensorFlow's C++ core."""
     return {"float16": "half", "float32": "float", "float64": "double"}.get(dtype.name, dtype.name)
 
 

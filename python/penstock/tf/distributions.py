@@ -1,4 +1,4 @@
-"""TensorFlow's conversion of random bits to numbers of a uniform or normal distribution."""
+"""Converts random bits to numbers of a uniform or normal distribution, as TensorFlow does."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor
 
 Take = Callable[[int], np.ndarray]
-"""Returns the requested number of 32-bit numbers; called once."""
+"""A function that returns the requested number of 32-bit numbers. It is called once."""
 _GROUP = 4
 _LEAST = 1e-7
 _FARTHEST = 2.0
 
 
 def sizes(shape: Any) -> list[int]:
-    """A shape, list or tensor as sizes."""
+    """Convert a shape, list or tensor to a tuple of sizes."""
     return [int(size) for size in np.asarray(shape, np.int64).reshape(-1)]
 
 
@@ -55,7 +55,7 @@ def uniform(take: Take, shape: list[int], low: Any, high: Any, kind: DType) -> T
 
 
 def normal(take: Take, shape: list[int], mean: Any, stddev: Any, kind: DType) -> Tensor:
-    """Numbers around `mean`."""
+    """Normal numbers around `mean`."""
     count = math.prod(shape)
     if kind.name == "float64":
         words = take(-(-count // 2) * _GROUP).reshape(-1, _GROUP)
@@ -68,7 +68,7 @@ def normal(take: Take, shape: list[int], mean: Any, stddev: Any, kind: DType) ->
 
 
 def truncated(words: np.ndarray, shape: list[int], mean: Any, stddev: Any, kind: DType) -> Tensor:
-    """As `normal`, from rows of words that each give four numbers within two standard deviations."""
+    """Like `normal`. Each row of words gives four numbers within two standard deviations."""
     numbers = _box_muller(_floats(words[:, ::2]), _floats(words[:, 1::2])).reshape(len(words), -1)
     rows = [row[np.abs(row) < _FARTHEST][:_GROUP] for row in numbers]
     flat = np.concatenate(rows) if rows else np.empty(0)
@@ -81,7 +81,7 @@ def _as(value: Any, beside: np.ndarray) -> np.ndarray:
 
 
 def _fractions(take: Take, count: int, kind: DType) -> np.ndarray:
-    """Numbers from 0 to below 1, whose mantissa is random bits."""
+    """Numbers from 0 to below 1 with a random mantissa."""
     if kind.name == "float64":
         words = take(2 * count)
         return doubles(words[::2], words[1::2])

@@ -1,4 +1,4 @@
-"""The errors of TensorFlow's input pipeline under their names there, each also the matching Python error.
+"""The errors of TensorFlow's input pipeline with TensorFlow's names. Each is also the matching Python error.
 
 Programs can catch either: `tf.errors.NotFoundError` is a `FileNotFoundError`; `InvalidArgumentError` and
 `DataLossError` are `ValueError`s. All are `ps.PenstockError`s, so they name the file, record and byte.
@@ -51,7 +51,7 @@ class CancelledError(OpError):
 
 
 class UnknownError(OpError):
-    """An error of no other kind."""
+    """An error that has no other class."""
 
 
 class InvalidArgumentError(OpError, ValueError):
@@ -85,7 +85,7 @@ class ResourceExhaustedError(OpError, MemoryError):
 
 
 class AbortedError(OpError):
-    """Work that gave way to other work."""
+    """Work that was aborted in favour of other work."""
 
     error_code = 10
 
@@ -115,7 +115,7 @@ class OutOfRangeError(OpError):
 
 
 class UnimplementedError(OpError, NotImplementedError):
-    """Valid, but beyond what is implemented."""
+    """Valid, but not implemented."""
 
     error_code = 12
 
@@ -139,7 +139,7 @@ class DataLossError(OpError, ValueError):
 
 
 class DecodeError(FormatError):
-    """Bytes that are not a valid message, like protobuf's class of that name."""
+    """Bytes that are not a valid message. protobuf has a class of this name."""
 
 
 _OF_SYSTEM: dict[int | None, type[OpError]] = {

@@ -98,7 +98,7 @@ class SparseFeature(NamedTuple):
 
 
 class _Ragged(NamedTuple):
-    """The fields of a RaggedFeature, which checks them in `__new__`; a NamedTuple cannot define that."""
+    """The fields of a RaggedFeature. `RaggedFeature.__new__` checks them; a NamedTuple cannot define it."""
 
     dtype: Any
     value_key: str | None
@@ -108,17 +108,17 @@ class _Ragged(NamedTuple):
 
 
 class RaggedFeature(_Ragged):
-    """A RaggedTensor: flat values under one key, and their partition into rows under others.
+    """A RaggedTensor: flat values under one key, and their partition into rows under other keys.
 
     Args:
         dtype: tf.int64, tf.float32 or tf.string.
-        value_key: the key of the values; None for the feature's own.
+        value_key: the key of the values; None for the key of the feature.
         partitions: RaggedFeature.RowLengths(key), RowSplits(key), RowStarts(key), RowLimits(key),
             ValueRowIds(key) or UniformRowLength(length), outermost first. Without any, a record is one
             row.
         row_splits_dtype: tf.int32 or tf.int64.
-        validate: whether rows that do not fit the values are an error. Otherwise, as in TensorFlow, they may be cut
-            short, lost, or reach into the values of other records.
+        validate: whether rows that do not fit the values are an error. Otherwise, as in TensorFlow, they may be
+            truncated, lost, or extend into the values of other records.
 
     Raises:
         ValueError: another dtype, or a value_key that is not text.
@@ -134,7 +134,7 @@ class RaggedFeature(_Ragged):
     __slots__ = ()
 
     class RowSplits(NamedTuple):
-        """Where each row begins, and the end of the last."""
+        """The start of each row, and the end of the last row."""
 
         key: str
 
@@ -144,12 +144,12 @@ class RaggedFeature(_Ragged):
         key: str
 
     class RowStarts(NamedTuple):
-        """Where each row begins."""
+        """The start of each row."""
 
         key: str
 
     class RowLimits(NamedTuple):
-        """Where each row ends."""
+        """The end of each row."""
 
         key: str
 

@@ -1,4 +1,4 @@
-"""`tf.io.gfile`: files and folders of the local file system under TensorFlow's names and errors."""
+"""`tf.io.gfile`: files and folders of the local file system with TensorFlow's names and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 
 @contextmanager
 def _of(path: str) -> Generator[None]:
-    """Raise the system's errors about a path as TensorFlow's."""
+    """Raise the system's errors about a path as TensorFlow's errors."""
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ class GFile:
         return data.decode() if self._is_text else data
 
     def read(self, n: int = -1) -> Any:
-        """The rest, or up to n bytes of it: str, or bytes in a mode with "b"."""
+        """The rest, or at most n bytes of it: str, or bytes in a mode with "b"."""
         return self._shown(self._opened(reading=True).read(n))
 
     def readline(self) -> Any:
@@ -144,7 +144,7 @@ class GFile:
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file; using it again reopens it."""
+        """Close the file. Using it again reopens it."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -204,7 +204,7 @@ def listdir(path: Any) -> list[str]:
 
 
 def makedirs(path: Any) -> None:
-    """Make a folder and those above it; it may exist."""
+    """Make a folder and the folders above it. It may exist already."""
     path = path_of(path)
     with _of(path):
         os.makedirs(path, exist_ok=True)
@@ -299,7 +299,7 @@ def join(path: Any, *paths: Any) -> Any:
 
 
 def get_registered_schemes() -> list[str]:
-    """The schemes of paths: only that of local files, which is empty."""
+    """The schemes of paths: only that of local files, which is the empty string."""
     return [""]
 
 

@@ -1,7 +1,7 @@
 """Structures: tuples, dicts, named tuples and, for `tf.nest`, lists, with values at their leaves.
 
-Dicts are traversed in the order of their sorted keys. In datasets a list is not a structure but will become a tensor:
-functions with `lists=False` treat it as a leaf.
+Dicts are traversed in the order of their sorted keys. In datasets a list is not a structure, because it will become a
+tensor: functions with `lists=False` treat it as a leaf.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def rebuilt(like: Any, children: list[Any]) -> Any:
 
 
 def packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """A function that packs a tuple of leaves into a structure; fast for common structures."""
+    """A function that packs a tuple of leaves into a structure. It is fast for common structures."""
     if not is_nested(structure, lists=False):
         return lambda leaves: leaves[0]
     flat = not any(is_nested(child, lists=False) for child in _children(structure))

@@ -1,7 +1,7 @@
-"""Features of several keys, assembled from the tensors of these: sparse and ragged.
+"""Assembles features of several keys, which are sparse or ragged, from the tensors of the keys.
 
-The steps are TensorFlow's, because they decide what invalid numbers lead to: in a batch, lengths that are too short
-make a row begin among the values of the record before.
+The steps are TensorFlow's, so invalid numbers have the same effect: if a record's row lengths are too small, some of its
+values go to the next record's rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def check_size(feature: SparseFeature) -> None:
     kinds = (int, np.integer)
     if isinstance(feature.index_key, str):
         if not isinstance(feature.size, kinds):
-            raise TypeError(f"size has to be an int where index_key is one; found {feature.size!r}")
+            raise TypeError(f"if index_key is a str, size has to be an int; found {feature.size!r}")
         sizes = [feature.size]
     else:
         if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
             raise TypeError(
-                f"size has to be a list of ints as index_key is; found {feature.size!r}"
+                f"if index_key is a list, size has to list ints; found {feature.size!r}"
             )
         sizes = list(feature.size)
         if len(sizes) != len(feature.index_key):
@@ -50,7 +50,7 @@ def check_size(feature: SparseFeature) -> None:
 def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     """A sparse feature from its values and indices.
 
-    As in TensorFlow, only the counts of the whole batch are compared: one index too few in a record and one too many
+    As in TensorFlow, only the counts of the whole batch are compared. One index too few in a record and one too many
     in the next is accepted, and the value goes to the record of its index.
 
     Raises:
@@ -63,7 +63,7 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     if any(len(column) != len(columns[0]) for column in columns):
         counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
         raise InvalidArgumentError(
-            None, None, f"as many indices of each key are needed; found {counts}"
+            None, None, f"each key needs equally many indices; found {counts}"
         )
     same_length(len(columns[0]), len(values.values))
     first = tensors[keys[0]]
@@ -95,7 +95,7 @@ def ragged(key: Any, feature: RaggedFeature, tensors: Tensors) -> Any:
 def _reshaped(values: Any, length: int) -> Tensor:
     """Values reshaped to rows of one length."""
     if not length and not len(values):
-        return values.reshape((1, 0, *values.shape[1:]))  # TensorFlow's answer
+        return values.reshape((1, 0, *values.shape[1:]))  # as in TensorFlow
     if length < 1 or len(values) % length:
         raise InvalidArgumentError(
             None,
@@ -168,7 +168,7 @@ def _cut_batch(
 
 
 def _shifted(numbers: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
-    """Positions within each row of values as positions among all values.
+    """Positions within each row of values, as positions among all values.
 
     If there is only one row of partitions, it applies to all rows of values.
     """

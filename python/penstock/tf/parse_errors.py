@@ -1,7 +1,7 @@
-"""The kernel's faults as the errors of TensorFlow's parsers.
+"""Converts the kernel's faults to the errors of TensorFlow's parsers.
 
-All are InvalidArgumentErrors, except for limits. If a record has several faults, TensorFlow may report a different
-one. Bytes in messages are escaped if they are not text; TensorFlow's own errors fail on these.
+All are InvalidArgumentErrors, except for limits. If a record has several faults, TensorFlow may report another of
+them. Bytes in messages are escaped if they are not text; TensorFlow itself fails to make such a message.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _limit_error(fault: Any) -> Exception:
 
 
 def _sequence_key(plan: Plan, fault: Any) -> Key | None:
-    """The key with a fault. A fault outside a frame may be about the context or about a whole feature list."""
+    """The key with a fault. A fault outside a frame may be in the context, or concern a whole feature list."""
     in_lists = fault.frame is not None
     key = _key(plan, fault.field, in_lists=in_lists)
     if not in_lists and (key is None or "required" in fault.message):
@@ -171,7 +171,8 @@ def _shown(*sizes: Any) -> str:
 
 
 def _context_count(key: Dense, payloads: Any, name: str, *, counted: bool) -> str:
-    """TensorFlow first compares the largest number of values of any record, then that of each."""
+    """TensorFlow first compares the largest number of values of any record with the shape, then the number of each
+    record."""
     wanted, most = prod(key.shape), len(key.default or ())
     lengths = _lengths(Sparse(key.name, key.dtype), payloads)
     most = max(most, *lengths) if lengths else most
@@ -197,7 +198,7 @@ def _frame_count(key: Rows, payloads: Any, name: str, fault: Any) -> str:
 
 
 def _lengths(key: Sparse, payloads: Any) -> list[int]:
-    """How many values each record has under a key; empty if they cannot be counted."""
+    """The number of values of each record under a key; empty if they cannot be counted."""
     from penstock.payloads.example.plans import example_plan
 
     core = example_plan([key.wire()], "tensorflow_sequence", [key.encoded()])

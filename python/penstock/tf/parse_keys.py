@@ -1,8 +1,8 @@
-"""One key of a record: how the kernel decodes it, and the tensor made from the result.
+"""One key of a record: how the kernel decodes it, and the tensor made of the result.
 
-TensorFlow's parsers read a key as dense, dense of any length, sparse or ragged; features of several keys are
-assembled from these afterwards (`parse_composites.py`). From what `_core.decode_tensors` returns, `batch` makes the
-tensor of a batch and `single` that of one record.
+TensorFlow's parsers read a key as dense, dense of any length, sparse or ragged. Features of several keys are then
+assembled from these (`parse_composites.py`). From the result of `_core.decode_tensors`, `batch` makes the tensor of a
+batch, and `single` that of one record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.tf.sparse import made as sparse_tensor
 from penstock.tf.tensor import Tensor
 
 KINDS = {"int64": "int64", "float32": "float", "string": "bytes"}
-"""The kernel's names of the types that a record holds."""
+"""The kernel's names for the types of values in a record."""
 
 Parts = tuple[Any, Any, Any]
 Array = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ _INT32 = np.dtype(np.int32)
 
 
 def numbers(raw: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Tensor:
-    """Numbers from the kernel, which returns few as a bytearray, many with an array interface."""
+    """Numbers from the kernel: a bytearray if they are few, otherwise an object with NumPy's array interface."""
     if type(raw) is bytearray:
         return Tensor(shape, dtype, raw)  # pyright: ignore[reportArgumentType]
     return np.asarray(raw).reshape(shape).view(Tensor)
@@ -49,7 +49,7 @@ def flat(raw: Any, dtype: DType) -> Tensor:
 
 
 def ends(raw: Any) -> Array:
-    """The positions where lists begin, and the end of the last: int32."""
+    """The positions where lists begin, and the end of the last list: int32."""
     return np.asarray(numbers(raw, _INT32, (_count(raw, 4),)))
 
 
@@ -88,7 +88,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Dense(Key):
-    """The same shape in every record."""
+    """A key with the same shape in every record."""
 
     shape: tuple[int, ...] = ()
     default: tuple[Any, ...] | None = None
@@ -116,7 +116,7 @@ class Dense(Key):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Key):
-    """Any number of elements of one shape; padded to the longest in a batch."""
+    """A key with any number of elements of the same shape, which are padded to the longest record in a batch."""
 
     shape: tuple[int, ...] = ()
     fill: Any = 0
@@ -150,7 +150,8 @@ class Rows(Key):
 
 @dataclass(frozen=True, slots=True)
 class Sparse(Key):
-    """Any number of values, as a sparse tensor indexed by record and position (and by frame, in feature lists)."""
+    """A key with any number of values, as a sparse tensor indexed by record and position (and by frame, in feature
+    lists)."""
 
     sparse = True
 
@@ -171,7 +172,7 @@ class Sparse(Key):
 
 @dataclass(frozen=True, slots=True)
 class Ragged(Key):
-    """Any number of values, as rows of a ragged tensor; in feature lists a row is a list of frames."""
+    """A key with any number of values, as rows of a ragged tensor. In feature lists, a row is a list of frames."""
 
     splits: DType = string
 

@@ -1,4 +1,4 @@
-"""The plan that the kernel decodes by, made once from a dict of features."""
+"""The plan by which the kernel decodes, made once from a dict of features."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Plan:
 
 
 class _Composites:
-    """Features made from several keys; keys that only serve these are dropped from the result."""
+    """Features made of several keys. Keys that are used only for them are dropped from the result."""
 
     def __init__(self, features: Mapping[Any, Any]) -> None:
         self.features = set(features)
@@ -76,7 +76,7 @@ class _Composites:
                 self.made.append((key, made))
 
     def put(self, tensors: dict[Any, Any]) -> dict[Any, Any]:
-        """The tensors of all features, from the tensors of keys."""
+        """Make the tensors of all features from the tensors of keys."""
         made = [(key, make(tensors)) for key, make in self.made]
         tensors.update(made)
         return {key: tensor for key, tensor in tensors.items() if key in self.features}
@@ -203,7 +203,7 @@ class _Keys:
             )
         shape = tuple(int(size) for size in sizes if size is not None)
         if not prod(shape):
-            # TensorFlow divides by the number of values in an element, and crashes.
+            # TensorFlow divides by the number of values in an element, and crashes if it is 0.
             _refuse(f"elements of {key!r} have no values, so they cannot be counted: {sizes}")
         default = _values(feature.default_value, dtype, ())
         fill = default[0] if default else b"" if dtype is string else 0

@@ -1,8 +1,8 @@
-"""`tf.io.parse_example` and its relatives: from serialized records to tensors, by TensorFlow's rules.
+"""`tf.io.parse_example` and similar functions: from serialized records to tensors, by TensorFlow's rules.
 
-One call of the kernel decodes a whole batch (`_core.decode_tensors`); its result becomes tensors without a loop over
-records. The forms for a batch and for one record differ as in TensorFlow: a single record is never padded, an entry
-without a kind never replaces an earlier one, and errors do not name the record.
+One call of the kernel decodes a whole batch (`_core.decode_tensors`), and its result becomes tensors without a loop
+over records. The functions for a batch and for one record differ as in TensorFlow: a single record is never padded,
+an entry without a kind never replaces an earlier entry, and errors do not name the record.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.types import is_bytes
+from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import PARTITIONS, RaggedFeature
 from penstock.tf.parse_errors import example_error, sequence_error
 from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
+from penstock.tf.placeholders import of_parsed, of_sequences
 from penstock.tf.recognised import NotRecorded, Recorded
 from penstock.tf.tensor import convert_to_tensor
 
@@ -39,7 +41,7 @@ def parse_example(
     Returns:
         A tensor for each feature: dense [batch] + shape for FixedLenFeature, [batch, longest] + shape for
         FixedLenSequenceFeature, a SparseTensor for VarLenFeature and SparseFeature, a RaggedTensor for
-        RaggedFeature. A key whose entry has no list of any kind counts as missing; one with an empty list does not.
+        RaggedFeature. A key whose entry has no list of any kind counts as missing; an empty list does not.
         As in TensorFlow, runs of packed values after the first are not read.
 
     Raises:
@@ -58,6 +60,8 @@ def parse_example(
         raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
     if isinstance(serialized, Recorded):
         return _recorded(serialized, features, example_names)
+    if probing.is_on():
+        return of_parsed(features, list(np.shape(serialized)))
     payloads, alone = _payloads(serialized)
     names = None if example_names is None else _names(example_names, payloads, alone)
     if alone:
@@ -96,6 +100,8 @@ def parse_single_example(
         if serialized.is_batch:
             raise NotRecorded("a batch")
         return _recorded(serialized, features, example_names)
+    if probing.is_on():
+        return of_parsed(features, [])
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -171,6 +177,8 @@ def parse_sequence_example(
         raise ValueError(
             "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
         )
+    if probing.is_on():
+        return of_sequences(serialized, context_features, sequence_features)
     payloads, alone = _payloads(serialized)
     return _sequence(
         payloads, alone, context_features or {}, sequence_features or {}, example_names
@@ -212,6 +220,8 @@ def parse_single_sequence_example(
         raise ValueError(
             "Both context_features and sequence_features are None, but at least one should have values."
         )
+    if probing.is_on():
+        return of_sequences(serialized, context_features, sequence_features)[:2]
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -279,7 +289,7 @@ def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str,
 
 
 def _decode(plan: Plan, payloads: Any) -> tuple[list[Any], Any]:
-    """The decoded columns, and the records as the kernel took them."""
+    """The decoded columns, and the records in the form that the kernel accepts."""
     try:
         return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
     except TypeError:
@@ -350,7 +360,7 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """Raise if TensorFlow would: it checks the values of dense context features even without records."""
+    """Raise an error if TensorFlow would, which checks the values of dense context features even without records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:
             wanted = int(np.prod(key.shape))
@@ -365,11 +375,11 @@ def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
 
 _MAX_PLANS = 256
 _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
-"""By dialect, keys and kinds of features: copies of these, the kinds of their partitions, and the plan."""
+"""By dialect, keys and kinds of features: copies of the features, the kinds of their partitions, and the plan."""
 
 
 def _plan_of(dialect: str, *groups: Features) -> Plan:
-    """The plan for these features, which may be new objects in every call, or may have been changed."""
+    """The plan for these features, which may be new objects in every call, or objects that were changed."""
     try:
         where = (
             dialect,
@@ -403,7 +413,7 @@ def _same(known: tuple[Features, ...], groups: tuple[Features, ...]) -> bool:
 
 
 def _partition_kinds(groups: tuple[Features, ...]) -> Any:
-    """The kinds of partitions, which equality of tuples ignores; None if there are none."""
+    """The kinds of partitions, because equality of tuples ignores them; None if there are no partitions."""
     return [
         [type(partition) for partition in feature.partitions]
         for features in groups

@@ -1,8 +1,8 @@
-"""File names by TensorFlow's patterns.
+"""Finds files by TensorFlow's patterns.
 
-`*` and `?` match anything but a slash, also a leading dot; `[ab]`, `[!ab]` and `[^ab]` match one character; a
-backslash quotes the next character. Braces have no meaning, and `**` is `*`. If the first part of a relative pattern
-has wildcards, the paths begin with `./`, as in TensorFlow.
+`*` and `?` match anything but a slash, including a leading dot; `[ab]`, `[!ab]` and `[^ab]` match one character; a
+backslash quotes the next character. Braces have no meaning, and `**` is the same as `*`. If the first part of a
+relative pattern has wildcards, the paths begin with `./`, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MAGIC = re.compile(r"[*?\[\\]")
 
 
 def matching(pattern: str) -> list[str]:
-    """The paths that match, in no order."""
+    """The paths that match, in any order."""
     if not _MAGIC.search(pattern):
         return [pattern] if os.path.exists(pattern) else []
     parts = [part for part in pattern.split("/") if part]
@@ -41,7 +41,7 @@ def _names(folder: str, part: str) -> list[str]:
 
 
 def expression(part: str) -> re.Pattern[str]:
-    """The regular expression of one name in a pattern."""
+    """The regular expression for one name in a pattern."""
     made, place = "", 0
     while place < len(part):
         letter = part[place]

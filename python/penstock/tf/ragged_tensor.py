@@ -1,4 +1,4 @@
-"""`tf.RaggedTensor`: a tensor whose rows differ in length."""
+"""`tf.RaggedTensor`: a tensor whose rows have different lengths."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 import penstock.tf.row_splits as rows
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.missing import KnownNames, absent_from
+from penstock.tf.ragged_conversions import RaggedConversions
+from penstock.tf.ragged_operators import RaggedOperators
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
-class RaggedTensor(metaclass=KnownNames):
+class RaggedTensor(RaggedOperators, RaggedConversions, metaclass=KnownNames):
     """Rows of different lengths, as their concatenated values and the positions where rows begin.
 
     Made by parsing, by `tf.ragged.constant` and by the `from_...` methods. Row i is
@@ -69,7 +71,7 @@ class RaggedTensor(metaclass=KnownNames):
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by their lengths; otherwise as `from_row_splits`."""
+        """Rows by their lengths; see `from_row_splits`."""
         values, given = _parts(values, row_lengths)
         return cls._checked(values, rows.splits_of_lengths(given, validate), validate)
 
@@ -77,7 +79,7 @@ class RaggedTensor(metaclass=KnownNames):
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by the position where each begins; otherwise as `from_row_splits`."""
+        """Rows by the position where each begins; see `from_row_splits`."""
         values, given = _parts(values, row_starts)
         return cls._checked(values, rows.splits_of_starts(given, len(values), validate), validate)
 
@@ -85,7 +87,7 @@ class RaggedTensor(metaclass=KnownNames):
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows by the position where each ends; otherwise as `from_row_splits`."""
+        """Rows by the position where each ends; see `from_row_splits`."""
         values, given = _parts(values, row_limits)
         return cls._checked(values, rows.splits_of_limits(given, validate), validate)
 
@@ -98,7 +100,7 @@ class RaggedTensor(metaclass=KnownNames):
         name: str | None = None,
         validate: bool = True,
     ) -> RaggedTensor:
-        """Rows by the row number of each element; otherwise as `from_row_splits`."""
+        """Rows by the row number of each element; see `from_row_splits`."""
         values, given = _parts(values, value_rowids)
         splits = rows.splits_of_rowids(given, len(values), nrows, validate)
         return cls._checked(values, splits, validate)
@@ -113,7 +115,7 @@ class RaggedTensor(metaclass=KnownNames):
         name: str | None = None,
         row_splits_dtype: Any = None,
     ) -> RaggedTensor:
-        """Rows of one length; otherwise as `from_row_splits`."""
+        """Rows of equal length; see `from_row_splits`."""
         values = _values(values)
         inner = values.row_splits.dtype if isinstance(values, RaggedTensor) else np.int64
         dtype = inner if row_splits_dtype is None else as_dtype(row_splits_dtype).dtype
@@ -237,11 +239,11 @@ class RaggedTensor(metaclass=KnownNames):
     # -- conversion --
 
     def with_values(self, new_values: Any) -> RaggedTensor:
-        """Other values in the same rows."""
+        """Replace the values, keeping the rows."""
         return RaggedTensor(_values(new_values), self.row_splits, self.uniform_row_length)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
-        """Other values in the same innermost rows."""
+        """Replace the innermost values, keeping the rows."""
         if isinstance(self.values, RaggedTensor):
             new_values = self.values.with_flat_values(new_values)
         return self.with_values(new_values)
@@ -286,7 +288,7 @@ class RaggedTensor(metaclass=KnownNames):
         return [part.to_list() for part in parts] if isinstance(values, RaggedTensor) else parts
 
     def numpy(self) -> Any:
-        """A NumPy array: dense if all rows have one length, else an object array of rows."""
+        """A NumPy array: dense if all rows have the same length, otherwise an object array of rows."""
         values, splits = self.values.numpy(), self.row_splits.tolist()
         parts = [values[splits[i] : splits[i + 1]] for i in range(len(splits) - 1)]
         if not parts:
@@ -394,7 +396,7 @@ def _values(values: Any) -> Any:
 
 
 def _parts(values: Any, partition: Any) -> tuple[Any, np.ndarray[Any, Any]]:
-    """Values and their row partition, as numbers of the type that the rows inside the values have."""
+    """Values and their row partition, in the integer type of the rows inside the values."""
     values = _values(values)
     given = np.asarray(partition)
     if given.dtype.name not in ("int32", "int64"):

@@ -1,9 +1,9 @@
-"""Recognition of functions that only parse: they are called once, with stand-ins.
+"""Recognises functions that only parse, by calling them once with placeholders.
 
 A function given to `Dataset.map` is called with a `Recorded` in place of each value. `parse_single_example` and
-`parse_example` take one and record the call; anything else that a function does with one shows that it needs the
-values, and then it is called record by record. A function that returns only stand-ins does nothing but choose and
-parse, so one call of a kernel can parse whole chunks of records.
+`parse_example` accept it and record the call. Any other use of it shows that the function needs the values, and then
+it is called record by record. A function that returns only placeholders does nothing but choose and parse, so one
+call of a kernel can parse whole chunks of records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.tf.nest import flatten, pack_sequence_as
 
 
 class NotRecorded(BaseException):
-    """A stand-in was used like a value. A BaseException, so that programs do not catch it."""
+    """Raised if a placeholder is used like a value. It is a BaseException, so that programs do not catch it."""
 
 
 @dataclass
@@ -34,14 +34,14 @@ class Parsing:
 
 @dataclass
 class _Log:
-    """What happened to the stand-ins of one call."""
+    """The uses of the placeholders of one call."""
 
     is_used: bool = False
     parsings: list[Parsing] = field(default_factory=list)
 
 
 class Recorded:
-    """A stand-in for one unused value: a leaf of the input, or of a parser's result.
+    """A placeholder for one value: a leaf of the input, or of a parser's result.
 
     Attributes: leaf (int, its number in the input) or parsing and key (where it was parsed), and
     is_batch: whether it stands for a batch of strings or for one; None if it is not a string that could be parsed.
@@ -65,8 +65,8 @@ class Recorded:
         self.key = key
 
     def parse(self, features: Mapping[str, Any]) -> dict[str, Recorded]:
-        """Record that this serialized record, or batch of them, is parsed with these features, and return stand-ins for
-        the results."""
+        """Record that this serialized record, or batch of records, is parsed with these features, and return
+        placeholders for the results."""
         if self.is_batch is None:
             self.give_up()
         parsing = Parsing(self, dict(features))
@@ -157,7 +157,7 @@ for _name in [
 
 @dataclass
 class Recording:
-    """A function that only chooses and parses: its result, with stand-ins at all leaves."""
+    """A function that only chooses and parses: its result, with placeholders at all leaves."""
 
     result: Any
     leaves: list[Recorded]
@@ -170,7 +170,7 @@ def record(
     call: Callable[[Callable[..., Any], Any], Any],
     batched: list[bool | None],
 ) -> Recording | None:
-    """Call a function with stand-ins.
+    """Call a function with placeholders.
 
     Args:
         function: the user's.
@@ -188,7 +188,7 @@ def record(
     except NotRecorded:
         return None
     except Exception:
-        # An error that is not due to the stand-ins comes again with values.
+        # If an error is not due to the placeholders, it is raised again with values.
         return None
     if isinstance(result, list):
         result = tuple(result)

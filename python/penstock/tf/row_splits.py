@@ -1,7 +1,7 @@
-"""Conversion of the forms of row partitions (lengths, starts, row ids …) to row splits.
+"""Converts the forms of row partitions (lengths, starts, row ids …) to row splits.
 
-The checks are TensorFlow's. Without them numbers are used unchecked, and rows may have negative lengths, overlap or
-reach beyond the values.
+The checks are TensorFlow's. Without them, numbers are not checked, and rows may have negative lengths, overlap or
+extend beyond the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.tf.errors import InvalidArgumentError
 Numbers = np.ndarray[Any, Any]
 
 MAX_ROWS = 1 << 24
-"""Row ids are numbers, so a few bytes could demand any number of empty rows."""
+"""Row ids are numbers, so without a limit a few bytes could request any number of empty rows."""
 
 
 def sums(lengths: Numbers) -> Numbers:

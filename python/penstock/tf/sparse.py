@@ -1,7 +1,7 @@
-"""`tf.sparse`: sparse tensors, as made by parsing.
+"""`tf.sparse`: sparse tensors, such as parsing makes.
 
-Only the counts are checked when one is made: as in TensorFlow, indices may be out of order, repeated or outside the
-shape. `to_dense` raises for these.
+Only the counts are checked when a tensor is made. As in TensorFlow, indices may be out of order, repeated or outside
+the shape. `to_dense` raises an error for such indices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SparseTensor(metaclass=KnownNames):
 
     @property
     def shape(self) -> TensorShape:
-        """The shape of the whole."""
+        """The shape of the dense tensor."""
         return TensorShape(self.dense_shape.tolist())
 
     @property
@@ -65,7 +65,7 @@ class SparseTensor(metaclass=KnownNames):
         return as_dtype(self.values.dtype)
 
     def get_shape(self) -> TensorShape:
-        """The shape of the whole."""
+        """The shape of the dense tensor."""
         return self.shape
 
     def with_values(self, new_values: Any) -> SparseTensor:
@@ -86,8 +86,8 @@ def _int64(value: Any) -> Tensor:
 
 
 class DifferentLengths(Exception):
-    """The cause of a ValueError about sizes. In a dataset's functions, where TensorFlow learns sizes only at run time, it
-    becomes an InvalidArgumentError."""
+    """The cause of a ValueError about sizes. In a dataset's functions, it becomes an InvalidArgumentError, because
+    TensorFlow knows sizes only at run time."""
 
 
 def same_length(found: int, expected: int) -> None:
@@ -98,7 +98,7 @@ def same_length(found: int, expected: int) -> None:
 
 
 def made(indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
-    """A SparseTensor of tensors that are known to be consistent."""
+    """A SparseTensor of tensors that are known to match."""
     tensor = SparseTensor.__new__(SparseTensor)
     tensor.indices, tensor.values, tensor.dense_shape = indices, values, dense_shape
     return tensor

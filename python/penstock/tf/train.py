@@ -1,7 +1,7 @@
 r"""`tf.train`: the messages in records, without a protobuf runtime.
 
-They behave like protobuf's: made with keywords, changed in place, merged, compared, printed, and written to the same
-bytes. They allow three more things: a message can be assigned to a key of a map (it is copied), maps have `update` and
+They behave like protobuf's: they are made with keywords, changed in place, merged, compared and printed, and serialize
+to the same bytes. Three things are allowed in addition: a message can be assigned to a key of a map (it is copied), maps have `update` and
 `setdefault`, and True is a number, as in protobuf before version 7.
 
 Example:

@@ -1,8 +1,8 @@
-"""`tf.io.TFRecordWriter`: writes records one by one and frames many at once.
+"""`tf.io.TFRecordWriter`: writes records one by one, and frames many in one call.
 
-Like TensorFlow's, a writer makes the file at its final path, and flushed records can be read there; programs rely on
-both. For a file that appears only when it is complete, use `ps.write`. The members of GZIP files hold whole records:
-every reader can read them, and penstock can start in the middle.
+Like TensorFlow's, a writer makes the file at its final path, and flushed records can be read there; programs depend
+on both. For a file that appears only when it is complete, use `ps.write`. The members of GZIP files hold whole
+records, so every reader can read them, and penstock can start in the middle.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class TFRecordWriter:
         self.close()
 
     def __del__(self) -> None:
-        # Like TensorFlow, write the records of a writer that was not closed.
+        # As in TensorFlow, write the records of a writer that was not closed.
         self.close()
 
 

@@ -1,4 +1,4 @@
-"""How verbs report their progress: records and bytes of the source, the bytes estimated from the records."""
+"""Progress reports of verbs: records done and bytes of the source, estimated from the records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.datasets.dataset import Dataset
 
 Progress = Callable[[int, int, int], None]
-"""Called now and then with the records done, the bytes of the source done, and those in all."""
+"""Called now and then with the records done, the bytes of the source done, and the total bytes of the source."""
 
 
 class Meter:
@@ -22,25 +22,23 @@ class Meter:
         self._done = 0
 
     def reach(self, num_records: int) -> None:
-        """Report a number of records as done."""
         self._done = num_records
         if self._progress is not None:
             done_bytes = self._total_bytes * min(self._done, self._num_records) // self._num_records
             self._progress(self._done, done_bytes, self._total_bytes)
 
     def add(self, num_records: int) -> None:
-        """Report more records as done."""
         self.reach(self._done + num_records)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they are taken."""
+        """Yield the same batches, and count each after the caller has used it."""
         for batch in batches:
             yield batch
             self.add(batch.num_rows)
 
 
 def meter_of(progress: Progress | None, *datasets: Dataset) -> Meter:
-    """A meter for datasets that are read in parallel. Their records are counted only if it reports."""
+    """Return a meter for datasets that are read in parallel. Without `progress`, their records are not counted."""
     if progress is None:
         return Meter(None, 0, 0)
     total_bytes = sum(shard.num_bytes for dataset in datasets for shard in dataset.shards)

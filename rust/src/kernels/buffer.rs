@@ -1,20 +1,19 @@
-//! The output order of a shuffle buffer at any position, without simulating the steps before.
+//! The output order of a shuffle buffer at any position, without simulating the earlier steps.
 //!
-//! A buffer of some slots is filled with the first records. At each step one slot is drawn, its
-//! record comes out, and the next record of the stream goes in; at the end the buffer is emptied in
-//! random order. The slot of a step is a function of the step. So what a slot holds is known by
-//! going back to the last step that drew it: on average as many steps as there are slots, at any
-//! position.
+//! A buffer of some slots is filled with the first records. Each step draws one slot, outputs its record,
+//! and puts the next record of the stream into it. At the end, the buffer is emptied in random order. The
+//! slot of a step is a function of the step. So the record in a slot is found by going back to the last
+//! step that drew it, which is on average as many steps as there are slots.
 
 use super::permute::{Permutation, below, key_of};
 
 const UNKNOWN: i64 = -1;
 const WANTED: i64 = -2;
 
-/// The positions in the stream of the records that come out from step `start` to step `stop`.
+/// The positions in the stream of the records that leave the buffer at steps `start` to `stop`.
 pub fn buffered(num_records: u64, size: u64, key: u64, start: u64, stop: u64) -> Vec<i64> {
     let size = size.min(num_records);
-    // After this many steps the buffer is not refilled.
+    // The buffer is not refilled after this many steps.
     let num_refills = num_records - size;
     let slot = |step: u64| below(key_of(&[key, step]), size);
     let refills = start.min(num_refills)..stop.min(num_refills);
@@ -39,7 +38,7 @@ pub fn buffered(num_records: u64, size: u64, key: u64, start: u64, stop: u64) ->
             missing -= 1;
         }
     }
-    // What no step has drawn holds what the buffer was filled with.
+    // A slot that no step has drawn still has its first record.
     for (number, content) in (0..).zip(&mut held) {
         if *content == WANTED {
             *content = number;

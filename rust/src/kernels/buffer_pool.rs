@@ -1,5 +1,5 @@
-//! A pool of large buffers: a scan fills them in one thread and frees them in another. Fresh memory
-//! would cost a page fault and a cleared page for every 4 KiB, as much as reading costs.
+//! A pool of large buffers, which a scan fills in one thread and frees in another. Fresh memory would cost
+//! a page fault and the clearing of a page for every 4 KiB, as much as reading costs.
 
 use crate::tuned::{POOL_BYTES, POOLED_BYTES};
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use std::thread::{self, ThreadId};
 
 use arrow_buffer::Buffer;
 
-/// Each with the thread that filled it last, whose cache may still hold it; latest last.
+/// Each buffer with the thread that filled it last, whose cache may still have it. The latest is last.
 struct Pool {
     buffers: Vec<(ThreadId, Vec<u8>)>,
     held: usize,
@@ -26,8 +26,8 @@ impl Pool {
         Some(bytes)
     }
 
-    /// Keep a buffer; returns those evicted for it. The least recently used go first, so that unused
-    /// sizes do not stay for ever.
+    /// Keep a buffer, and return those evicted for it. The least recently used are evicted first, so that
+    /// unused sizes do not stay forever.
     fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
         if bytes.capacity() > POOL_BYTES {
             return vec![(filler, bytes)];
@@ -45,7 +45,7 @@ impl Pool {
     }
 }
 
-/// Large enough, and not so large that most of it would be wasted.
+/// Whether a buffer is large enough, but not so large that most of it would be wasted.
 fn fits(bytes: &Vec<u8>, length: usize) -> bool {
     bytes.capacity() >= length && bytes.capacity() / 2 <= length
 }
@@ -57,7 +57,7 @@ pub fn take(length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `length` bytes to be overwritten: zeros or old contents, as clearing would cost as much as filling.
+/// `length` bytes to be overwritten: zeros or old contents, because clearing would cost as much as filling.
 pub fn take_used(length: usize) -> Option<Vec<u8>> {
     let mut bytes = take_any(length)?;
     bytes.resize(length, 0);
@@ -65,14 +65,14 @@ pub fn take_used(length: usize) -> Option<Vec<u8>> {
 }
 
 fn take_any(length: usize) -> Option<Vec<u8>> {
-    // try_lock: after a fork the lock may belong to a thread that the child does not have.
+    // try_lock, because after a fork the lock may belong to a thread that the child does not have.
     if length >= POOLED_BYTES
         && let Ok(mut pool) = POOL.try_lock()
         && let Some(bytes) = pool.take(length)
     {
         return Some(bytes);
     }
-    // Sizes are rounded up, so that nearly equal ones share buffers.
+    // Sizes are rounded up, so that nearly equal sizes share buffers.
     let step = length.checked_next_power_of_two().map_or(1, |power| power / 8).max(1);
     let rounded =
         if length < POOLED_BYTES { length } else { length.checked_next_multiple_of(step)? };
@@ -82,8 +82,8 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Ask for pages of 2 MiB: they waste little of a buffer that is much larger and filled, and need one
-/// page-table lookup instead of 512.
+/// Ask for pages of 2 MiB. They waste little of a much larger buffer, and need one page-table lookup
+/// instead of 512.
 pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
     {
@@ -92,7 +92,7 @@ pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
         let start = address.next_multiple_of(HUGE);
         let end = address.saturating_add(num_bytes) / HUGE * HUGE;
         if end.saturating_sub(start) >= 2 * HUGE {
-            // SAFETY: the pages are wholly inside the caller's memory, and advice changes no byte.
+            // SAFETY: the pages are completely inside the caller's memory, and advice changes no byte.
             unsafe {
                 libc::madvise(start as *mut _, end.wrapping_sub(start), libc::MADV_HUGEPAGE);
             }
@@ -121,7 +121,7 @@ pub fn pooled(bytes: Vec<u8>) -> Buffer {
     }
     let owner = Arc::new(Shelved(thread::current().id(), bytes));
     let (pointer, length) = (NonNull::from(owner.1.as_slice()).cast::<u8>(), owner.1.len());
-    // SAFETY: the vector is not touched until its owner is dropped, which keeps it in place.
+    // SAFETY: the vector is not touched until its owner is dropped, and the owner keeps it in place.
     unsafe { Buffer::from_custom_allocation(pointer, length, owner) }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_comes_back_where_it_fits_and_fits_no_less_than_half() {
+    fn a_buffer_is_reused_from_half_its_capacity_to_all_of_it() {
         let (mut pool, me) = (pool(), thread::current().id());
         assert!(pool.put(me, of(1 << 20)).is_empty());
         assert!(pool.take((1 << 20) + 1).is_none());

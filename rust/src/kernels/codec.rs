@@ -1,5 +1,5 @@
-//! Deflate data that is wholly here, by libdeflate. Its safe interface wants the output zeroed first
-//! and does not say how much input it took.
+//! Inflates deflate data that is completely in memory, by libdeflate. The safe interface of libdeflate
+//! requires zeroed output, and does not report how much input was used.
 
 use std::ptr::NonNull;
 
@@ -7,15 +7,15 @@ use libdeflate_sys as libdeflate;
 
 use crate::wire::{Fault, FaultKind};
 
-/// Deflate cannot make more than this of a byte: 258 bytes for two bits.
+/// Deflate cannot expand a byte to more than this: 258 bytes for two bits.
 pub const MAX_RATIO: usize = 1032;
 
-/// Inflates deflate data that is wholly here and whose plain size is known.
+/// Inflates deflate data that is completely in memory and whose plain size is known.
 pub struct WholeInflate {
     state: NonNull<libdeflate::libdeflate_decompressor>,
 }
 
-// SAFETY: the state is plain memory that this value alone owns.
+// SAFETY: the state is plain memory that only this value owns.
 unsafe impl Send for WholeInflate {}
 
 impl WholeInflate {
@@ -26,8 +26,8 @@ impl WholeInflate {
         NonNull::new(state).map(|state| Self { state }).ok_or_else(|| no_memory(0))
     }
 
-    /// Append the plain bytes of `input`, which must be one deflate stream, no more and no less,
-    /// of exactly `plain_bytes`. `out` must have the room.
+    /// Append the plain bytes of `input`, which must be exactly one deflate stream of exactly
+    /// `plain_bytes`. `out` must have enough capacity.
     pub fn inflate(
         &mut self,
         input: &[u8],
@@ -77,7 +77,7 @@ impl Drop for WholeInflate {
     }
 }
 
-/// The fault of being out of memory.
+/// The fault if memory runs out.
 #[cold]
 pub fn no_memory(bytes: usize) -> Fault {
     Fault::new(FaultKind::Limit, 0, format!("no memory for {bytes} bytes"))

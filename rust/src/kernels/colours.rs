@@ -21,15 +21,15 @@ impl Real for f64 {}
 pub enum Change {
     /// RGB to hue, saturation and value.
     ToHsv,
-    /// And back.
+    /// The reverse.
     FromHsv,
-    /// Hue rotated by a number of turns.
+    /// Rotate the hue by a number of turns.
     Hue,
-    /// Saturation multiplied.
+    /// Multiply the saturation.
     Saturation,
 }
 
-/// The pixels, three values each, changed; `amount` means something for hue and saturation.
+/// Change pixels of three values each. `amount` is used only for hue and saturation.
 pub fn change<T: Real>(pixels: &[T], change: Change, amount: T) -> Vec<T> {
     let (zero, one) = (T::from(0.0), T::from(1.0));
     let mut made = Vec::with_capacity(pixels.len());
@@ -82,7 +82,8 @@ fn to_hsv<T: Real>([r, g, b]: [T; 3]) -> [T; 3] {
     [if hue < zero { hue + one } else { hue }, saturation, value]
 }
 
-/// Each primary rises and falls along a trapezoid over the six parts of the circle, each shifted.
+/// Each primary colour rises and falls along a trapezoid over the six parts of the circle, and each is
+/// shifted.
 fn from_hsv<T: Real>([hue, saturation, value]: [T; 3]) -> [T; 3] {
     let (zero, one) = (T::from(0.0), T::from(1.0));
     let clip = |x: T| {
@@ -102,7 +103,7 @@ fn from_hsv<T: Real>([hue, saturation, value]: [T; 3]) -> [T; 3] {
     [red, green, blue].map(|part| ((part - one) * saturation + one) * value)
 }
 
-/// Hue turned with the largest and the least value kept as they are.
+/// Rotate the hue, keeping the largest and the smallest value.
 fn turned<T: Real>([r, g, b]: [T; 3], turns: T) -> [T; 3] {
     let (zero, one, six) = (T::from(0.0), T::from(1.0), T::from(6.0));
     let (high, low) = (most(r, most(g, b)), least(r, least(g, b)));

@@ -21,28 +21,28 @@ use crate::wire::{Fault, FaultKind};
 /// How a feature's values become a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Exactly one value a record.
+    /// Exactly one value per record.
     Scalar,
-    /// Any number of values a record.
+    /// Any number of values per record.
     List,
-    /// Exactly this many values a record.
+    /// Exactly this many values per record.
     Fixed(usize),
     /// Any number of rows per record, each of this many values, stored as one list of the values.
     Rows(usize),
     /// A feature list with this many values per frame, stored as one list of the values.
     FrameRows(usize),
-    /// A feature list of any number of values a frame: `list<list<value>>`.
+    /// A feature list with any number of values per frame: `list<list<value>>`.
     FrameLists,
 }
 
-/// Whether records are large on average, so that the only column of strings, if there is just one,
-/// holds most of their bytes.
+/// Whether records are so large on average that the only column of strings, if there is just one, has most
+/// of their bytes.
 pub fn are_large(num_bytes: usize, records: usize) -> bool {
     num_bytes >= 256 << 10 && num_bytes / records.max(1) >= 4 << 10
 }
 
 impl Layout {
-    /// Whether TensorFlow makes a dense tensor of it.
+    /// Whether TensorFlow makes a dense tensor of the column.
     pub fn is_dense(self) -> bool {
         matches!(self, Self::Scalar | Self::Fixed(_) | Self::Rows(_))
     }
@@ -69,7 +69,7 @@ impl Column {
         Self::of(kind.map(Values::new), layout, text, records)
     }
 
-    /// An empty column that is to hold its values in `values`.
+    /// An empty column that stores its values in `values`.
     pub fn of(mut values: Option<Values>, layout: Layout, text: bool, records: usize) -> Self {
         let reserve = match layout {
             Layout::Scalar => records,
@@ -150,7 +150,7 @@ impl Column {
         }
     }
 
-    /// Close a record whose values have been appended since `before`.
+    /// Close a record whose values were appended since `before`.
     #[inline(always)]
     pub fn close_record(&mut self, before: usize) -> Result<(), Fault> {
         self.close_record_of(before..self.values.as_ref().map_or(0, Values::len))
@@ -232,7 +232,7 @@ impl Column {
         Ok(())
     }
 
-    /// Close a record that has no value by giving it a default.
+    /// Close a record that has no value by appending a default.
     pub fn close_default(&mut self, default: &Values) -> Result<(), Fault> {
         let before = self.values.as_ref().map_or(0, Values::len);
         if let Some(values) = &mut self.values {
@@ -241,8 +241,8 @@ impl Column {
         self.close_record(before)
     }
 
-    /// The values, and where their lists end: first the list of each record, then those of the
-    /// frames within it. None if there are no such lists.
+    /// The values, and the ends of their lists: first those of each record, then those of the frames in it.
+    /// None if there are no such lists.
     pub fn into_parts(self) -> (Option<Values>, Option<Vec<i32>>, Option<Vec<i32>>) {
         let (lists, frames) = match self.layout {
             Layout::Scalar | Layout::Fixed(_) => (None, None),
@@ -296,7 +296,7 @@ impl Column {
         }
     }
 
-    /// Turn the fault of a value into one of its record.
+    /// Turn the fault of a value into a fault of its record.
     #[cold]
     fn in_its_record(&self, mut fault: Fault) -> Fault {
         if let Some(value) = fault.record {

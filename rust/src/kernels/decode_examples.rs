@@ -1,9 +1,9 @@
-//! `tf.train.Example` and `SequenceExample` payloads to columns, in one pass over the wire.
+//! Decodes `tf.train.Example` and `SequenceExample` payloads to columns, in one pass over the bytes.
 //!
-//! In nearly every file all records have the same feature order and encoding. So the decoder predicts
-//! the keys of a record from the record before, and has a fast path for the encoding that all common
-//! writers produce. Everything else goes to the exact, slow functions of the dialect. Features that
-//! were not asked for are skipped.
+//! In nearly every file, all records have the same feature order and encoding. So the decoder predicts the
+//! keys of a record from the previous record, and has a fast path for the encoding that all common writers
+//! produce. Everything else is decoded by exact, slow functions for each dialect. Features that were not
+//! requested are skipped.
 
 pub mod at_once;
 mod fill;
@@ -24,23 +24,23 @@ use crate::wire::example::Kind;
 use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
-/// Whose rules apply to unusual encodings.
+/// The rules that apply to unusual encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// protobuf's own.
+    /// Those of protobuf.
     Protobuf,
-    /// Those of TensorFlow's own parsers.
+    /// Those of TensorFlow's parsers.
     TensorFlow(Parser),
 }
 
-/// Which numbers a column of numbers takes.
+/// Which numbers a column of numbers accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Numbers of its own kind.
+    /// Numbers of the column's kind.
     OfItsKind,
-    /// Numbers of the other kind too, if no value changes.
+    /// Also numbers of the other kind, if no value changes.
     Any,
-    /// As `Any`, converted to float64.
+    /// Like `Any`, converted to float64.
     Doubles,
 }
 
@@ -53,13 +53,13 @@ pub struct Wanted {
     pub in_lists: bool,
     /// The kind of its values, or None for a column that has only nulls.
     pub kind: Option<Kind>,
-    /// Which numbers it takes. Not for TensorFlow's dialects, which convert nothing.
+    /// Which numbers it accepts. Not used in TensorFlow's dialects, which convert nothing.
     pub numbers: Numbers,
     /// How values become a column.
     pub layout: Layout,
-    /// Whether bytes are to be checked as UTF-8 and become strings.
+    /// Whether bytes are checked as UTF-8 and become strings.
     pub text: bool,
-    /// Whether byte strings become views into what was read. Not for text.
+    /// Whether byte strings become views into the buffer that was read. Not for text.
     pub borrow: bool,
     /// Whether a record without the feature is an error.
     pub required: bool,
@@ -76,8 +76,8 @@ pub struct Plan {
     lists: HashMap<Vec<u8>, usize>,
     /// Columns that share their key with an earlier column, each with that column.
     shared: Vec<(usize, usize)>,
-    /// Whether an entry without a kind never replaces an earlier one, as in `parse_single_example`.
-    /// In TensorFlow's batch form that is so for dense tensors only.
+    /// Whether an entry without a kind never replaces an earlier entry, as in `parse_single_example`. In
+    /// TensorFlow's batch parser, this is true only for dense tensors.
     pub single: bool,
     /// Whether a record may have no other features.
     pub complete: bool,
@@ -119,7 +119,7 @@ pub trait Payloads {
     /// The bytes of one record.
     fn payload(&self, record: usize) -> &[u8];
 
-    /// Its offset in its file, for faults.
+    /// The record's offset in its file, for faults.
     fn place(&self, _record: usize) -> u64 {
         0
     }
@@ -151,11 +151,11 @@ impl Payloads for [&[u8]] {
     }
 }
 
-/// Decode the payloads of all frames. Arrays come in the order of the plan's columns.
+/// Decode the payloads of all frames. The arrays are in the order of the plan's columns.
 ///
-/// `verify` is called for each block of records before they are decoded. A block is small enough for the
-/// L1 cache, and large enough that the checksums of several records overlap in the processor. If records
-/// are large, `threads` threads verify them and copy their strings after all have been decoded.
+/// `verify` is called for each block of records before they are decoded. A block fits into the L1 cache,
+/// and is large enough that the checksums of several records overlap in the CPU. If records are large,
+/// `threads` threads verify them and copy their strings after all have been decoded.
 pub fn decode(
     frames: &Frames,
     plan: &Plan,
@@ -172,7 +172,7 @@ pub fn decode(
     }
     if is_late {
         read(frames, plan, &mut columns, |_| Ok(())).map_err(|fault| {
-            // If a record is damaged, report that instead.
+            // If a record is damaged, report that fault instead.
             let end = fault.record.map_or(records, |record| record.saturating_add(1));
             verify(0..end).err().unwrap_or(fault)
         })?;
@@ -202,8 +202,8 @@ fn finished(columns: Vec<Column>, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
     columns.into_iter().zip(&plan.wanted).map(finish).collect()
 }
 
-/// Decode unverified payloads to columns that are not arrays yet. Strings are borrowed if all payloads
-/// are in one `buffer`.
+/// Decode unverified payloads to columns that are not arrays yet. Strings are borrowed if all payloads are
+/// in one `buffer`.
 pub fn decode_columns<P: Payloads + ?Sized>(
     payloads: &P,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! A column of encoded images: their sizes, and their pixels in one piece of memory.
+//! Decodes a column of encoded images: their sizes, and their pixels in one allocation.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -31,15 +31,15 @@ pub fn heads(images: &[Option<&[u8]>]) -> Result<Vec<Option<Head>>, Fault> {
     images.iter().enumerate().map(head).collect()
 }
 
-/// Images in one piece of memory.
+/// Images in one allocation.
 pub struct Decoded {
     /// The pixels of the images, one after another.
     pub pixels: Vec<u8>,
-    /// The shape of each; None for a null, which has no pixels.
+    /// The shape of each image; None for a null, which has no pixels.
     pub shapes: Vec<Option<Shape>>,
 }
 
-/// Decode all images. Their heads give the memory needed, which is reserved once, within the limit.
+/// Decode all images. The total size is known from their heads, and is allocated once, within the limit.
 pub fn decode(
     images: &[Option<&[u8]>],
     rules: &Rules,

@@ -1,9 +1,8 @@
-//! MessagePack maps to Arrow columns, record by record, each value read once.
+//! Decodes MessagePack maps to Arrow columns, record by record; each value is read once.
 //!
-//! The wanted columns are an Arrow schema: the types of its fields, and the metadata key
-//! `penstock.msgpack` for what a type does not express: "tensor 2,3" (a map of an
-//! array), "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value).
-//! Values under other keys are skipped.
+//! The wanted columns are an Arrow schema. The metadata key `penstock.msgpack` of a field has facts that
+//! its type does not express: "tensor 2,3" (a map of an array), "ragged 2" (arrays of two axes), "ext" (an
+//! extension), "raw" (the bytes of any value). Values under other keys are skipped.
 
 mod arrays;
 mod columns;
@@ -30,15 +29,15 @@ use crate::wire::{Fault, FaultKind};
 /// The key of the metadata.
 pub const MARK: &str = "penstock.msgpack";
 
-/// A limit that no option lifts: deeper types are not read into columns.
+/// A limit that no option changes: deeper types are not read into columns.
 pub const TYPE_LEVELS: usize = 32;
 
 /// Limits for the values of one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// Arrays and maps within each other.
+    /// Nesting depth of arrays and maps.
     pub nesting: usize,
-    /// Bytes of nulls in one batch, which cost nothing in the file.
+    /// Bytes of nulls in one batch, which take no space in the file.
     pub blanks: u64,
     /// Whether other text keys are a fault.
     pub complete: bool,
@@ -62,7 +61,7 @@ impl Plan {
     }
 }
 
-/// Decode all frames; `verify` checks each run of frames first.
+/// Decode all frames. `verify` checks each run of frames first.
 pub fn decode(
     frames: &Frames,
     plan: &Plan,
@@ -100,12 +99,12 @@ pub struct Map {
     columns: Vec<Column>,
     names: Vec<Vec<u8>>,
     places: HashMap<Vec<u8>, usize>,
-    /// For each place in a map, the bytes of the key that stood there last, and its column.
+    /// For each place in a map, the bytes of the key that was there last, and its column.
     guesses: Vec<(Vec<u8>, Option<usize>)>,
     rows: usize,
 }
 
-/// Keys that are remembered by their place.
+/// How many keys are remembered by their place.
 const MOST_GUESSES: usize = 4096;
 
 impl Map {
@@ -127,7 +126,7 @@ impl Map {
         }
     }
 
-    /// Append a map whose head has been read. A key that comes again counts as it came last.
+    /// Append a map whose head has been read. If a key is repeated, its last value counts.
     #[inline(always)]
     fn read(
         &mut self,
@@ -154,7 +153,7 @@ impl Map {
             }
             if let Err(fault) = column.read(cursor, costs) {
                 let name = self.names.get(number).map(|name| String::from_utf8_lossy(name));
-                // Within a field, the field is what the user knows.
+                // Inside a field, the error names the field, because the user knows it.
                 return Err(if top { fault.in_field(&name.unwrap_or_default()) } else { fault });
             }
         }
@@ -188,7 +187,7 @@ impl Map {
         let key = match token(cursor)? {
             Token::Str(key) | Token::Bin(key) => key,
             Token::Array(_) | Token::Map(_) => {
-                // A key that is a container is of no field; its values belong to it.
+                // A key that is a container is not a field, and its value is skipped with it.
                 *cursor = cursor.at(start);
                 skip(cursor, TYPE_LEVELS)?;
                 return Ok(None);
@@ -199,7 +198,7 @@ impl Map {
         let raw = cursor.since(start);
         if raw.len() <= 64 && place < MOST_GUESSES {
             if self.guesses.len() <= place {
-                // An empty guess fits everything; places between are never empty for long.
+                // MessagePack does not use 0xc1, so this guess matches nothing.
                 self.guesses.resize(place.wrapping_add(1), (vec![0xc1], None));
             }
             if let Some(guess) = self.guesses.get_mut(place) {
@@ -226,7 +225,7 @@ fn no_map(found: &Token<'_>) -> Fault {
     Fault { kind: FaultKind::Message, ..unfit("a record", found, "a map") }
 }
 
-/// The fault of a value that a column does not hold.
+/// The fault of a value that a column cannot hold.
 #[cold]
 pub fn unfit(what: &str, found: &Token<'_>, wanted: &str) -> Fault {
     let message = format!("{what} is {}, the schema wants {wanted}", found.name());
@@ -247,7 +246,7 @@ fn mark(field: &Field) -> &str {
     field.metadata().get(MARK).map_or("", String::as_str)
 }
 
-/// The fault of a type that no column is made for.
+/// The fault of a type for which there is no column.
 #[cold]
 fn unknown(kind: &DataType) -> Fault {
     let message = format!("MessagePack values cannot be read as {kind}");

@@ -1,15 +1,15 @@
-//! RecordIO frames to payloads, and to the columns of an image pack.
+//! Decodes RecordIO frames to payloads, or to the columns of an image pack.
 //!
 //! | offset | size | field of an image pack's payload |
 //! |---|---|---|
-//! | 0 | 4 | flag: the number of labels after this header, 0 for the one inside |
+//! | 0 | 4 | flag: the number of labels after this header; 0 if the label is inside |
 //! | 4 | 4 | label, float32 |
 //! | 8 | 8 | id |
 //! | 16 | 8 | id2 |
 //! | 24 | 4 each | labels, float32 |
 //! | .. | | the image's bytes |
 //!
-//! A record of one part is borrowed from the buffer; one of several parts is joined in a copy.
+//! A record of one part is borrowed from the buffer. A record of several parts is copied into one.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ const HEADER: usize = 24;
 pub enum Label {
     /// One number: every flag is 0.
     Scalar,
-    /// This many: every flag is this number.
+    /// This many numbers: every flag is this number.
     Fixed(usize),
-    /// Any number; the one of flag 0 is a list of one.
+    /// Any number of them; flag 0 gives a list of one.
     List,
 }
 
 /// The columns that are wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// As what, if at all.
+    /// The form of the labels, if they are wanted.
     pub label: Option<Label>,
     /// The first number.
     pub id: bool,
@@ -105,7 +105,7 @@ impl<'a> Values<'a> {
         Ok(Self::Copied { bytes: buffer_pool::take(most).ok_or_else(no_memory)?, ends })
     }
 
-    /// Append a value; `start` is its place in the buffer if it is contiguous there.
+    /// Append a value; `start` is its offset in the buffer if it is contiguous there.
     #[inline(always)]
     fn push(
         &mut self,
@@ -140,7 +140,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The raw payloads: views if `borrow`, else copies as binary.
+/// The raw payloads: views if `borrow`, otherwise copies as binary.
 pub fn payloads(frames: &Frames, borrow: bool) -> Result<ArrayRef, Fault> {
     let mut values = Values::new(frames, borrow)?;
     let mut copy = Vec::new();
@@ -212,7 +212,7 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// The header, or what is wrong, and how many bytes it would take.
+    /// The header or its fault, and how many bytes it takes.
     #[inline(always)]
     fn of(bytes: &'a [u8]) -> Result<Self, (&'static str, u64)> {
         let (Some([flag, label]), Some([id, id2])) = (
@@ -247,7 +247,7 @@ struct Unlike {
 impl Unlike {
     #[cold]
     fn within(self, frames: &Frames, record: usize) -> Fault {
-        let message = "the record has another number of labels than the column";
+        let message = "the record does not have as many labels as the column";
         let fault = fault(frames, record, FaultKind::Schema, message);
         fault.values(self.expected, self.found).in_field("label")
     }
@@ -283,7 +283,7 @@ impl Labels {
                 let words = header.labels.as_chunks::<4>().0;
                 self.values.extend(words.iter().map(|word| f32::from_le_bytes(*word)));
                 if self.kind == Some(Label::List) {
-                    // Too many for one array: seen at the end.
+                    // Too many values for one array are reported at the end.
                     self.ends.push(i32::try_from(self.values.len()).unwrap_or(-1));
                 }
             }

@@ -1,4 +1,4 @@
-//! Records of a tar archive to columns: the contents of their members, by field.
+//! Decodes records of a tar archive to columns: the contents of their members, by field.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,20 +14,20 @@ use crate::wire::{Fault, FaultKind};
 /// The type of the contents of a field's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Bytes as they are.
+    /// Bytes, unchanged.
     Bytes,
-    /// Bytes, as views into what was read.
+    /// Bytes, as views into the buffer that was read.
     Views,
     /// UTF-8.
     Text,
-    /// A whole number as text.
+    /// A whole number, as text.
     Number,
 }
 
 /// The columns that are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Fields, each with what its members contain.
+    /// The fields, with the type of their contents.
     fields: Vec<(String, Contents)>,
     numbers: HashMap<Vec<u8>, usize>,
     /// Whether the keys are wanted, as the first column.
@@ -37,15 +37,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// These fields, after the keys if these are wanted. With `complete`, a record that has others is
-    /// a fault.
+    /// These fields, after the keys if they are wanted. With `complete`, a record with other fields is a
+    /// fault.
     pub fn new(fields: Vec<(String, Contents)>, keys: bool, complete: bool) -> Self {
         let number = |(at, field): (usize, &(String, Contents))| (field.0.clone().into_bytes(), at);
         let numbers = fields.iter().enumerate().map(number).collect();
         Self { fields, numbers, keys, complete }
     }
 
-    /// The number of a field among those wanted; `guess` is right if all records are alike.
+    /// The number of a field among those wanted. `guess` is right if all records have the same fields.
     #[inline(always)]
     fn number(&self, field: &[u8], guess: usize) -> Option<usize> {
         match self.fields.get(guess) {
@@ -55,12 +55,12 @@ impl Plan {
     }
 }
 
-/// Reserved names that a record's fields must not have.
+/// Reserved names, which a field must not have.
 const RESERVED: [&[u8]; 3] = [b"__key__", b"__url__", b"__local_path__"];
 /// Up to this many names are searched linearly.
 const FEW: usize = 16;
 
-/// The members of one record that are fields, each checked to be there once.
+/// The members of one record that are fields. Each may occur only once.
 struct Fields<'a> {
     members: Members<'a>,
     place: u64,
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Note a field, which may not have been there before.
+    /// Note a field, which must not have occurred before.
     #[inline]
     fn once(&mut self, field: &Field<'a>) -> Result<(), Fault> {
         let known = self.few.contains(&field.field) || self.many.contains(&field.field);
@@ -123,7 +123,7 @@ fn part<'a>(name: &Cow<'a, [u8]>, start: usize) -> Cow<'a, [u8]> {
     }
 }
 
-/// A field's name as records have it.
+/// A field's name in the form that records have.
 #[inline]
 fn lower(field: Cow<'_, [u8]>, place: u64) -> Result<Cow<'_, [u8]>, Fault> {
     if field.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
@@ -142,13 +142,13 @@ fn no_text(place: u64) -> Fault {
 
 #[cold]
 fn changed(place: u64) -> Fault {
-    Fault::new(FaultKind::Framing, place, "no header of a tar member stands here any more")
+    Fault::new(FaultKind::Framing, place, "there is no header of a tar member here any more")
 }
 
 #[cold]
 fn twice(place: u64, field: &Field<'_>) -> Fault {
     let shown = String::from_utf8_lossy(&field.name);
-    let message = format!("the member {shown:?} gives the record a field that it has already");
+    let message = format!("the member {shown:?} repeats a field of its record");
     Fault::new(FaultKind::Message, place, message).in_field(&String::from_utf8_lossy(&field.field))
 }
 
@@ -166,7 +166,7 @@ pub fn count_fields(frames: &Frames, most: usize) -> Result<BTreeMap<String, u64
                 None => drop(found.insert(name.to_owned(), 1)),
             }
             if found.len() > most {
-                let message = "the members of the archive have too many endings to be fields";
+                let message = "the members have too many different endings to be fields";
                 let fault = Fault::new(FaultKind::Limit, fields.place, message);
                 return Err(fault.values(most as u64, found.len() as u64).in_record(record));
             }
@@ -175,8 +175,7 @@ pub fn count_fields(frames: &Frames, most: usize) -> Result<BTreeMap<String, u64
     Ok(found)
 }
 
-/// The columns of a plan: the keys, if they are wanted, then the fields. A record without a field
-/// has a null there.
+/// The columns of a plan: the keys, if they are wanted, then the fields. A missing field is null.
 pub fn decode(frames: &Frames, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
     let records = frames.spans.len();
     let width = plan.fields.len();
@@ -203,7 +202,7 @@ pub fn decode(frames: &Frames, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
     Ok(arrays)
 }
 
-/// The contents of one record's members, each in its place of `row`.
+/// The contents of a record's members, each at its place in `row`.
 #[inline]
 fn collect<'a>(
     frames: &'a Frames,
@@ -272,13 +271,13 @@ fn fill<'a, I: Iterator<Item = Option<&'a [u8]>>>(
     column.finish()
 }
 
-/// A whole number, with blanks around it.
+/// A whole number, which may have blanks around it.
 fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
 }
 
 #[cold]
 fn no_number(place: u64, record: usize) -> Fault {
-    let message = "the contents of the member are no whole number of 64 bits";
+    let message = "the contents of the member are not a 64-bit integer";
     Fault::new(FaultKind::Schema, place, message).in_record(record)
 }

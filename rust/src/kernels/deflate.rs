@@ -1,4 +1,4 @@
-//! Compressing: gzip members that can be found without inflating, and zlib streams.
+//! Compresses data as gzip members that can be found without inflating, and as zlib streams.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,12 @@ use zlib_rs::{Deflate, DeflateFlush, Status};
 use crate::wire::gzip::{HEAD_BYTES, TRAILER_BYTES, head};
 use crate::wire::{Fault, FaultKind};
 
-/// Room for zlib output is made in steps of this.
+/// The zlib output buffer grows in steps of this size.
 const STEP_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// A compressor is up to megabytes of tables; a thread makes many members of one level.
+    /// A compressor has up to several megabytes of tables, so each thread reuses it for many members of a
+    /// level.
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };
 }
 
@@ -21,10 +22,10 @@ fn limit(message: String) -> Fault {
     Fault::new(FaultKind::Limit, 0, message)
 }
 
-/// One gzip member of `plain`, which holds `num_records` records; level 0 to 12.
+/// One gzip member of `plain`, which has `num_records` records; level 0 to 12.
 pub fn gzip_member(plain: &[u8], num_records: u32, level: i32) -> Result<Vec<u8>, Fault> {
     if plain.is_empty() {
-        // TensorFlow takes an empty member for the end of the file.
+        // TensorFlow treats an empty member as the end of the file.
         return Err(limit("an empty gzip member is never written".to_owned()));
     }
     let Ok(plain_bytes) = u32::try_from(plain.len()) else {
@@ -81,12 +82,12 @@ impl ZlibDeflater {
         Ok(Self { stream: Deflate::new(level, true, if gzip { 31 } else { 15 }), finished: false })
     }
 
-    /// Add plain bytes; the compressed bytes that are ready, often none.
+    /// Add plain bytes, and return the compressed bytes that are ready, often none.
     pub fn push(&mut self, plain: &[u8]) -> Result<Vec<u8>, Fault> {
         self.write(plain, DeflateFlush::NoFlush)
     }
 
-    /// End the stream; the last compressed bytes.
+    /// End the stream, and return the last compressed bytes.
     pub fn finish(&mut self) -> Result<Vec<u8>, Fault> {
         let out = self.write(&[], DeflateFlush::Finish)?;
         self.finished = true;
@@ -177,7 +178,7 @@ mod tests {
             out.extend(deflater.push(part).unwrap());
         }
         out.extend(deflater.finish().unwrap());
-        // No time, no name, no extra field: the plainest header.
+        // The smallest header: without time, name and extra field.
         assert_eq!(&out[..8], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
         let mut back = vec![0; plain.len()];
         let size = libdeflater::Decompressor::new().gzip_decompress(&out, &mut back).unwrap();

@@ -1,13 +1,12 @@
-//! Arrow batches to TFRecord frames of `tf.train.Example` and `SequenceExample`.
+//! Encodes Arrow batches as TFRecord frames of `tf.train.Example` and `SequenceExample`.
 //!
-//! A protobuf message stores each length before the content, so encoding takes two passes:
-//! the first measures each feature of each record, column by column; the second writes record by
-//! record into memory of exactly the right size, and takes each checksum while its payload is
-//! still in the processor's cache.
+//! A protobuf message stores each length before the content, so encoding takes two passes. The first
+//! measures each feature of each record, column by column. The second writes record by record into memory
+//! of exactly the right size, and computes each checksum while its payload is still in the CPU's cache.
 //!
-//! The output is canonical: keys sorted bytewise and unique, key before value, one packed run a
-//! list, minimal varints. A null is an absent feature, an empty
-//! list is a list with no values.
+//! The output is canonical: keys are unique and sorted bytewise, a key comes before its value, a list is
+//! one packed run, and varints are minimal. A null is an absent feature; an empty list is a list without
+//! values.
 
 mod frames;
 mod lengths;
@@ -36,27 +35,27 @@ pub enum Payload {
     Sequence,
 }
 
-/// Frames one after another, with what an index keeps of each.
+/// Encoded frames, with the facts about each that an index keeps.
 #[derive(Clone, Debug)]
 pub struct Framed {
     /// The frames: one piece if no value is borrowed.
     pub bytes: Pieces,
     /// Bytes of each whole frame.
     pub lengths: Vec<u64>,
-    /// The masked checksum of each payload, as it is stored.
+    /// The masked checksum of each payload, as stored.
     pub checksums: Vec<u32>,
 }
 
-/// No protobuf reader takes a longer message.
+/// No protobuf reader accepts a longer message.
 pub const MESSAGE_BYTES: u64 = i32::MAX as u64;
-/// Stands for an absent feature among the measured lengths.
+/// Marks an absent feature among the measured lengths.
 const ABSENT: u32 = u32::MAX;
 /// The first field of a message (`features`, `context`, `feature`, `key`, `value`, `bytes_list`),
 /// and the second (`feature_lists`, `value`), both length-delimited.
 pub const FIRST: u8 = 0x0a;
 const SECOND: u8 = 0x12;
 
-/// A batch, whose columns are the features, as frames.
+/// Encode a batch, whose columns are the features.
 pub fn encode_examples(batch: &StructArray, payload: Payload) -> Result<Framed, Fault> {
     let encoder = Encoder::new(batch, payload)?;
     let borrowed = encoder.borrowed_bytes()?;
@@ -108,7 +107,7 @@ impl<'a> Encoder<'a> {
         Ok(total)
     }
 
-    /// How many records the batch has.
+    /// The number of records in the batch.
     pub fn num_records(&self) -> usize {
         self.num_records
     }
@@ -118,7 +117,7 @@ impl<'a> Encoder<'a> {
         &self.columns
     }
 
-    /// Whether a record has any feature in this part of the message.
+    /// Whether a record has a feature in this part of the message.
     #[inline(always)]
     pub fn has(&self, record: usize, section: Section) -> bool {
         self.sections.lengths(section).get(record).is_some_and(|&length| length > 0)
@@ -134,8 +133,8 @@ impl<'a> Encoder<'a> {
         part(Section::Context).saturating_add(part(Section::Lists))
     }
 
-    /// Append a record's features as a message that merges with the one before it. Parts without a
-    /// feature are left out, so a record without features adds nothing.
+    /// Append a record's features as a message that merges with the previous one. Parts without a feature
+    /// are left out, so a record without features adds nothing.
     #[inline]
     pub fn append(&self, record: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
         let start = out.len();
@@ -144,7 +143,7 @@ impl<'a> Encoder<'a> {
             return Err(too_long(record, length));
         }
         let stop = start.wrapping_add(length as usize);
-        // Slack past the end, so that a precomputed head can be copied whole.
+        // Slack after the end, so that a precomputed head can be copied as a whole.
         out.resize(stop.wrapping_add(SHORT_HEAD), 0);
         let mut pen = Pen { out, at: start, borrowed: None };
         let written = self.write(&mut pen, record, false);
@@ -155,7 +154,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Write one record's message; with `empty_parts`, also parts that have no feature.
+    /// Write one record's message. With `empty_parts`, parts without a feature are written too.
     #[inline(always)]
     fn write(&self, pen: &mut Pen<'_>, record: usize, empty_parts: bool) -> Option<()> {
         for (section, tag) in [(Section::Context, FIRST), (Section::Lists, SECOND)] {
@@ -170,7 +169,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Byte strings that are serialized records, as frames.
+/// Frame byte strings that are serialized records.
 pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
     let Some(bytes) = Bytes::of(array) else {
         let message = format!("a record must be a byte string, not {}", array.data_type());
@@ -207,14 +206,14 @@ fn borrowed_in_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) ->
     Some(total)
 }
 
-/// Bytes of a value if it is borrowed, else 0.
+/// Bytes of a value if it is borrowed, otherwise 0.
 #[inline(always)]
 fn borrowed_bytes(values: &Bytes<'_>, at: usize) -> Option<u64> {
     let length = values.get(at)?.len();
     Some(if length >= BORROWED_BYTES && values.home(at).is_some() { length as u64 } else { 0 })
 }
 
-/// The fault when the two passes differ, or offsets point outside of the values.
+/// The fault if the two passes differ, or offsets are outside the values.
 #[cold]
 fn disagree(record: usize) -> Fault {
     Fault::new(FaultKind::Schema, 0, "the array's offsets point outside of its values")

@@ -12,7 +12,7 @@ use super::parallel_for::parallel_for;
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
 
-/// Counts the bytes of a column that is being made, whose offsets end at 31 bits.
+/// Counts the bytes of a column in the making, whose offsets have 31 bits.
 #[derive(Default)]
 struct Column(AtomicU64);
 
@@ -21,14 +21,14 @@ impl Column {
         let before = self.0.fetch_add(length as u64, Ordering::Relaxed);
         if before.saturating_add(length as u64) > i32::MAX as u64 {
             let message =
-                "encoded images of more than 2 GiB in one column: hand in fewer at a time";
+                "encoded images of more than 2 GiB in one column: pass fewer images at a time";
             return Err(Fault::new(FaultKind::Limit, 0, message));
         }
         Ok(())
     }
 }
 
-/// Encode images whose pixels follow one another, in one piece of memory or several.
+/// Encode images whose pixels follow one another, in one allocation or several.
 pub fn encode(
     pieces: &[&[u8]],
     shapes: &[Shape],
@@ -64,16 +64,16 @@ pub fn encode(
     Ok(encoded.iter().map(|bytes| Some(bytes.as_slice())).collect())
 }
 
-/// How images are made into others.
+/// How images are re-encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The codec, or None to keep that of each.
+    /// The codec, or None to keep the codec of each image.
     pub codec: Option<Codec>,
-    /// 1 to 100; None keeps an image as it is if nothing else changes it.
+    /// 1 to 100; None keeps an image unchanged if nothing else changes it.
     pub quality: Option<u8>,
     /// Whether WebP is lossless.
     pub lossless: bool,
-    /// The greatest length of the longer side afterwards.
+    /// The maximum length of the longer side.
     pub max_side: Option<u32>,
 }
 
@@ -95,7 +95,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The new bytes of an image, or None if the old ones can be kept.
+    /// The new bytes of an image, or None if the old ones are kept.
     fn change(
         &mut self,
         old: &[u8],
@@ -109,8 +109,7 @@ impl Worker {
         let same_channels = rules.mode.channels(&head) == head.channels && !head.cmyk;
         let lossy = matches!(codec, Codec::Jpeg | Codec::Webp);
         let kept = codec == head.codec && same_channels && !(lossy && how.quality.is_some());
-        // Raw pixels can be written in many equivalent forms; the one that is written here is the
-        // plain one.
+        // Raw pixels can be written in many equivalent forms; this is the simplest one.
         if kept && size == (width, height) && codec != Codec::Ppm {
             return Ok(None);
         }

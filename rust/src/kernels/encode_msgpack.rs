@@ -1,7 +1,7 @@
-//! Arrow batches to MessagePack maps: one a record, its keys the columns in their order.
+//! Encodes Arrow batches as MessagePack maps: one per record, whose keys are the columns in their order.
 //!
-//! Each value is as small as MessagePack can make it, as the common packers do. A null is nil. What
-//! a type alone does not say is in the metadata of its field, as for `decode_msgpack`.
+//! Each value is as small as MessagePack can make it, as common writers do. A null is nil. The metadata of
+//! a field has facts that its type does not express, as for `decode_msgpack`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -34,7 +34,7 @@ enum Values<'a> {
     Double(&'a [f64]),
     Text(Bytes<'a>),
     Binary(Bytes<'a>),
-    /// Whole values, as they are.
+    /// Whole values, unchanged.
     Raw(Bytes<'a>),
     /// Counts of a unit, with the units per second.
     Time(&'a [i64], i64),
@@ -47,7 +47,7 @@ enum Values<'a> {
 
 enum Shapes<'a> {
     Fixed(Vec<u32>),
-    /// This many axes a row.
+    /// This many axes per row.
     Ragged(&'a [i32], usize),
 }
 
@@ -63,7 +63,7 @@ struct Column<'a> {
     nulls: Option<NullBuffer>,
 }
 
-/// A batch, whose columns are the fields, as maps one after another.
+/// Encode a batch, whose columns are the fields of maps.
 pub fn encode_msgpack(batch: &StructArray) -> Result<Framed, Fault> {
     let fields = map_of(batch, 0)?;
     let count = fields.len() as u32;
@@ -84,7 +84,7 @@ pub fn encode_msgpack(batch: &StructArray) -> Result<Framed, Fault> {
     Ok(framed.finish(out))
 }
 
-/// Byte strings, each a whole value as it stands.
+/// Byte strings, each one MessagePack value.
 pub fn frame_values(records: &dyn Array) -> Result<Framed, Fault> {
     let message = || format!("records cannot be of type {}", records.data_type());
     let values = Bytes::of(records).ok_or_else(|| Fault::new(FaultKind::Schema, 0, message()))?;
@@ -102,7 +102,7 @@ pub fn frame_values(records: &dyn Array) -> Result<Framed, Fault> {
     Ok(framed.finish(out))
 }
 
-/// What an index keeps of the records.
+/// The facts about the records that an index keeps.
 struct Ends {
     lengths: Vec<u64>,
     checksums: Vec<u32>,
@@ -262,7 +262,7 @@ impl<'a> Values<'a> {
         Some(Self::Array(rows, Shapes::Ragged(numbers, axes), data))
     }
 
-    /// Append the value of a row; None is an array that contradicts itself.
+    /// Append the value of a row. None if an array contradicts itself.
     #[inline(always)]
     fn put(&self, out: &mut Vec<u8>, row: usize) -> Option<Result<(), Fault>> {
         match self {
@@ -345,7 +345,7 @@ fn put_numbers(
     if let Some(nulls) = nulls
         && (start..end).any(|at| at < nulls.len() && nulls.is_null(at))
     {
-        let message = "a tensor holds a null, and an array has no way to write one";
+        let message = "a tensor holds a null, which a NumPy array cannot hold";
         return Some(Err(Fault::new(FaultKind::Schema, 0, message)));
     }
     let bytes = data.get(start.checked_mul(dtype.size)?..end.checked_mul(dtype.size)?)?;
@@ -390,7 +390,7 @@ impl Numbers {
     }
 }
 
-/// MessagePack counts the bytes of a value in 32 bits.
+/// MessagePack stores the size of a value in 32 bits.
 const MOST_BYTES: u64 = u32::MAX as u64;
 
 fn put_raw(out: &mut Vec<u8>, value: Option<&[u8]>) -> Result<(), Fault> {
@@ -405,7 +405,7 @@ fn put_raw(out: &mut Vec<u8>, value: Option<&[u8]>) -> Result<(), Fault> {
 
 #[cold]
 fn too_long(bytes: usize) -> Fault {
-    let message = format!("{bytes} bytes in one value, MessagePack holds {MOST_BYTES} at most");
+    let message = format!("a value has {bytes} bytes, and MessagePack holds at most {MOST_BYTES}");
     Fault::new(FaultKind::Schema, 0, message)
 }
 
@@ -417,5 +417,5 @@ fn unheld(kind: &DataType) -> Fault {
 
 #[cold]
 fn disagree() -> Fault {
-    Fault::new(FaultKind::Schema, 0, "the column's offsets and values do not agree")
+    Fault::new(FaultKind::Schema, 0, "the column's offsets and values contradict each other")
 }

@@ -1,4 +1,4 @@
-//! Columns to RecordIO frames: raw byte strings, or with the header of an image pack.
+//! Encodes columns as RecordIO frames: raw byte strings, or with the header of an image pack.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, UInt64Type};
@@ -13,7 +13,7 @@ use crate::wire::recordio::{LENGTH_LIMIT, PART_HEAD, write_frame};
 use crate::wire::{Fault, FaultKind};
 use penstock_codecs::crc32c::crc32c;
 
-/// The headers of a batch: label, id and id2 of each record, none of them null.
+/// The headers of a batch: label, id and id2 of each record, without nulls.
 struct Headers<'a> {
     labels: Labels<'a>,
     ids: &'a [u64],
@@ -56,7 +56,7 @@ impl<'a> Headers<'a> {
         Ok(Self { labels, ids: numbers("id")?, id2s: numbers("id2")? })
     }
 
-    /// One record's header and labels. None if the columns contradict themselves.
+    /// The header and labels of one record. None if the columns contradict themselves.
     fn write(&self, record: usize, out: &mut Vec<u8>) -> Option<()> {
         out.clear();
         let (flag, label, labels): (u32, f32, &[f32]) = match self.labels {
@@ -77,7 +77,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Byte strings as frames, each after its header, if there are headers.
+/// Frame byte strings, each after its header, if there are headers.
 pub fn encode_recordio(bodies: &dyn Array, headers: Option<&StructArray>) -> Result<Framed, Fault> {
     let Some(bytes) = Bytes::of(bodies).filter(|_| bodies.null_count() == 0) else {
         let message = format!("a record must be a byte string, not {}", bodies.data_type());
@@ -110,7 +110,7 @@ pub fn encode_recordio(bodies: &dyn Array, headers: Option<&StructArray>) -> Res
     Ok(Framed { bytes: Pieces::whole(data), lengths, checksums })
 }
 
-/// Memory for the frames of such bodies, as long as none is cut.
+/// Memory for the frames of these bodies, unless one has to be split.
 fn room(num_records: usize, bytes: &Bytes<'_>) -> Result<Vec<u8>, Fault> {
     const AROUND: usize = PART_HEAD + 3 + 24 + 4;
     let sizes = (0..num_records).filter_map(|record| bytes.get(record)).map(<[u8]>::len);

@@ -1,8 +1,8 @@
-//! Columns of byte strings to records of a tar archive, one member a value.
+//! Encodes columns of byte strings as records of a tar archive, with one member per value.
 //!
-//! Equal records give equal bytes: owner, mode and time are always the same, and a record's members
-//! are in the order of their fields. A name that does not fit ustar goes into a PAX header before the
-//! member. A null has no member; a record of nulls gets one empty member, so that it exists.
+//! Equal records give equal bytes: owner, mode and time are constant, and members are in the order of their
+//! fields. A name that does not fit ustar is written in a PAX header before the member. A null has no
+//! member. A record of nulls has one empty member, because it would not exist otherwise.
 
 use crate::tuned::BORROWED_BYTES;
 use arrow_array::{Array, StructArray};
@@ -15,14 +15,14 @@ use super::parts::Between;
 use crate::wire::tar::{BLOCK, split};
 use crate::wire::{Fault, FaultKind};
 
-/// The field of a record of nulls.
+/// The field of the member that stands for a record of nulls.
 pub const NOTHING: &[u8] = b"none";
-/// The largest size of eleven octal digits.
+/// The largest size that eleven octal digits can express.
 const MOST_BYTES: usize = (1 << 33) - 1;
-/// The longest name of ustar's first field.
+/// The maximum length of a name in ustar's first field.
 const NAME_BYTES: usize = 100;
 
-/// The constant part of every header, and the sum of its bytes with a blank checksum.
+/// The constant part of every header, and the sum of its bytes with blanks as checksum.
 struct Template {
     block: [u8; BLOCK],
     sum: u32,
@@ -87,7 +87,7 @@ fn pad(out: &mut Vec<u8>, length: usize) {
     out.resize(out.len().wrapping_add(zeros), 0);
 }
 
-/// One line of a PAX header. Its length counts its own digits.
+/// One line of a PAX header. Its length includes its digits.
 pub fn pax_line(key: &[u8], value: &[u8]) -> Vec<u8> {
     let rest = key.len().saturating_add(value.len()).saturating_add(3);
     let mut length = rest;
@@ -136,7 +136,7 @@ pub fn comment(comment: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The records of a batch; each column is the field of its name.
+/// Encode the records of a batch; each column is the field with its name.
 pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
     let records = batch.len();
     let keys = bytes_of(keys, "__key__")?;
@@ -208,7 +208,7 @@ fn outside(record: usize) -> Fault {
         .in_record(record)
 }
 
-/// Check that a member's name is read back as the same key and field.
+/// Check that a member's name reads back as the same key and field.
 fn check(name: &[u8], key: &[u8], field: &[u8], contents: &[u8]) -> Result<(), Fault> {
     let broken = |message: String| Fault::new(FaultKind::Schema, 0, message).in_field("__key__");
     let shown = || String::from_utf8_lossy(key);
@@ -221,10 +221,10 @@ fn check(name: &[u8], key: &[u8], field: &[u8], contents: &[u8]) -> Result<(), F
     }
     match split(name) {
         Some(parts) if parts.key == key && parts.field == field => Ok(()),
-        None => Err(broken(format!("members of the key {:?} are passed over by readers", shown()))),
+        None => Err(broken(format!("readers skip members with the key {:?}", shown()))),
         Some(parts) => {
             let seen = String::from_utf8_lossy(parts.key);
-            Err(broken(format!("the key {:?} has a dot, so that it is read as {seen:?}", shown())))
+            Err(broken(format!("the key {:?} has a dot, so it would be read as {seen:?}", shown())))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Arrow columns as the lists of `tf.train.Example`: the place of each record's values, and which of
-//! the three types they have.
+//! Arrow columns as the lists of `tf.train.Example`: the position of each record's values, and their type,
+//! which is one of three.
 //!
 //! Numbers must be int64 or float32; the caller casts them. Offsets are not trusted: every access is
 //! checked.
@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 use super::encode_examples::{Head, Payload};
 use crate::wire::{Fault, FaultKind};
 
-/// The part of a message that a column lives in; an Example is all context.
+/// The part of a message that a column belongs to. An Example has only a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// Features.
@@ -27,20 +27,20 @@ pub const CONTEXT_PREFIX: &str = "context/";
 /// Prefix of a column name for a feature list of a SequenceExample.
 pub const LISTS_PREFIX: &str = "feature_lists/";
 
-/// Which elements of the level below belong to a row.
+/// The elements of the level below that belong to a row.
 pub enum Rows<'a> {
-    /// The element of the same number.
+    /// The element with the same number.
     One,
     /// The elements between two offsets.
     Small(&'a [i32]),
-    /// The same with wide offsets.
+    /// The same with 64-bit offsets.
     Large(&'a [i64]),
-    /// This many for every row.
+    /// This many elements for every row.
     Fixed(usize),
 }
 
 impl Rows<'_> {
-    /// The first element of a row, and how many it has.
+    /// The first element of a row, and their number.
     #[inline(always)]
     pub fn span(&self, row: usize) -> Option<(usize, usize)> {
         let (start, end) = match self {
@@ -64,12 +64,12 @@ impl Rows<'_> {
 pub enum Bytes<'a> {
     /// One after another.
     Packed(Rows<'a>, &'a [u8], &'a Buffer),
-    /// By views: 16 bytes each, and the buffers that the long ones point into.
+    /// By views: 16 bytes each, and the buffers of the long strings.
     Views(&'a [u8], &'a [Buffer]),
 }
 
 impl<'a> Bytes<'a> {
-    /// The byte strings of an array, or None if it holds something else.
+    /// The byte strings of an array, or None if it has another type.
     pub fn of(array: &'a dyn Array) -> Option<Self> {
         Some(match array.data_type() {
             DataType::Binary => {
@@ -118,7 +118,7 @@ impl<'a> Bytes<'a> {
                 let value = u128::from_le_bytes(*view);
                 let length = value as u32 as usize;
                 if length <= 12 {
-                    // Short values are inside the view itself.
+                    // Short values are stored inside the view.
                     let start = at.wrapping_mul(16).wrapping_add(4);
                     return views.get(start..start.wrapping_add(length));
                 }
@@ -129,7 +129,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The buffer that holds a byte string; None for a short one, which is inside its view.
+    /// The buffer of a byte string; None for a short string, which is inside its view.
     pub fn home(&self, at: usize) -> Option<&'a Buffer> {
         match self {
             Self::Packed(_, _, buffer) => Some(buffer),
@@ -144,7 +144,7 @@ impl<'a> Bytes<'a> {
 
 /// The values of a column.
 pub enum Values<'a> {
-    /// Column of Arrow's null type.
+    /// A column of Arrow's null type.
     Nothing,
     /// Int64List.
     Int(&'a [i64]),
@@ -164,7 +164,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// The field of the list within Feature. A column of nulls never writes one.
+    /// The field of the list in Feature. A column of nulls never writes one.
     fn tag(&self) -> u8 {
         match self {
             Self::Nothing | Self::Bytes(_) => 0x0a,
@@ -174,7 +174,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// One column, ready to be measured and written.
+/// One column, which can be measured and written.
 pub struct Column<'a> {
     /// Its name in the batch.
     pub name: String,
@@ -197,7 +197,7 @@ pub struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Whether a record lacks it.
+    /// Whether a record lacks the feature.
     #[inline(always)]
     pub fn is_null(&self, record: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(record))
@@ -227,7 +227,7 @@ impl Column<'_> {
 
 #[cold]
 fn null_inside() -> Fault {
-    let message = "a list holds a null, and the format has no way to write one";
+    let message = "a list holds a null, which the format cannot store";
     Fault::new(FaultKind::Schema, 0, message)
 }
 
@@ -296,7 +296,7 @@ fn column<'a>(name: &str, array: &'a dyn Array, payload: Payload) -> Result<Colu
     })
 }
 
-/// The part that a column's name says it belongs to, and its key there.
+/// The part and the key that a column's name stands for.
 pub fn section_of(name: &str) -> (Option<Section>, &str) {
     if let Some(key) = name.strip_prefix(CONTEXT_PREFIX) {
         return (Some(Section::Context), key);
@@ -307,7 +307,7 @@ pub fn section_of(name: &str) -> (Option<Section>, &str) {
     }
 }
 
-/// The lists of an array and what they are lists of, or None if it holds no lists.
+/// The lists of an array and their values, or None if it does not hold lists.
 fn level(array: &dyn Array) -> Option<(Rows<'_>, &dyn Array)> {
     if let Some(array) = array.as_list_opt::<i32>() {
         return Some((Rows::Small(array.value_offsets()), array.values().as_ref()));

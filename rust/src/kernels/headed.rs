@@ -1,5 +1,5 @@
-//! Byte strings in two parts: a body borrowed from what was read, and a head made for it. They are the
-//! pixels of images from containers that store no file head.
+//! Byte strings in two parts: a body borrowed from the buffer that was read, and a head made for it. They
+//! are the pixels of images from containers that do not store the head of an image file.
 
 use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -27,7 +27,7 @@ fn no_parts() -> Fault {
     )
 }
 
-/// Each head and its body as one.
+/// Concatenate each head and its body.
 pub fn glue(array: &StructArray) -> Result<BinaryArray, Fault> {
     let (heads, bodies) = parts(array)?;
     let pairs = || heads.iter().flatten().zip(bodies.iter().flatten());

@@ -1,9 +1,8 @@
-//! One image: decoded to pixels, shrunk, encoded. Each codec has its own file; this file has what they
-//! share.
+//! Decodes, shrinks and encodes one image. Each codec has its own file; this file has the shared code.
 //!
-//! Pixels are bytes, rows from top to bottom, channels next to each other. Alpha is dropped where
-//! it is not wanted, never blended; 16 bits are cut to their upper 8; CMYK becomes RGB as
-//! `C * K / 255` of the inverted inks that Adobe's files store; an EXIF orientation changes nothing.
+//! Pixels are bytes, in rows from top to bottom, with channels next to each other. If alpha is not wanted,
+//! it is dropped and never blended. 16-bit values are reduced to their upper 8 bits. EXIF orientation is
+//! ignored. CMYK becomes RGB as `C * K / 255` of the inverted inks that Adobe's files store.
 
 pub mod bmp;
 pub mod crop;
@@ -30,16 +29,16 @@ use crate::wire::{Fault, FaultKind, other_images};
 /// Which channels are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Three of them, whatever the image has.
+    /// Three channels, whatever the image has.
     Rgb,
-    /// One.
+    /// One channel.
     Grey,
-    /// Those that the image has.
+    /// The channels of the image.
     Stored,
 }
 
 impl Mode {
-    /// The mode of that name.
+    /// The mode with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "rgb" => Some(Self::Rgb),
@@ -49,7 +48,7 @@ impl Mode {
         }
     }
 
-    /// Channels that an image has in this mode.
+    /// The number of channels of an image in this mode.
     pub fn channels(self, head: &Head) -> u8 {
         match self {
             Self::Rgb => 3,
@@ -59,12 +58,12 @@ impl Mode {
     }
 }
 
-/// What decoding is allowed to do.
+/// Options of decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Which channels are wanted.
     pub mode: Mode,
-    /// Pixels that an image may have.
+    /// The maximum number of pixels of an image.
     pub most_pixels: u64,
     /// Decode a damaged JPEG as far as possible.
     pub allow_damaged: bool,
@@ -77,7 +76,7 @@ pub fn head_within(bytes: &[u8], most_pixels: u64) -> Result<Head, Fault> {
     Ok(head)
 }
 
-/// Whether an image of this head is within the limit.
+/// Check that an image with this head is within the limit.
 pub fn within(head: &Head, most_pixels: u64) -> Result<(), Fault> {
     if head.pixels() <= most_pixels {
         return Ok(());
@@ -88,14 +87,14 @@ pub fn within(head: &Head, most_pixels: u64) -> Result<(), Fault> {
     Err(Fault::new(FaultKind::Limit, 0, message).values(most_pixels, head.pixels()))
 }
 
-/// The size of a picture in memory.
+/// The size of a decoded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pixels from left to right.
     pub width: u32,
     /// Pixels from top to bottom.
     pub height: u32,
-    /// Values a pixel.
+    /// Values per pixel.
     pub channels: u8,
 }
 
@@ -126,7 +125,7 @@ fn damaged(message: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Image, 0, message)
 }
 
-/// `length` zero bytes; large ones cost nothing until they are written.
+/// `length` zero bytes; large allocations cost nothing until they are written.
 pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
     let no_memory =
         || Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
@@ -134,8 +133,8 @@ pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
         return Ok(Vec::new());
     }
     let layout = std::alloc::Layout::array::<u8>(length).map_err(|_| no_memory())?;
-    // SAFETY: the layout is of some bytes; what the allocator gave is checked, has `length` bytes
-    // that are all zero, and was made by the allocator that a vector gives it back to.
+    // SAFETY: the layout is not empty. The pointer is checked, points to `length` zero bytes, and comes
+    // from the allocator that the vector returns it to.
     unsafe {
         let pointer = std::alloc::alloc_zeroed(layout);
         if pointer.is_null() {
@@ -146,7 +145,7 @@ pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// `scratch` as zeros of this length, in its own memory if that is enough.
+/// Resize `scratch` to this length and fill it with zeros, in its memory if that is large enough.
 fn fit(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     if scratch.capacity() < length {
         *scratch = zeroed(length)?;
@@ -163,7 +162,7 @@ fn room(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     scratch.get_mut(..length).ok_or_else(|| damaged("no room for pixels"))
 }
 
-/// Decodes images one after another; holds what they can share.
+/// Decodes images one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct Decoder {
     jpeg: Option<jpeg::Decompressor>,
@@ -171,7 +170,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Decode into `pixels`, which are of the shape that head and mode make.
+    /// Decode into `pixels`, whose shape follows from head and mode.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -246,8 +245,8 @@ impl Decoder {
         Ok(shape)
     }
 
-    /// Decode one `part`-th of a JPEG, and of that as little as can be decoded around the region.
-    /// Returns the resulting region.
+    /// Decode a JPEG at 1/`part` of its size, and of that as little as possible around the region. Returns
+    /// the resulting region.
     pub fn decode_region(
         &mut self,
         bytes: &[u8],
@@ -265,8 +264,8 @@ impl Decoder {
         // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
         if let (Some(columns), true) = (begun.block_columns(), is_whole(bytes)) {
             let columns = (columns / u32::from(part)).max(1);
-            // Colour that was halved is spread over its neighbours; those next to the region
-            // have to be there for its own to be what they are in the whole.
+            // Subsampled colour is interpolated from neighbours. The neighbours of the region are needed to
+            // get the same pixels as when decoding the whole image.
             let left = region.left.saturating_sub(1) / columns * columns;
             let right = (region.left + region.width).saturating_add(2).min(width);
             found = Region { left, width: right.saturating_sub(left), ..region };
@@ -333,13 +332,14 @@ fn from_inks(inks: &[u8], channels: u8, pixels: &mut [u8]) {
     }
 }
 
-/// Brightness by the weights of ITU-R 601, as JPEG has it.
+/// Brightness by the weights of ITU-R 601, as in JPEG.
 fn luma(red: u8, green: u8, blue: u8) -> u8 {
     let sum = 19595 * u32::from(red) + 38470 * u32::from(green) + 7471 * u32::from(blue);
     ((sum + 0x8000) >> 16) as u8
 }
 
-/// Pixels of `from` channels as pixels of `to`: alpha dropped or full, grey spread or weighed.
+/// Convert pixels from one number of channels to another: alpha is dropped or opaque, grey is repeated, and
+/// colour becomes grey by brightness.
 pub fn change_channels(source: &[u8], from: u8, to: u8, pixels: &mut [u8]) -> Result<(), Fault> {
     fn each<const M: usize, const N: usize>(
         source: &[u8],
@@ -371,19 +371,19 @@ pub fn change_channels(source: &[u8], from: u8, to: u8, pixels: &mut [u8]) -> Re
     Ok(())
 }
 
-/// How images are to be encoded.
+/// How images are encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The codec.
     pub codec: Codec,
-    /// 1 to 100, of JPEG and lossy WebP.
+    /// 1 to 100, for JPEG and lossy WebP.
     pub quality: u8,
-    /// Of WebP: every pixel as it was.
+    /// For WebP: lossless.
     pub lossless: bool,
 }
 
 impl Target {
-    /// Channels of what it can hold that are nearest to these.
+    /// The nearest number of channels that the codec can store.
     pub fn channels(&self, channels: u8) -> u8 {
         match (self.codec, channels) {
             (Codec::Png, any) => any,
@@ -395,7 +395,7 @@ impl Target {
     }
 }
 
-/// Encodes images one after another; holds what they can share.
+/// Encodes images one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct Encoder {
     jpeg: Option<jpeg::Compressor>,
@@ -403,7 +403,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An image of this shape, encoded.
+    /// Encode an image of this shape.
     pub fn encode(&mut self, pixels: &[u8], shape: Shape, to: &Target) -> Result<Vec<u8>, Fault> {
         let fitting = Shape { channels: to.channels(shape.channels), ..shape };
         let pixels = if fitting == shape {

@@ -1,4 +1,4 @@
-//! What Examples hold: the facts from which a schema is inferred.
+//! Collects the facts about Examples from which a schema is inferred.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct KeyFacts {
     pub unset: u64,
     /// Features of kind bytes, float, int64.
     pub kinds: [u64; 3],
-    /// Fewest and most values in one feature (for a feature list: in one frame).
+    /// Fewest and most values in one feature, or, for a feature list, in one frame.
     pub values: Option<(u64, u64)>,
     /// Fewest and most frames; None if the key is not a feature list.
     pub frames: Option<(u64, u64)>,
@@ -29,9 +29,9 @@ pub struct KeyFacts {
 pub struct Facts {
     /// Records seen.
     pub num_records: u64,
-    /// Of them, those with at least one feature and nothing that an Example does not have.
+    /// The number of those with at least one feature and nothing that does not belong in an Example.
     pub num_examples: u64,
-    /// Of them, those that are not valid messages.
+    /// The number of those that are not valid messages.
     pub num_broken: u64,
     /// Facts by (is a feature list, key).
     pub keys: BTreeMap<(bool, Vec<u8>), KeyFacts>,
@@ -44,7 +44,7 @@ impl KeyFacts {
     }
 }
 
-/// Look at the payloads of all frames.
+/// Add the payloads of all frames.
 pub fn infer(frames: &Frames) -> Facts {
     let mut facts = Facts::default();
     for record in 0..frames.spans.len() {
@@ -68,7 +68,7 @@ pub fn infer(frames: &Frames) -> Facts {
 
 type Keys = BTreeMap<(bool, Vec<u8>), KeyFacts>;
 
-/// The facts of one record; `strict` turns false at anything that an Example does not have.
+/// Add one record. `strict` becomes false if there is anything that does not belong in an Example.
 fn record_keys(payload: &[u8], strict: &mut bool) -> Result<Keys, Fault> {
     let mut keys = Keys::new();
     let mut cursor = Cursor::new(payload);
@@ -114,7 +114,7 @@ fn list_facts(value: &[u8], seen: &mut KeyFacts, strict: &mut bool) -> Result<()
                 let kinds = seen.kinds;
                 feature_facts(feature, seen, strict)?;
                 if seen.kinds == kinds {
-                    seen.count(0); // a frame without a kind is one without values
+                    seen.count(0); // a frame without a kind has no values
                 }
             }
             _ => *strict = false,

@@ -1,15 +1,15 @@
-//! What MessagePack records hold: the Arrow schema that fits some of them.
+//! Infers the Arrow schema that fits some MessagePack records.
 //!
 //! | seen in a field | type |
 //! |---|---|
-//! | integers | int64; uint64 where one is beyond it and none is negative |
+//! | integers | int64; uint64 if a value is beyond int64 and none is negative |
 //! | float32; float64; either with integers | float32; float64; float64 |
 //! | strings, binary; both, or a string that is not UTF-8 | string, binary; binary |
 //! | arrays; maps with keys of str or bin | list; struct, with the fields of all of them |
 //! | maps of NumPy arrays of one dtype, and one shape or number of axes | tensors |
 //! | timestamps; other extensions, or both | timestamp; struct of type and data |
-//! | nil and any one of these | that one |
-//! | anything else | the bytes of the values as they are |
+//! | nil and any one of these | the type of the other values |
+//! | anything else | the bytes of the values |
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,14 +25,14 @@ use crate::wire::numpy_map::{Dtype, Found, Kind, numpy_map};
 
 /// Records with more keys than this are read as raw bytes: a table does not have that many columns.
 const MOST_KEYS: usize = 4096;
-/// Maps within records with more keys than this, of which each map has less than a quarter, use
-/// their keys as data.
+/// A map inside a record with more keys than this, of which each map has less than a quarter, uses its keys
+/// as data.
 const WIDE_KEYS: usize = 256;
 
 /// Facts about the values of one field.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Seen {
-    /// Nothing but nil.
+    /// Only nil.
     #[default]
     Nothing,
     Bool,
@@ -47,7 +47,7 @@ enum Seen {
     Map(Keys),
     Tensor(Dtype, Vec<u32>),
     Ragged(Dtype, usize),
-    /// No one type.
+    /// Values of several types.
     Mixed,
 }
 
@@ -55,19 +55,19 @@ enum Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Ints {
     negative: bool,
-    /// Beyond int64.
+    /// Whether a value is beyond int64.
     large: bool,
-    /// Beyond what float64 holds exactly.
+    /// Whether a value is beyond what float64 can hold exactly.
     inexact: bool,
 }
 
 /// Facts about maps.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Keys {
-    /// In the order in which they came first.
+    /// In the order in which they first occurred.
     fields: Vec<(String, Seen)>,
     places: HashMap<String, usize>,
-    /// Maps, and their keys in all.
+    /// The number of maps, and of their keys.
     maps: u64,
     keys: u64,
 }
@@ -81,7 +81,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Look at more records.
+    /// Add more records.
     pub fn see(&mut self, frames: &Frames, nesting: usize) -> Result<(), Fault> {
         for record in 0..frames.spans.len() {
             let mut cursor = Cursor::new(frames.payload(record).unwrap_or_default());
@@ -92,12 +92,12 @@ impl Facts {
         Ok(())
     }
 
-    /// How many records were seen.
+    /// The number of records so far.
     pub fn num_records(&self) -> u64 {
         self.records.maps.wrapping_add(self.others)
     }
 
-    /// The columns that fit them, or None if records are not maps of fields.
+    /// The columns that fit the records, or None if these are not maps of fields.
     pub fn fields(&self) -> Option<Fields> {
         let usable = self.others == 0 && (1..=MOST_KEYS).contains(&self.records.fields.len());
         usable.then(|| self.records.arrow())
@@ -119,7 +119,7 @@ fn see_record(keys: &mut Keys, cursor: &mut Cursor<'_>, nesting: usize) -> Resul
 }
 
 impl Keys {
-    /// Add a map whose head has been read. False, midway through it, if a key is not a string.
+    /// Add a map whose head has been read. False, in the middle of the map, if a key is not a string.
     fn see(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -163,7 +163,7 @@ impl Keys {
 }
 
 impl Seen {
-    /// Look at the next value.
+    /// Add the next value.
     fn see(&mut self, cursor: &mut Cursor<'_>, nesting: usize, level: usize) -> Result<(), Fault> {
         let start = *cursor;
         let inner = level.wrapping_add(1);
@@ -184,7 +184,7 @@ impl Seen {
             (Token::Map(count), seen) if level < TYPE_LEVELS => {
                 match numpy_map(start.rest()) {
                     Found::Odd => Self::Mixed,
-                    // Inside lists and maps they have no own column.
+                    // Values inside lists and maps do not have their own column.
                     Found::Array(_) if level > 0 => Self::Mixed,
                     Found::Array(array) => {
                         *cursor = start;
@@ -228,7 +228,7 @@ impl Seen {
         matches!(self, Self::Nothing | Self::Map(_))
     }
 
-    /// What one value without others within it is.
+    /// The facts about one value that is not a container.
     fn of(value: &Token<'_>) -> Self {
         match *value {
             Token::Nil => Self::Nothing,
@@ -249,7 +249,7 @@ impl Seen {
         }
     }
 
-    /// The type of both.
+    /// The common type of both.
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, other) => other,
@@ -291,7 +291,7 @@ impl Seen {
         }
     }
 
-    /// The Arrow type, and the mark that says what it does not.
+    /// The Arrow type, and the mark with facts that the type does not express.
     fn arrow(&self) -> (DataType, Option<String>) {
         let raw = || (DataType::Binary, Some("raw".to_owned()));
         let kind = match self {
@@ -311,7 +311,7 @@ impl Seen {
                 return (DataType::Struct(fields.to_vec().into()), Some("ext".to_owned()));
             }
             Self::List(items) => DataType::List(items.field("item", true).into()),
-            // A struct of no fields would forget the keys that later maps have.
+            // A struct without fields would lose the keys that later maps have.
             Self::Map(keys) if keys.fields.is_empty() || keys.is_wide() => return raw(),
             Self::Map(keys) => DataType::Struct(keys.arrow()),
             Self::Tensor(dtype, shape) => return tensor(*dtype, shape).unwrap_or_else(raw),
@@ -356,8 +356,8 @@ fn number(dtype: Dtype) -> DataType {
     }
 }
 
-/// Whether the start of a file can hardly be anything but maps: at least two whole ones that have
-/// the same keys, all strings.
+/// Whether the start of a file is almost certainly maps: at least two complete ones with the same keys,
+/// which are strings.
 pub fn looks_like_maps(frames: &Frames) -> bool {
     let keys = |record| {
         let mut cursor = Cursor::new(frames.payload(record)?);

@@ -1,7 +1,7 @@
 //! Inflates a gzip file or zlib stream in pieces that the caller pushes.
 //!
-//! Every fault has its byte, empty and cut members are reported, and inflating can start at a seek
-//! point in the middle of a member. Good bytes before a fault are returned before the fault.
+//! Every fault has its byte offset, empty and truncated members are reported, and inflating can start at a
+//! seek point in the middle of a member. Good bytes before a fault are returned before the fault.
 
 use penstock_codecs::inflate::{Pause, RawInflate};
 
@@ -11,20 +11,20 @@ use super::codec::{MAX_RATIO, no_memory};
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
-/// Findings kept until they are taken; beyond, empty members are only counted.
+/// Findings that are kept until they are taken. Further empty members are only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// Input that the decoder may still hold from before, with a margin.
+/// Input that the decoder may still keep from earlier, with a margin.
 const HELD_BYTES: usize = 64;
 
-/// Where inflating may start.
+/// A position where inflating may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekPoint {
     /// Compressed position in bits.
     pub compressed_bit: u64,
     /// Plain position in bytes.
     pub plain_start: u64,
-    /// Up to 32 KiB of plain bytes before the point; empty at a member's start.
+    /// Up to 32 KiB of plain bytes before the point; empty at the start of a member.
     pub window: Vec<u8>,
 }
 
@@ -33,14 +33,14 @@ pub struct SeekPoint {
 pub struct Piece {
     /// Plain bytes.
     pub plain: Vec<u8>,
-    /// Input bytes taken from the front.
+    /// Input bytes used from the front.
     pub consumed: usize,
 }
 
 /// The part of the stream that comes next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a member, or at the end of all.
+    /// Before a member, or at the end of the file.
     Start,
     Header,
     Body,
@@ -64,13 +64,13 @@ pub struct Inflater {
     fault: Option<Fault>,
     reader: HeaderReader,
     member: Member,
-    /// Bits of the first byte before the seek point, if it is within a byte.
+    /// Bits of the first byte before the seek point, if it is inside a byte.
     skip_bits: u32,
     compressed: u64,
     plain: u64,
     num_members: u64,
     num_empty: u64,
-    /// Start of an empty member of which it is not known yet whether it is the last.
+    /// The start of an empty member that may or may not be the last.
     empty: Option<u64>,
     last_point: Option<u64>,
     points: Vec<SeekPoint>,
@@ -104,14 +104,14 @@ impl Inflater {
         })
     }
 
-    /// Read on into a zlib stream after the first (and note it), instead of calling it a fault.
+    /// Continue with a zlib stream after the first one (and note it), instead of reporting a fault.
     pub fn join_streams(mut self) -> Self {
         self.join_streams = true;
         self
     }
 
-    /// At a seek point: the compressed bytes from `compressed_bit / 8` on are to be pushed. The
-    /// checksum of a member that is entered in its middle cannot be checked.
+    /// At a seek point. Push the compressed bytes from `compressed_bit / 8` on. The checksum of a member
+    /// that is entered in the middle cannot be verified.
     pub fn at_point(container: Container, point: &SeekPoint) -> Result<Self, Fault> {
         let mut this = Self::new(container, 0)?;
         this.compressed = point.compressed_bit / 8;
@@ -130,27 +130,27 @@ impl Inflater {
         Ok(this)
     }
 
-    /// Whether all was read and nothing was wrong.
+    /// Whether everything was read and nothing was wrong.
     pub fn is_finished(&self) -> bool {
         self.state == State::Finished
     }
 
-    /// Compressed bytes taken so far, counted from the start of the file.
+    /// Compressed bytes used so far, counted from the start of the file.
     pub fn compressed_bytes(&self) -> u64 {
         self.compressed
     }
 
-    /// Plain bytes given so far, counted from the start of the file.
+    /// Plain bytes returned so far, counted from the start of the file.
     pub fn plain_bytes(&self) -> u64 {
         self.plain
     }
 
-    /// Members (or zlib streams) that were wholly read.
+    /// The number of members (or zlib streams) that were read completely.
     pub fn num_members(&self) -> u64 {
         self.num_members
     }
 
-    /// Empty members that have another member after them.
+    /// The number of empty members that have another member after them.
     pub fn num_empty_members(&self) -> u64 {
         self.num_empty
     }
@@ -165,20 +165,20 @@ impl Inflater {
         std::mem::take(&mut self.members)
     }
 
-    /// Readable oddities since the last call; at most a thousand at a time.
+    /// Findings that are not faults, since the last call; at most a thousand at a time.
     pub fn take_findings(&mut self) -> Vec<Fault> {
         std::mem::take(&mut self.findings)
     }
 
-    /// Read from the front of `data`, giving up to `out_bytes` plain bytes. The rest of `data` is
-    /// to be pushed again, with more after it if there is more; `at_end` says that there is none.
-    /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
+    /// Read from the front of `data`, and return up to `out_bytes` plain bytes. Push the rest of `data`
+    /// again, with more data after it; `at_end` means that there is no more. Every push uses input, returns
+    /// output, finishes or fails, unless it needs input and got none.
     pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
         self.push_after(&[], [data, &[]], at_end, out_bytes)
     }
 
-    /// The same, from two consecutive inputs, and with the plain bytes after a copy of
-    /// `prefix`: neither input nor what a caller still holds of the push before need be joined.
+    /// The same, with two consecutive inputs, and with the plain bytes after a copy of `prefix`. So callers
+    /// need not concatenate the inputs, or the output with what they kept from the previous push.
     pub fn push_after(
         &mut self,
         prefix: &[u8],
@@ -189,7 +189,7 @@ impl Inflater {
         let floor = prefix.len();
         let [mut rest, mut more] = data;
         let in_bytes = rest.len().saturating_add(more.len());
-        // No more than the input could make, so that a large `out_bytes` costs nothing.
+        // At most what the input can expand to, so that a large `out_bytes` costs nothing.
         let most = in_bytes.saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
         let room = floor.saturating_add(out_bytes.min(most));
         let mut plain = buffer_pool::take_used(room).ok_or_else(|| no_memory(room))?;
@@ -271,7 +271,7 @@ impl Inflater {
         self.compressed = self.compressed.wrapping_add(used as u64);
     }
 
-    /// The fault of a bad header: trailing bytes, if they do not even begin like a header.
+    /// The fault of a bad header. Bytes that do not begin like a header are trailing bytes.
     #[cold]
     fn bad_header(&self, fault: Fault) -> Fault {
         if self.num_members > 0 && !self.reader.is_recognised() {
@@ -297,7 +297,7 @@ impl Inflater {
             fault.found = Some(found);
             return fault;
         }
-        let message = format!("{} header is cut", self.container.name());
+        let message = format!("{} header is truncated", self.container.name());
         Fault::new(FaultKind::Truncated, self.compressed, message)
     }
 
@@ -319,7 +319,7 @@ impl Inflater {
         self.state = State::Body;
         if self.point_bytes > 0 {
             self.members.push((self.member.start, self.plain));
-            // A member's start costs no window, so it is taken well before a point is due.
+            // A seek point at a member's start needs no window, so it is taken well before a point is due.
             if self.last_point.is_none() || self.since_point() >= self.point_bytes.div_ceil(2) {
                 self.point(self.member.start.wrapping_mul(8), Vec::new());
             }
@@ -381,7 +381,7 @@ impl Inflater {
         Ok(Step::Again)
     }
 
-    /// Take the bits of the first byte that belong to the first block after a seek point.
+    /// Use the bits of the first byte that belong to the first block after a seek point.
     fn enter_byte(&mut self, rest: &mut &[u8]) -> bool {
         let Some(&first) = rest.first() else {
             return false;
@@ -403,7 +403,7 @@ impl Inflater {
 
     #[cold]
     fn cut_body(&self) -> Fault {
-        let message = format!("{} data is cut", self.container.name());
+        let message = format!("{} data is truncated", self.container.name());
         Fault::new(FaultKind::Truncated, self.compressed, message)
     }
 
@@ -423,8 +423,8 @@ impl Inflater {
     }
 }
 
-/// Whatever the bytes and however they are cut: no panic, no standstill, the same bytes and the
-/// same verdict, and from every seek point the same rest.
+/// For any bytes and any division into pushes: no panic, no standstill, the same bytes and the same result,
+/// and the same rest from every seek point.
 #[cfg(any(test, fuzzing))]
 pub fn fuzz_inflate(data: &[u8]) {
     fuzz::run(data);

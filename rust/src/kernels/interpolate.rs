@@ -1,6 +1,6 @@
-//! Images at another size, in TensorFlow's arithmetic: centres of pixels at halves, float32 all the
-//! way, nothing rounded or cut off. Rows are interpolated as they are needed; images of bytes and of
-//! floats are read in place, any others become floats first.
+//! Resizes images with TensorFlow's arithmetic: the centres of pixels are at halves, all values are
+//! float32, and nothing is rounded or clipped. Rows are interpolated when they are needed. Images of bytes
+//! and floats are read in place; other images are converted to floats first.
 
 mod bilinear;
 mod sums;
@@ -14,10 +14,10 @@ use crate::wire::{Fault, FaultKind};
 
 /// A type of image values.
 pub trait Value: Copy {
-    /// The type that the loops read for it, to compile them for few types.
+    /// The type that the loops read it as, so that they are compiled for few types.
     type Read: Read;
 
-    /// The values of an image as these.
+    /// View the values of an image as this type.
     fn read(values: &[Self]) -> Result<Cow<'_, [Self::Read]>, Fault>;
 }
 
@@ -26,7 +26,7 @@ pub trait Read: Copy {
     /// As float32.
     fn float(self) -> f32;
 
-    /// The columns of a row of three channels that vectors did, from the first on.
+    /// The columns of a row with three channels that the vector code did, beginning with the first.
     #[inline(always)]
     fn across_three(_row: &[Self], _across: &Across, _out: &mut [f32]) -> usize {
         0
@@ -80,23 +80,23 @@ impl Read for u8 {
     }
 }
 
-/// How values between pixels are found.
+/// How values between pixels are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Between the two next pixels; `triangle` where it widens as the image shrinks.
+    /// Between the two nearest pixels; `triangle` if the filter widens when the image shrinks.
     Bilinear,
-    /// Keys' cubic of a = -1/2, from a table of 1024 steps.
+    /// Keys' cubic with a = -1/2, from a table of 1024 steps.
     Bicubic,
-    /// The mean of what a new pixel covers.
+    /// The mean of the old pixels that a new pixel covers.
     Area,
-    /// A filter of its own, with or without widening.
+    /// Another filter, with or without widening.
     Filter(Filter),
 }
 
-/// A filter: what a pixel at a distance counts.
+/// A filter: the weight of a pixel at a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Falls in a line.
+    /// Falls linearly.
     Triangle,
     /// Keys' cubic.
     Keys,
@@ -104,9 +104,9 @@ pub enum Filter {
     Lanczos3,
     /// Five lobes.
     Lanczos5,
-    /// Gauss' bell of radius 1.5.
+    /// A Gaussian of radius 1.5.
     Gaussian,
-    /// Mitchell's and Netravali's cubic.
+    /// The cubic of Mitchell and Netravali.
     Mitchell,
 }
 
@@ -212,7 +212,7 @@ impl Plan {
     }
 }
 
-/// How many channels a pixel has: a number that the compiler knows, or any.
+/// The number of channels of a pixel: known to the compiler, or any.
 trait Channels: Copy {
     fn count(self) -> usize;
 }
@@ -237,7 +237,7 @@ impl Channels for Many {
     }
 }
 
-/// Resize one image with the widest vectors of this machine; the arithmetic is the same with all.
+/// Resize one image with the widest vectors of this machine. The arithmetic is the same for all widths.
 fn wide<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -246,7 +246,7 @@ fn wide<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut V
             one(image, channels, plan, made);
         }
         if std::is_x86_feature_detected!("avx2") {
-            // SAFETY: the machine has what the function was compiled for.
+            // SAFETY: the machine has the features for which the function was compiled.
             return unsafe { avx2(image, channels, plan, made) };
         }
     }
@@ -265,18 +265,18 @@ fn one<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Ve
     }
 }
 
-/// Pixels of an old image for one of the new.
+/// The old pixel for each new pixel.
 fn step(old: usize, new: usize) -> f32 {
     old as f32 / new as f32
 }
 
-/// The pixel whose area holds the middle of each new one.
+/// The old pixel whose area contains the centre of each new pixel.
 pub fn nearest(old: usize, new: usize) -> Vec<usize> {
     let scale = step(old, new);
     (0..new).map(|i| (((i as f32 + 0.5) * scale) as usize).min(old.saturating_sub(1))).collect()
 }
 
-/// Images whose pixels are taken as they are; `pixel` counts their bytes.
+/// Images whose pixels are copied unchanged; `pixel` is their size in bytes.
 pub fn resize_nearest(images: &[u8], size: Size, new: (usize, usize)) -> Vec<u8> {
     let (height, width, pixel) = size;
     let (rows, columns) = (nearest(height, new.0), nearest(width, new.1));

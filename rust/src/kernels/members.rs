@@ -1,5 +1,5 @@
-//! Whole gzip members whose place is known, inflated at once: the fastest way, and one that
-//! several threads can take through one file.
+//! Inflates whole gzip members at known positions in one call. This is the fastest way, and several threads
+//! can do it in one file.
 
 use libdeflater::crc32;
 
@@ -8,7 +8,7 @@ use super::codec::{MAX_RATIO, WholeInflate, no_memory};
 use crate::wire::gzip::{Container, HeaderReader, TRAILER_BYTES, trailer};
 use crate::wire::{Fault, FaultKind};
 
-/// Where the parts of one member are, and what it says of itself.
+/// Where the parts of one member are, and the sizes that it states.
 struct Member<'a> {
     start: u64,
     head_bytes: usize,
@@ -23,7 +23,7 @@ impl<'a> Member<'a> {
         let bytes = start
             .checked_add(length)
             .and_then(|end| data.get(start..end))
-            .ok_or_else(|| Fault::new(FaultKind::Truncated, at, "gzip member is cut"))?;
+            .ok_or_else(|| Fault::new(FaultKind::Truncated, at, "gzip member is truncated"))?;
         let mut reader = HeaderReader::new(Container::Gzip);
         let head_bytes = reader.feed(bytes).map_err(|fault| fault.shifted(at))?;
         let rest = bytes.get(head_bytes..).unwrap_or_default();
@@ -32,7 +32,7 @@ impl<'a> Member<'a> {
                 let (checksum, plain_bytes) = trailer(*tail);
                 Ok(Self { start: at, head_bytes, deflated, checksum, plain_bytes })
             }
-            _ => Err(Fault::new(FaultKind::Truncated, at, "gzip member is cut")),
+            _ => Err(Fault::new(FaultKind::Truncated, at, "gzip member is truncated")),
         }
     }
 
@@ -41,7 +41,7 @@ impl<'a> Member<'a> {
         self.start.saturating_add(before as u64)
     }
 
-    /// The stated length is a claim: what the data could not hold is not reserved.
+    /// The stated length may be wrong: more than the data can expand to is not allocated.
     fn check_size(&self) -> Result<(), Fault> {
         let most = (self.deflated.len() as u64).saturating_mul(MAX_RATIO as u64);
         if u64::from(self.plain_bytes) > most {
@@ -69,8 +69,8 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The plain bytes of the members at these starts and lengths in `data`, one after the other.
-/// Each must be one whole member, no more and no less; all together at most `max_bytes` plain.
+/// The plain bytes of the members at these starts and lengths in `data`, one after another. Each must be
+/// exactly one whole member, and all together may have at most `max_bytes` plain bytes.
 pub fn inflate_members(
     data: &[u8],
     members: &[(usize, usize)],

@@ -1,15 +1,15 @@
 //! The messages of `tf.train` as trees of shared nodes, for code that builds and changes them.
 //!
-//! A node is a message. Parents and views hold nodes by `Arc`, so a view stays attached to its tree. A
-//! child that is viewed before it is set occupies its parent's slot without counting as present, and
-//! refers to its parent: the first change sets the child and all nodes above it (`touch`). Nodes taken
-//! out of a tree live on with what they hold.
+//! A node is a message. Parents and views have nodes by `Arc`, so a view stays attached to its tree. A
+//! child that is viewed before it is set is in its parent's slot but does not count as present, and refers
+//! to its parent: the first change sets the child and all nodes above it (`touch`). A node that is taken
+//! out of a tree keeps its contents.
 //!
-//! Setting a message into another has to copy it. `share` makes that cheap: if there is no view of the
-//! message, both sides hold the same node, marked as shared. Before it is viewed to be changed, the
-//! holder calls `settle`: the last holder keeps the node, any other takes a copy.
+//! Setting a message as a field of another has to copy it. `share` makes this cheap: if the message has no
+//! view, both parents have the same node, marked as shared. Before a holder changes it, it calls `settle`:
+//! the last holder keeps the node, and others copy it.
 //!
-//! Locks are taken from parent to child or one at a time, and no Python code runs under one.
+//! Locks are taken from parent to child or one at a time, and no Python code runs while one is held.
 
 mod kinds;
 mod parse;
@@ -28,7 +28,7 @@ pub use parse::parse;
 pub use text::{key_text, text};
 pub use write::{serialize, size};
 
-/// A byte string of a `BytesList`, which Python holds as its own object.
+/// A byte string of a `BytesList`, which Python keeps as an object.
 pub trait Blob: Sized {
     /// A copy of these bytes.
     fn of(bytes: &[u8]) -> Self;
@@ -110,7 +110,7 @@ impl<B: Blob> Node<B> {
         Self::with(kind, Body::new(kind))
     }
 
-    /// A message of these fields, which are of its kind.
+    /// A message with these fields, which belong to its kind.
     pub fn with(kind: Kind, body: Body<B>) -> Arc<Self> {
         Self::below(kind, body, Weak::new())
     }
@@ -134,7 +134,7 @@ impl<B: Blob> Node<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The message of a field, live, whether it is set or not.
+    /// The message of a field, as a live node, whether it is set or not.
     pub fn child(self: &Arc<Self>, index: usize) -> Arc<Self> {
         let mut state = self.lock();
         let Body::Parts(slots, _) = &mut state.body else { return self.clone() };
@@ -146,8 +146,8 @@ impl<B: Blob> Node<B> {
         child.clone()
     }
 
-    /// A node that another message may hold as a copy: this one, marked as shared, if there is no view
-    /// of it or of a part of it; else a real copy.
+    /// A node that another message may have as a copy: this node, marked as shared, if there is no view of
+    /// it or of a part of it; otherwise a real copy.
     pub fn share(self: &Arc<Self>) -> Arc<Self> {
         if !self.is_unseen() {
             return self.copy();
@@ -176,7 +176,7 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// Make a shared message the holder's own, before it is viewed to be changed.
+    /// Make a shared message this holder's only, before it is viewed and may be changed.
     pub fn settle(holder: &mut Arc<Self>) {
         if holder.shared.load(Ordering::Relaxed) {
             if Arc::strong_count(holder) > 1 {
@@ -192,7 +192,7 @@ impl<B: Blob> Node<B> {
         matches!(self.lock().body, Body::Parts(_, set) if set & 1 << index != 0)
     }
 
-    /// Set this message in its parent, and all parents above.
+    /// Set this message in its parent, and so on for all parents above.
     pub fn touch(self: &Arc<Self>) {
         let mut node = self.clone();
         loop {
@@ -204,7 +204,7 @@ impl<B: Blob> Node<B> {
                     .position(|slot| slot.as_ref().is_some_and(|s| Arc::ptr_eq(s, &node))),
                 _ => None,
             };
-            // Cleared in the meantime: it has no parent any more.
+            // It was cleared in the meantime, and has no parent any more.
             let Some(index) = place else { return };
             parent.set(index);
             node = parent;
@@ -253,14 +253,14 @@ impl<B: Blob> Node<B> {
         self.set(index);
     }
 
-    /// Make it empty. Views of removed messages keep them.
+    /// Clear the message. Views of removed messages keep their contents.
     pub fn clear(&self) {
         let mut state = self.lock();
         state.body = Body::new(self.kind);
         state.unknown.clear();
     }
 
-    /// Make it empty before another message is merged in: views of unset fields stay attached.
+    /// Clear the message before another is merged into it: views of unset fields stay attached.
     pub fn make_room(&self) {
         let mut state = self.lock();
         state.unknown.clear();
@@ -276,14 +276,14 @@ impl<B: Blob> Node<B> {
         *set = 0;
     }
 
-    /// Make one field empty.
+    /// Clear one field.
     pub fn clear_field(&self, index: usize) {
         let mut state = self.lock();
         match &mut state.body {
             Body::Parts(slots, set) => {
                 if let Some(slot) = slots.get_mut(index) {
-                    // As in protobuf: clearing a message that was viewed sets it first, which clears
-                    // the other fields of a oneof.
+                    // As in protobuf: clearing a message that was viewed first sets it, which clears the
+                    // other fields of a oneof.
                     if slot.take().is_some() && self.kind == Kind::Feature && *set & 1 << index == 0
                     {
                         let set_ones = slots.iter_mut().enumerate();
@@ -297,7 +297,7 @@ impl<B: Blob> Node<B> {
         }
     }
 
-    /// Drop unknown fields, here and below.
+    /// Drop unknown fields, in this message and all below.
     pub fn discard_unknown(&self) {
         let mut state = self.lock();
         state.unknown = Vec::new();
@@ -370,7 +370,7 @@ impl<B: Blob> Node<B> {
         state.unknown.extend_from_slice(&unknown);
     }
 
-    /// The message of a key, if there is one.
+    /// The message under a key, if there is one.
     pub fn get(&self, key: &str) -> Option<Arc<Self>> {
         let Body::Map(entries) = &mut self.lock().body else { return None };
         let found = entries.get_mut(key)?;
@@ -401,7 +401,7 @@ impl<B: Blob> Node<B> {
         items.clone()
     }
 
-    /// The message of a key; created if missing, as when a protobuf map is read.
+    /// The message under a key; it is created if missing, as when a protobuf map is read.
     pub fn get_or_create(self: &Arc<Self>, key: &str) -> Arc<Self> {
         if let Some(found) = self.get(key) {
             return found;

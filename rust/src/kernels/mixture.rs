@@ -1,17 +1,17 @@
-//! Which of several sets is at a position of a mixture: in every prefix each set has its share, but
-//! without a regular pattern.
+//! Which of several datasets (sets) comes at a position of a mixture. In every prefix each set has its
+//! share, but there is no regular pattern.
 //!
-//! A tree halves the sets. At a node the left half has round(n * share) of the first n positions,
-//! and its set and the number of its records so far are known by walking down. The pattern is then
-//! jittered: within groups of positions, random pairs are swapped if the two sets stay within one
-//! record of their shares in between.
+//! A tree divides the sets into halves. At a node, the left half has round(n * share) of the first n
+//! positions, so the set at a position, and the number of its records so far, are found by descending the
+//! tree. Then the pattern is jittered: within groups of positions, random pairs are swapped if the two sets
+//! stay within one record of their shares in between.
 
 use super::permute::{below, key_of};
 
-/// Positions that are jittered together: as many as a byte of a key can number.
+/// Positions that are jittered together: as many as one byte of a key can number.
 const GROUP: usize = 256;
 
-/// Random pairs per group: enough to leave no trace of the regular pattern.
+/// Random pairs per group: enough to hide the regular pattern.
 const DRAWS: u64 = 8 * GROUP as u64;
 
 enum Node {
@@ -20,8 +20,8 @@ enum Node {
 }
 
 impl Node {
-    /// A tree of sets sorted by weight, heaviest first; all weights are positive. With four sets or
-    /// fewer no path is longer than two, which keeps each within one record of its share.
+    /// A tree of sets sorted by weight, the largest first; all weights are positive. With up to four sets,
+    /// no path is longer than two, so each stays within one record of its share.
     fn new(sets: &[(u64, usize)]) -> Self {
         let weight = sets.iter().map(|&(weight, _)| weight).sum::<u64>();
         if let &[(_, set)] = sets {
@@ -64,7 +64,7 @@ impl Node {
     }
 }
 
-/// Sets mixed by weights, which are whole numbers: less than 2^40 together.
+/// Sets mixed by weights, which are whole numbers with a sum below 2^40.
 pub struct Mixture {
     weights: Vec<u64>,
     weight: u64,
@@ -100,9 +100,9 @@ impl Mixture {
         counts
     }
 
-    /// The sets at positions start to stop of an epoch of `length` positions, after `origin`
-    /// positions of earlier epochs. At its end all sets are as near to their shares as
-    /// whole records can be.
+    /// The sets at positions start to stop of an epoch of `length` positions, after `origin` positions of
+    /// earlier epochs. At the end of the epoch, all sets are as close to their shares as whole records can
+    /// be.
     pub fn take(&self, origin: u64, length: u64, start: u64, stop: u64) -> Mixed {
         let size = GROUP as u64;
         let first_group = start / size;
@@ -122,7 +122,7 @@ impl Mixture {
         Mixed { sets, before }
     }
 
-    /// The sets of `count` positions from `first` on, which are disturbed among themselves.
+    /// The sets of `count` positions from `first` on, which are jittered among themselves.
     fn group(&self, first: u64, count: u64) -> Vec<u32> {
         // counts[n]: how many records each set has before the n-th position of the group.
         let mut counts: Vec<_> = (0..=count).map(|n| self.counts(first + n)).collect();
@@ -136,7 +136,7 @@ impl Mixture {
             .collect();
         let key = key_of(&[self.key, first]);
         for draw in 0..DRAWS {
-            // Most pairs are near each other: those may be exchanged, whatever the shares are.
+            // Most pairs are close to each other, and may be swapped whatever the shares are.
             let key = key_of(&[key, draw]);
             let early = (key >> 56) as usize;
             let reach = 1_u64 << ((key >> 48) % u64::from(GROUP.ilog2()));
@@ -146,7 +146,7 @@ impl Mixture {
         sets
     }
 
-    /// Exchange the sets of two positions of a group, if none leaves its share by more than one.
+    /// Swap the sets of two positions of a group, if none leaves its share by more than one record.
     fn exchange(
         &self,
         first: u64,

@@ -1,4 +1,4 @@
-//! The chunks of an HDF5 dataset, unpacked one after another.
+//! Decompresses the chunks of an HDF5 dataset, one after another.
 //!
 //! ```text
 //! shuffle  all first bytes of the values, then all second ones, ...
@@ -8,9 +8,9 @@
 //!          111ooooo LLLLLLLL oooooooo   the same of L + 9 bytes
 //! ```
 //!
-//! Filters are undone in the reverse order of the dataset's header; a chunk's mask has a bit for each
-//! filter that was left out. Followed from "HDF5 File Format
-//! Specification", 3.0, and liblzf's `lzf_d.c` for what its bytes mean.
+//! Filters are undone in the reverse order of the dataset's header. A chunk's mask has a bit for each
+//! filter that was skipped. Sources: "HDF5 File Format Specification", 3.0, and liblzf's `lzf_d.c` for the
+//! meaning of LZF's bytes.
 
 use libdeflater::{DecompressionError, Decompressor};
 
@@ -33,7 +33,7 @@ pub enum Filter {
 /// How the chunks of a dataset are packed.
 #[derive(Clone, Debug)]
 pub struct Packing {
-    /// In the order applied when writing.
+    /// In the order in which they were applied.
     pub filters: Vec<Filter>,
     /// Bytes of a whole chunk.
     pub chunk_bytes: usize,
@@ -41,8 +41,8 @@ pub struct Packing {
     pub width: usize,
 }
 
-/// Unpack the chunks in `data`, one after another, each of (bytes, mask). The fault of a chunk has the
-/// chunk's number as its record.
+/// Decompress the chunks in `data`, one after another, each given as (bytes, mask). A fault has the number
+/// of its chunk as its record.
 pub fn unpack_chunks(
     data: &[u8],
     chunks: &[(usize, u32)],
@@ -57,7 +57,7 @@ pub fn unpack_chunks(
     for (number, &(size, mask)) in chunks.iter().enumerate() {
         let (chunk, after) = rest
             .split_at_checked(size)
-            .ok_or_else(|| fault("reaches beyond what was read").in_record(number))?;
+            .ok_or_else(|| fault("is longer than the data that was read").in_record(number))?;
         // Reject impossible sizes before allocating memory for them.
         if size.saturating_add(64).saturating_mul(MAX_RATIO) < packing.chunk_bytes {
             return Err(other_size().in_record(number));
@@ -127,12 +127,12 @@ fn decompress(
     match size {
         Some(size) if size == out.len() => Ok(()),
         Some(_) => Err(other_size()),
-        None => Err(fault("is not LZF of the size that the dataset says")),
+        None => Err(fault("is not LZF data of the size in the dataset")),
     }
 }
 
-/// Unpack LZF; the bytes it comes to, or None if it ends within a word, points before its
-/// beginning or has no room.
+/// Decompress LZF. Returns the number of bytes, or None if it ends inside a word, points before its
+/// beginning, or does not fit.
 fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut at = 0usize;
     while let Some((&control, after)) = data.split_first() {
@@ -141,7 +141,7 @@ fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
         if control < 32 {
             let (literal, after) = data.split_at_checked(control.wrapping_add(1))?;
             let end = at.wrapping_add(literal.len());
-            // A run has at most 32 bytes: if there is room, it is copied in two moves.
+            // A run has at most 32 bytes. If there is room, it is copied in two moves.
             match (data.first_chunk::<32>(), out.get_mut(at..).and_then(|o| o.first_chunk_mut())) {
                 (Some(from), Some(to)) => *to = *from,
                 _ => out.get_mut(at..end)?.copy_from_slice(literal),
@@ -168,7 +168,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize
     at.checked_sub(back)?;
     let end = at.checked_add(length).filter(|&end| end <= out.len())?;
     let mut done = at;
-    // Eight bytes at a time, which may go beyond the end, but not beyond the room.
+    // Eight bytes at a time, which may go beyond the end of the copy but not of the memory.
     while back >= 8 && done < end && done.wrapping_add(8) <= out.len() {
         let word = *out.get(done.wrapping_sub(back)..)?.first_chunk::<8>()?;
         *out.get_mut(done..)?.first_chunk_mut::<8>()? = word;
@@ -176,7 +176,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize
     }
     let from = done.wrapping_sub(back);
     while done < end {
-        // Copy whole periods from what was written, twice as many each round.
+        // Copy whole periods of the bytes already written, twice as many each round.
         let step = done.wrapping_sub(from).min(end.wrapping_sub(done));
         out.copy_within(from..from.wrapping_add(step), done);
         done = done.wrapping_add(step);
@@ -184,7 +184,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize
     Some(end)
 }
 
-/// Bring the bytes of each value together; bytes beyond whole values stay at the end.
+/// Bring the bytes of each value together. Bytes after the last whole value stay at the end.
 fn unshuffle(planes: &[u8], width: usize, out: &mut [u8]) {
     let count = planes.len() / width.max(1);
     let mut each = planes.chunks_exact(count.max(1));
@@ -223,10 +223,10 @@ fn fault(message: &str) -> Fault {
 
 #[cold]
 fn other_size() -> Fault {
-    fault("inflates to another size than the dataset says")
+    fault("does not inflate to the size in the dataset")
 }
 
-/// Whatever the bytes: a fault or as many bytes as were asked for.
+/// For any bytes: a fault, or exactly the requested number of bytes.
 #[cfg(any(test, fuzzing))]
 pub fn fuzz_unpack_chunks(data: &[u8]) {
     let Some((&[how, width, low, high], packed)) = data.split_first_chunk::<4>() else { return };

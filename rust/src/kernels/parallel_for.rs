@@ -1,13 +1,13 @@
-//! Jobs of one call, done by several threads. They begin and end within it, so that a fork of the process
-//! finds none.
+//! Runs the jobs of one call on several threads, which end with the call, so that a fork of the process
+//! finds no threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::wire::{Fault, FaultKind};
 
-/// Run all jobs, started in order, on `threads` threads, each with a state of its own. After a fault no
-/// new job starts; of several faults, that of the first job is returned, whatever the timing.
+/// Run all jobs, started in order, on `threads` threads, each with its own state. After a fault, no new job
+/// starts. Of several faults, that of the first job is returned, whatever the timing.
 pub fn parallel_for<S, J: Send, R: Send>(
     jobs: impl Iterator<Item = J> + Send,
     num_jobs: usize,

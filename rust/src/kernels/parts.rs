@@ -1,5 +1,5 @@
-//! Output made of own bytes and, between them, borrowed long values: the writer takes these from the
-//! buffers they are in, without a copy.
+//! Output made of own bytes (written here) and long values borrowed between them. The writer takes these
+//! values from their buffers without a copy.
 
 use arrow_buffer::Buffer;
 
@@ -21,10 +21,10 @@ pub struct Piece {
     pub end: usize,
 }
 
-/// Consecutive pieces of a few buffers.
+/// Consecutive pieces from a few buffers.
 #[derive(Clone, Debug)]
 pub struct Pieces {
-    /// Own bytes first, then the owners of borrowed values.
+    /// The buffer of own bytes first, then the owners of borrowed values.
     pub buffers: Vec<Buffer>,
     /// At least one.
     pub pieces: Vec<Piece>,
@@ -55,16 +55,16 @@ impl Pieces {
     }
 }
 
-/// Borrowed values, each at its place between the own bytes.
+/// Borrowed values, each at its position between the own bytes.
 #[derive(Debug, Default)]
 pub struct Between {
-    /// Each value with the number of own bytes before it.
+    /// Each value, with the number of own bytes before it.
     borrowed: Vec<(usize, Piece)>,
     owners: Vec<Buffer>,
     num_bytes: usize,
 }
 
-/// What had been borrowed at some point.
+/// A mark: how much had been borrowed at some point.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     count: usize,
@@ -72,7 +72,8 @@ pub struct Mark {
 }
 
 impl Between {
-    /// Borrow a value from its owner at this place among the own bytes. False if the owner does not hold it.
+    /// Borrow a value from its owner at this position among the own bytes. False if the owner does not
+    /// contain it.
     pub fn borrow(&mut self, place: usize, value: &[u8], owner: &Buffer) -> bool {
         let Some(start) = place_in(value, owner) else { return false };
         let end = start.wrapping_add(value.len());
@@ -101,7 +102,7 @@ impl Between {
         self.num_bytes.wrapping_sub(mark.num_bytes)
     }
 
-    /// The CRC32C of own bytes and the values borrowed between them since the mark.
+    /// The CRC-32C of own bytes and the values borrowed between them since the mark.
     #[inline]
     pub fn crc32c(&self, own: &[u8], start: usize, end: usize, since: Mark) -> u32 {
         let (mut at, mut crc) = (start, 0);

@@ -1,30 +1,29 @@
-//! Record orders: keyed permutations of any length, computed number by number in constant memory, and
-//! keys drawn from numbers.
+//! Record orders: keyed permutations of any length, computed number by number in constant memory, and keys
+//! computed from numbers.
 //!
-//! A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two; numbers
-//! that fall at or above the length go through it again until one falls below (cycle walking:
-//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Short permutations are shuffled
-//! directly. Orders must be the same for ever and everywhere: a change of a constant here changes
-//! every user's order.
+//! A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two. A result that is
+//! not below the length goes through the network again until it is (cycle walking: Black and Rogaway,
+//! "Ciphers with arbitrary finite domains", 2002). Short permutations are shuffled directly. Orders must
+//! stay the same forever and on every machine: changing a constant here changes every user's order.
 
-/// 2^64 over the golden ratio, as in splitmix64.
+/// 2^64 divided by the golden ratio, as in splitmix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Two rounds each. Four of single rounds make a network pseudorandom; the halves are as small as
-/// six bits here, so there are twice as many.
+/// Two rounds for each of the four that make a network pseudorandom, because the halves may be as small as
+/// six bits.
 const DOUBLE_ROUNDS: usize = 4;
 
-/// Up to this many numbers, shuffling is faster than walking.
+/// Up to this many numbers, shuffling is faster than cycle walking.
 const FEW: usize = 64;
 
-/// The least bits of a network: a smaller one has too few keys for all permutations to be equally
-/// frequent.
+/// The minimum number of bits of a network: a smaller one has too few keys for all permutations to be
+/// equally frequent.
 const LEAST_BITS: u32 = 12;
 
 /// Positions computed in parallel.
 const BLOCK: usize = 256;
 
-/// Lengths are signed numbers elsewhere.
+/// Lengths are signed numbers in other places.
 pub const MOST_RECORDS: u64 = i64::MAX as u64;
 
 /// The finaliser of splitmix64 (Stafford's thirteenth): every bit of the result depends on all of x.
@@ -34,23 +33,23 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A key and one more number make another key; for one key, different numbers make different ones.
-fn absorb(key: u64, number: u64) -> u64 {
+/// A key and another number make a new key. With the same key, different numbers make different keys.
+pub fn absorb(key: u64, number: u64) -> u64 {
     mix((key ^ number).wrapping_add(GOLDEN))
 }
 
-/// One key out of any numbers, in their order.
+/// A key made of any numbers and their order.
 pub fn key_of(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |key, &number| absorb(key, number))
 }
 
-/// For each record `key_of([seed, epoch, record])`.
+/// `key_of([seed, epoch, record])` for each record.
 pub fn record_keys(seed: u64, epoch: u64, records: impl Iterator<Item = u64>) -> Vec<u64> {
     let key = key_of(&[seed, epoch]);
     records.map(|record| absorb(key, record)).collect()
 }
 
-/// One of the numbers below `end` for a key, all equally often.
+/// A number below `end` for a key; all are equally frequent.
 pub fn below(key: u64, end: u64) -> u64 {
     ((u128::from(key) * u128::from(end)) >> u64::BITS) as u64
 }
@@ -64,7 +63,7 @@ pub enum Permutation {
 }
 
 impl Permutation {
-    /// The one that two keys choose, of at most `MOST_RECORDS` numbers.
+    /// The permutation that two keys choose, of at most `MOST_RECORDS` numbers.
     pub fn new(num_records: u64, key0: u64, key1: u64) -> Self {
         let key = key_of(&[key0, key1]);
         if num_records > FEW as u64 {
@@ -101,7 +100,7 @@ impl Permutation {
     }
 }
 
-/// A Feistel network whose numbers are walked until they are below the length.
+/// A Feistel network with cycle walking.
 pub struct Network {
     num_records: u64,
     left_bits: u32,
@@ -123,7 +122,7 @@ impl Network {
         Self { num_records, left_bits: bits / 2, right_bits: bits - bits / 2, round_keys }
     }
 
-    /// One pass through the network: a permutation of all numbers with that many bits.
+    /// One pass through the network: a permutation of all numbers with this many bits.
     #[inline(always)]
     fn step(&self, number: u64) -> u64 {
         let mut left = number >> self.right_bits;
@@ -135,11 +134,12 @@ impl Network {
         (left << self.right_bits) | right
     }
 
-    /// As `Permutation::fill`. It terminates: each position is on the cycle walked from it.
+    /// Like `Permutation::fill`. It terminates, because each position is on the cycle that is walked from
+    /// it.
     fn fill(&self, start: u64, numbers: &mut [i64]) {
         let mut first = start;
         for block in numbers.chunks_mut(BLOCK) {
-            // Which numbers are still too large. The list is built without a branch, which would be
+            // The numbers that are still too large. The list is built without a branch, which would be
             // unpredictable.
             let mut walking = [0_u16; BLOCK];
             let mut count = 0;
@@ -161,7 +161,7 @@ impl Network {
         }
     }
 
-    /// One step from `before` to `number`; a number that is too large goes onto the list.
+    /// One step from `before` to `number`. A number that is too large goes onto the list.
     #[inline(always)]
     fn walk(
         &self,
@@ -180,7 +180,7 @@ impl Network {
     }
 }
 
-/// The upper bits of the result hang on all bits of x.
+/// The upper bits of the result depend on all bits of x.
 #[inline(always)]
 fn scatter(x: u64) -> u64 {
     let x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -1,4 +1,4 @@
-//! Unpacking chunks of Riegeli files: from stretches of a file to the records in them.
+//! Unpacks chunks of Riegeli files: from ranges of a file to the records in them.
 
 use std::io::Read;
 
@@ -12,16 +12,16 @@ use crate::wire::frames::AnyFraming;
 use crate::wire::riegeli::{Blocks, Head};
 use crate::wire::{Fault, FaultKind, varint};
 
-/// The place of a chunk, and what an index knows of it.
+/// The position of a chunk, and the facts about it in an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     /// Its start in the buffer.
     pub start: usize,
-    /// Bytes that it may take there.
+    /// The maximum number of its bytes in the buffer.
     pub length: usize,
     /// Its start in the file.
     pub offset: u64,
-    /// Records and their bytes, if they are known.
+    /// The number of its records, and their bytes, if they are known.
     pub known: Option<(u64, u64)>,
 }
 
@@ -36,10 +36,10 @@ pub struct Limits {
     pub check: bool,
 }
 
-/// The records of some chunks, in that order. A fault names the first record of its chunk.
+/// The records of some chunks, in this order. A fault names the first record of its chunk.
 pub fn unpack(buffer: &Buffer, chunks: &[Stretch], limits: Limits) -> Result<Frames, Fault> {
     let mut unpacker = Unpacker { limits, ..Unpacker::default() };
-    // The heads first, so that the room is known: a vector that grows is copied.
+    // The heads first, so that the total size is known, because a growing vector would be copied.
     let mut room = 0usize;
     for chunk in chunks {
         let head = stretch(buffer, chunk)?.head().ok();
@@ -103,13 +103,12 @@ impl Unpacker {
         match head.kind {
             b'r' => {}
             b't' => {
-                let message =
-                    "the chunk is transposed, which is not read; write it with transpose:false";
+                let message = "the chunk is transposed, which penstock cannot read; write it with transpose:false";
                 return Err(Fault::new(FaultKind::Unsupported, place, message));
             }
-            // A signature, metadata, padding: nothing in it is a record.
+            // A signature, metadata or padding has no records.
             b's' | b'm' | b'p' if head.num_records == 0 => return self.known(&head, chunk),
-            _ => return Err(broken(place, "the chunk is of no known kind")),
+            _ => return Err(broken(place, "the chunk is of an unknown kind")),
         }
         self.known(&head, chunk)?;
         if head.decoded_size > self.limits.chunk {
@@ -119,7 +118,7 @@ impl Unpacker {
         }
         let mut pieces = Vec::new();
         blocks.take(head.data_size, &mut pieces)?;
-        // A chunk is padded until it has a byte for each record.
+        // A chunk is padded until it has at least one byte for each record.
         if head.num_records > chunk.length as u64 {
             return Err(broken(place, "the chunk has more records than bytes"));
         }
@@ -134,12 +133,12 @@ impl Unpacker {
         match pieces.first().and_then(|piece| piece.first()) {
             Some(0) => self.plain(&pieces, &head, place),
             Some(&codec @ (b'z' | b'b' | b's')) => self.packed(codec, &pieces, &head, place),
-            Some(_) => Err(broken(place, "the chunk is compressed with no known codec")),
+            Some(_) => Err(broken(place, "the chunk is compressed with an unknown codec")),
             None => Err(broken(place, "the chunk has no data")),
         }
     }
 
-    /// Compare a head with what the index says.
+    /// Compare a head with the facts in the index.
     fn known(&self, head: &Head, chunk: &Stretch) -> Result<(), Fault> {
         let Some((records, bytes)) = chunk.known else { return Ok(()) };
         let (expected, found) = match head.num_records == records {
@@ -149,10 +148,10 @@ impl Unpacker {
         if expected == found {
             return Ok(());
         }
-        Err(broken(chunk.offset, "the chunk is not what the footer says").values(expected, found))
+        Err(broken(chunk.offset, "the chunk contradicts the footer").values(expected, found))
     }
 
-    /// A chunk that is not compressed: copied once, sizes and all.
+    /// An uncompressed chunk: everything is copied once, with its sizes.
     fn plain(&mut self, pieces: &[&[u8]], head: &Head, place: u64) -> Result<(), Fault> {
         let before = self.bytes.len();
         let size = pieces.iter().map(|piece| piece.len()).sum();
@@ -244,7 +243,7 @@ impl Unpacker {
     }
 }
 
-/// The records of a chunk by their sizes: they fill the bytes from `start` to `end`.
+/// The records of a chunk, by their sizes. They fill the bytes from `start` to `end`.
 fn lay_out(
     spans: &mut Vec<(usize, usize)>,
     sizes: &[u8],
@@ -275,15 +274,15 @@ fn lay_out(
     if at == end && cursor.is_empty() { Ok(()) } else { Err(misfit()) }
 }
 
-/// Reserved room for `size` more bytes after the `start` bytes of a vector.
+/// Reserved capacity for `size` more bytes after the `start` bytes of a vector.
 struct Room<'a> {
     bytes: &'a mut Vec<u8>,
     start: usize,
     size: usize,
 }
 
-// SAFETY: the pointer is to `capacity()` bytes that were reserved, and the length grows only by what
-// was written.
+// SAFETY: the pointer is to `capacity()` reserved bytes, and the length grows only by the bytes that were
+// written.
 unsafe impl WriteBuf for Room<'_> {
     fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
@@ -303,9 +302,9 @@ unsafe impl WriteBuf for Room<'_> {
     }
 }
 
-// -- what ArrayRecord keeps at the end ------------------------------------------------------------
+// -- the end of an ArrayRecord file ---------------------------------------------------------------
 
-/// The varint fields of a small message, 0 for missing ones; others are skipped.
+/// The varint fields of a small message, 0 for missing fields; other fields are skipped.
 pub fn numbers<const N: usize>(message: &[u8], fields: [u64; N]) -> Result<[u64; N], Fault> {
     let mut values = [0; N];
     let mut cursor = Cursor::new(message);
@@ -316,7 +315,7 @@ pub fn numbers<const N: usize>(message: &[u8], fields: [u64; N]) -> Result<[u64;
             1 => cursor.u64_le()?,
             2 => cursor.length_prefixed()?.len() as u64,
             5 => u64::from(cursor.u32_le()?),
-            _ => return Err(Fault::new(FaultKind::Message, 0, "a field of no known type")),
+            _ => return Err(Fault::new(FaultKind::Message, 0, "a field of an unknown type")),
         };
         let places = fields.iter().zip(values.iter_mut());
         places.filter(|(field, _)| **field == tag >> 3).for_each(|(_, slot)| *slot = value);
@@ -331,7 +330,7 @@ mod tests {
 
     const ALL: Limits = Limits { record: 1 << 30, chunk: 1 << 30, check: true };
 
-    /// A chunk at byte 64 of a file, with right hashes.
+    /// A chunk at byte 64 of a file, with correct hashes.
     fn chunk(data: &[u8], num_records: u64, decoded_size: u64) -> Vec<u8> {
         let mut rest = Vec::new();
         rest.extend((data.len() as u64).to_le_bytes());

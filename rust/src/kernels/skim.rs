@@ -1,16 +1,16 @@
-//! Finds the end of a frame that is too long to read: reads only windows at its heads.
+//! Finds the end of a frame that is too long to be read as a whole. Only windows around its heads are read.
 
 use crate::wire::Fault;
 use crate::wire::frames::{Framing, Skim, Skip};
 use penstock_codecs::crc32c::extend;
 
-/// Bytes of a window: heads close together are read in one.
+/// Bytes of a window. Heads that are close together are read in one window.
 const WINDOW_BYTES: usize = 64 << 10;
-/// Bytes read at once for a checksum.
+/// Bytes per read for a checksum.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The end of the frame at `start`; None if the stream ends inside it. `read` returns bytes from an
-/// offset; fewer than asked for only at the end of the stream.
+/// The end of the frame at `start`; None if the stream ends inside it. `read` returns bytes from an offset,
+/// fewer than requested only at the end of the stream.
 pub fn end_of<F: Framing, B: AsRef<[u8]>, E>(
     framing: F,
     start: u64,
@@ -38,15 +38,15 @@ pub fn end_of<F: Framing, B: AsRef<[u8]>, E>(
             }
             Skip::Broken(fault) => return Ok(Err(fault.shifted(at))),
         };
-        // The end comes from a head: check that the stream reaches it.
+        // The end comes from a head, so check that the stream is long enough.
         let is_seen = end > at && end <= at.saturating_add(window.len() as u64);
         let is_there = is_seen || read(end.saturating_sub(1), 1)?.as_ref().len() == 1;
         return Ok(Ok(is_there.then_some(end)));
     }
 }
 
-/// What an index keeps for a frame: what is stored in it, or the checksum of all its bytes. None if the
-/// stream ends before it.
+/// The checksum that an index keeps for a frame: the stored one, or the checksum of all its bytes. None if
+/// the stream ends before the frame does.
 pub fn stored<F: Framing, B: AsRef<[u8]>, E>(
     framing: F,
     start: u64,

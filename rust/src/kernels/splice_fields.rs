@@ -1,29 +1,28 @@
-//! Adds, cuts, renames and replaces fields of existing records without reading their values.
+//! Adds, removes, renames and replaces fields of existing records without reading their values.
 //!
 //! ```text
 //! before   0a L { entry entry … } …                      crc(before)
 //! after    0a L { entry entry … } …  0a L' { new … }     crc(before) extended over the new bytes
 //! ```
 //!
-//! **Adding** appends one more `features` (or `context`) message, which protobuf merges with those
-//! before it. All of TensorFlow's parsers do the same, and without a warning if the keys differ:
-//! `Example.FromString`, `parse_example` and `parse_single_example` of fixed, varlen and ragged
-//! features, `parse_sequence_example` and its single form, also if the record is empty, holds
-//! an empty `features`, or begins with feature lists (tests/test_splice_kernel.py checks it). They
-//! warn, once a record, only of duplicate keys, so an existing key is refused or its entry cut. The
-//! checksum of the old payload is not recomputed: the stored one is extended over the addition. If it
-//! was wrong for the old bytes, it is wrong for the new ones, with or without verification.
+//! **Adding** appends another `features` (or `context`) message, which protobuf merges with those before
+//! it. All of TensorFlow's parsers do the same, and give no warning if the keys differ:
+//! `Example.FromString`, `parse_example` and `parse_single_example` of fixed, varlen and ragged features,
+//! `parse_sequence_example` and its single form. This is also true if the record is empty, has an empty
+//! `features`, or begins with feature lists (tests/test_splice_kernel.py checks it). The parsers warn once
+//! per record about duplicate keys, so an existing key is an error, or its entry is removed. The checksum
+//! of the old payload is not recomputed: the stored checksum is extended over the addition. If it was wrong
+//! for the old bytes, it is wrong for the new ones, with or without verification.
 //!
-//! **Cutting and renaming** changes map entries and the length of the message around them;
-//! everything else is copied unchanged. The result gets a new checksum, so such a record is always
-//! verified first.
+//! **Removing and renaming** changes map entries and the length of the message around them; everything else
+//! is copied unchanged. The result gets a new checksum, so such a record is always verified first.
 //!
-//! What a cut leaves of a submessage that becomes empty:
+//! If removing entries makes a submessage empty, there remains
 //!
-//! * nothing, if the record or the addition has another of its kind, or it is a `features` message
-//!   that is not the first, which was appended. So adding and then dropping a field leaves no trace,
-//!   and a replaced field is there once;
-//! * else an empty one, as in protobuf, where a message whose map was emptied is still set.
+//! * nothing, if the record or the addition has another submessage of its kind, or it is a `features`
+//!   message after the first, which was appended. So adding and then dropping a field leaves no trace, and
+//!   a replaced field occurs once;
+//! * otherwise an empty submessage, as in protobuf, where a message whose map was emptied is still set.
 
 mod edit;
 mod find;
@@ -51,20 +50,20 @@ use penstock_codecs::crc32c::{crc32c, crc32c_u64, extend, extend_stored, mask};
 /// The records with their new fields.
 #[derive(Clone, Debug)]
 pub struct Spliced {
-    /// Their frames. Large payloads that are only added to are borrowed.
+    /// Their frames. Large payloads to which fields are only added are borrowed.
     pub framed: Framed,
-    /// For each name that was to be dropped or renamed, how many records had it.
+    /// For each name to drop or rename, how many records had it.
     pub found: Vec<u64>,
 }
 
-/// Bytes that the encoder may write past the end of an addition.
+/// Bytes that the encoder may write after the end of an addition.
 const SLACK: usize = 64;
 
-/// Cut and rename as `edit` says, then append the features of `added`, record by record.
+/// Remove and rename as `edit` says, then append the features of `added`, record by record.
 ///
-/// With `verify`, every old payload is verified. Without it, damage is kept: the new checksum is as
-/// wrong as the old one. A record that is not a message is a fault either way, except a damaged one
-/// that is only added to, without `verify`.
+/// With `verify`, every old payload is verified. Without it, damage stays detectable: the new checksum is
+/// as wrong as the old one. A record that is not a message is a fault in both cases, except a damaged
+/// record to which fields are only added, without `verify`.
 pub fn splice(
     frames: &Frames,
     edit: &Edit,
@@ -98,8 +97,8 @@ pub fn splice(
     while block.end < num_records {
         block = block_from(frames, block.end);
         splicer.verified = verify && block.len() > 1 && {
-            // The checksums of consecutive records overlap in the processor. If one is wrong,
-            // records are verified one by one, to raise the first fault of any kind.
+            // The checksums of consecutive records overlap in the CPU. If one is wrong, records are
+            // verified one by one, to report the first fault of any kind.
             frames.verify_range_in(TfRecord, block.clone(), None).is_ok()
         };
         for record in block.clone() {
@@ -110,7 +109,7 @@ pub fn splice(
     Ok(Spliced { framed: Framed { bytes: borrowed.finish(out), lengths, checksums }, found })
 }
 
-/// The next records that fit into the L1 cache together, or one that is longer.
+/// The next records that fit into the L1 cache together, or one longer record.
 fn block_from(frames: &Frames, start: usize) -> Range<usize> {
     let mut bytes = 0usize;
     let rest = frames.spans.get(start..).unwrap_or_default();
@@ -122,7 +121,7 @@ fn block_from(frames: &Frames, start: usize) -> Range<usize> {
     start..start.saturating_add(count)
 }
 
-/// For each name, one bool a record: whether the record has the field.
+/// For each name, whether each record has the field.
 pub fn has_fields(
     frames: &Frames,
     names: &[String],
@@ -145,7 +144,7 @@ pub fn has_fields(
     Ok(present)
 }
 
-/// The fault of a record whose payload could not be parsed: its damage, if it has any.
+/// The fault of a record whose payload could not be parsed. If it is damaged, that is the fault.
 #[cold]
 fn blame(frames: &Frames, record: usize, fault: Fault) -> Fault {
     match frames.verify_record(TfRecord, record, None) {
@@ -154,7 +153,8 @@ fn blame(frames: &Frames, record: usize, fault: Fault) -> Fault {
     }
 }
 
-/// Memory for the whole result. Only renaming several entries of a record to longer keys needs more.
+/// Memory for the whole result. More is needed only if several entries of a record are renamed to longer
+/// keys.
 fn room(
     frames: &Frames,
     edit: &Edit,
@@ -281,7 +281,7 @@ impl<'a> Splicer<'a> {
         self.checksums.push(checksum);
     }
 
-    /// Write the payload with entries cut and renamed, then the addition.
+    /// Write the payload with entries removed and renamed, then the addition.
     fn rewrite(&mut self, record: usize, payload: &[u8], found: &Found<'a>) -> Result<(), Fault> {
         self.count(&found.hits);
         let start = self.out.len();
@@ -318,7 +318,7 @@ impl<'a> Splicer<'a> {
         Ok(())
     }
 
-    /// Write the kept and the renamed entries of a submessage.
+    /// Write the entries of a submessage that remain, with new names.
     fn entries(&mut self, payload: &[u8], map: Map, group: &[Hit<'_>]) {
         let mut copied = map.body;
         for hit in group {
@@ -372,14 +372,14 @@ impl<'a> Splicer<'a> {
     }
 }
 
-/// Decides which submessages that are empty after a cut are kept.
+/// Decides which submessages are kept although they are empty.
 struct Leftovers {
-    /// For each section: whether the message has it anyway.
+    /// For each section, whether the message has it anyway.
     covered: [bool; 2],
 }
 
 impl Leftovers {
-    /// Whether this one is kept, empty: at most one of a section.
+    /// Whether this submessage is kept, empty: at most one of a section.
     fn stays(&mut self, map: Map) -> bool {
         let appended = map.section == Section::Context && map.start > 0;
         match self.covered.get_mut(map.section as usize) {
@@ -389,17 +389,17 @@ impl Leftovers {
     }
 }
 
-/// The hits of each submessage.
+/// The matching entries of each submessage.
 fn maps<'h, 'a>(hits: &'h [Hit<'a>]) -> impl Iterator<Item = &'h [Hit<'a>]> {
     hits.chunk_by(|a, b| a.map.start == b.map.start)
 }
 
-/// Bytes of a map entry with this key and its old rest.
+/// Bytes of a map entry with this key and the rest of the old entry.
 fn renamed_len(key: &[u8], rest: &[u8]) -> u64 {
     field_len(key.len() as u64).saturating_add(rest.len() as u64)
 }
 
-/// Bytes inside a submessage after its edits.
+/// Bytes inside a submessage after the edits.
 fn length_after(map: Map, group: &[Hit<'_>]) -> u64 {
     let before = map.end.saturating_sub(map.body) as u64;
     group.iter().fold(before, |length, hit| {

@@ -1,5 +1,5 @@
-//! Byte strings borrowed from the bytes that were read, until their total size is known. Then they
-//! become views, or several threads copy them into memory of exactly that size.
+//! Byte strings borrowed from the buffer that was read, until their total size is known. Then they become
+//! views, or several threads copy them into memory of exactly that size.
 
 use crate::tuned::JOB_BYTES;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::wire::{Fault, FaultKind};
 #[derive(Clone, Debug)]
 pub struct BorrowedStrings {
     buffer: Buffer,
-    /// Start and length of each. Starts of copies count on from the end of the buffer.
+    /// Start and length of each string. Starts of copies are counted from the end of the buffer.
     spans: Vec<(usize, usize)>,
     copies: Vec<u8>,
-    /// How many earlier ones were handed over.
+    /// How many earlier strings were handed over.
     before: usize,
 }
 
@@ -32,18 +32,18 @@ impl BorrowedStrings {
         Self { buffer: buffer.clone(), spans: Vec::new(), copies: Vec::new(), before: 0 }
     }
 
-    /// How many there are, including those handed over.
+    /// The number of strings, including those handed over.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.before.wrapping_add(self.spans.len())
     }
 
-    /// Whether there are none, and none were handed over.
+    /// Whether there are no strings, including those handed over.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Take the strings since the last call; only their number is kept.
+    /// Take the strings since the last call. Only their number is kept.
     pub fn hand_over(&mut self) -> Self {
         let before = self.len();
         let mine = std::mem::replace(self, Self::new(&Buffer::default()));
@@ -77,7 +77,7 @@ impl BorrowedStrings {
         start
     }
 
-    /// Keep only the first `count`.
+    /// Keep only the first `count` strings.
     pub fn truncate(&mut self, count: usize) {
         self.spans.truncate(count.saturating_sub(self.before));
     }
@@ -102,7 +102,7 @@ impl BorrowedStrings {
         self.spans.iter().fold(0, |all: usize, span| all.saturating_add(span.1))
     }
 
-    /// A view array over the buffer.
+    /// A view array into the buffer.
     pub fn views(&self, nulls: Option<NullBuffer>) -> Result<BinaryViewArray, Fault> {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (at, &(start, length)) in self.spans.iter().enumerate() {
@@ -119,7 +119,7 @@ impl BorrowedStrings {
         views.finish_with_nulls(nulls).ok_or_else(unequal)
     }
 
-    /// Arrow offsets of the strings stored one after another.
+    /// Arrow offsets of the strings, if they are stored one after another.
     fn ends(&self) -> Result<Vec<i32>, Fault> {
         let num_bytes = self.num_bytes();
         if num_bytes > MAX_OFFSET {
@@ -140,12 +140,12 @@ impl BorrowedStrings {
         }));
     }
 
-    /// Copy all strings into `room`, which they fill; it is too large for a cache.
+    /// Copy all strings into `room`, which they fill exactly, and which is too large for a cache.
     pub fn copy_all(&self, room: &mut [u8]) -> Option<()> {
         self.copy(0..self.spans.len(), room, streaming_store::copy)
     }
 
-    /// Copy some strings into `room`, which they fill.
+    /// Copy some strings into `room`, which they fill exactly.
     fn copy(
         &self,
         values: Range<usize>,
@@ -162,8 +162,8 @@ impl BorrowedStrings {
     }
 }
 
-/// Verify all records, and copy each borrowed column into memory of its own unless `stays_borrowed`.
-/// Reports the first fault of the first record; a column that is too large is named by its `key`.
+/// Verify all records, and copy each borrowed column into its own memory unless `stays_borrowed`. Returns
+/// the fault of the first bad record. If a column is too large, the fault has its `key`.
 pub fn settle(
     frames: &Frames,
     columns: &mut [Column],
@@ -213,7 +213,7 @@ pub fn settle(
     Ok(())
 }
 
-/// A range of records, and for each borrowed column the room for their values.
+/// A range of records, and for each borrowed column the memory for their values.
 type Job<'a> = (Range<usize>, Vec<&'a mut [u8]>);
 
 fn jobs<'a>(

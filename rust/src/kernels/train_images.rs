@@ -11,16 +11,16 @@ use crate::wire::{Fault, FaultKind, image_head};
 /// One image of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Picture<'a> {
-    /// The bytes of a file.
+    /// The bytes of an image file.
     File(&'a [u8]),
     /// Pixels of this shape.
     Pixels(Shape, &'a [u8]),
-    /// The head of a PPM file, and its pixels from elsewhere.
+    /// The head of a PPM file, and its pixels from another buffer.
     Headed(&'a [u8], &'a [u8]),
 }
 
 impl<'a> Picture<'a> {
-    /// The image by its head, if that is separate.
+    /// The image, read by its head if that is separate.
     fn seen(self, most_pixels: u64) -> Result<Self, Fault> {
         let Self::Headed(head, pixels) = self else { return Ok(self) };
         let (found, start, largest) = image_head::ppm(head)?;
@@ -70,16 +70,16 @@ pub fn mask_samples(images: &[Option<Picture<'_>>], most_pixels: u64) -> Samples
 /// How damaged images are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The first of them is a fault.
+    /// The first damaged image is a fault.
     Error,
     /// They become zeros, and are reported.
     Skip,
-    /// They are decoded as far as possible, and reported.
+    /// They are decoded as far as possible and reported.
     Salvage,
 }
 
 impl Damage {
-    /// The mode of that name.
+    /// The mode with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "error" => Some(Self::Error),
@@ -90,14 +90,14 @@ impl Damage {
     }
 }
 
-/// An image that is damaged.
+/// A damaged image.
 #[derive(Debug)]
 pub struct Damaged {
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub place: usize,
     /// Its fault.
     pub fault: Fault,
-    /// Whether it was decoded in part.
+    /// Whether a part of it was decoded.
     pub salvaged: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Rules {
     pub most_pixels: u64,
     /// How damaged images are handled.
     pub damage: Damage,
-    /// Threads that work in parallel.
+    /// The number of threads.
     pub threads: usize,
 }
 

@@ -7,8 +7,8 @@ use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 
 use crate::wire::{Fault, FaultKind};
 
-// A view has a 31-bit offset, so a larger buffer is split into overlapping parts that start every
-// GiB; a value at the end of such a step still has a GiB left in its part.
+// A view has a 31-bit offset, so a larger buffer is split into overlapping parts, one beginning at each
+// GiB. A value at the end of such a step still has a GiB left in its part.
 const PART: usize = 1 << 30;
 const REACH: usize = i32::MAX as usize;
 
@@ -23,7 +23,7 @@ pub fn place_in(value: &[u8], buffer: &Buffer) -> Option<usize> {
     (start.checked_add(value.len())? <= buffer.len()).then_some(start)
 }
 
-/// Builds a view array over one large buffer and copies of values that are not contiguous in it.
+/// Builds a view array into one large buffer and into copies of values that are not contiguous in it.
 pub struct Views<'a> {
     buffer: &'a Buffer,
     views: Vec<u128>,
@@ -115,7 +115,7 @@ impl<'a> Views<'a> {
         self.finish_with(None)
     }
 
-    /// The array with nulls. None if their number is not that of the values.
+    /// The array with nulls. None if there are more or fewer nulls than values.
     pub fn finish_with_nulls(self, nulls: Option<NullBuffer>) -> Option<BinaryViewArray> {
         let fits = nulls.as_ref().is_none_or(|nulls| nulls.len() == self.views.len());
         fits.then(|| self.finish_with(nulls))
@@ -124,13 +124,13 @@ impl<'a> Views<'a> {
     fn finish_with(mut self, nulls: Option<NullBuffer>) -> BinaryViewArray {
         self.keep_copies();
         let buffers: Arc<[Buffer]> = self.buffers.into();
-        // SAFETY: every view was made from a value inside the buffer it points into, with its own
+        // SAFETY: every view was made from a value inside the buffer it points to, with that value's
         // prefix; short values are inline, padded with zeros. There are as many nulls as views.
         unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, nulls) }
     }
 }
 
-/// Ranges of a buffer, by start and length, as views that borrow it.
+/// Ranges of a buffer, by start and length, as views without a copy.
 pub fn borrowed(
     buffer: &Buffer,
     starts: &[u64],
@@ -153,7 +153,7 @@ fn view(value: &[u8], number: usize, offset: usize) -> u128 {
     value.len() as u128 | u128::from(prefix) << 32 | (number as u128) << 64 | (offset as u128) << 96
 }
 
-/// The view of a value short enough to be inline.
+/// The view of a value that is short enough to be inline.
 #[inline(always)]
 fn inline_view(value: &[u8]) -> Option<u128> {
     if value.len() > INLINE {

@@ -15,7 +15,7 @@ use penstock_codecs::prefetch::prefetch;
 /// The frames of one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
-    /// How they are framed.
+    /// Their framing.
     pub kind: AnyFraming,
     /// The bytes.
     pub buffer: Buffer,
@@ -54,7 +54,7 @@ impl Frames {
         }
     }
 
-    /// Some of the records, in the order given. None if a number is too large.
+    /// Some of the records, in this order. None if a number is too large.
     pub fn select(&self, records: impl Iterator<Item = usize> + Clone) -> Option<Self> {
         let spans = records.clone().map(|r| self.spans.get(r).copied()).collect::<Option<_>>()?;
         let places = match &self.places {
@@ -70,7 +70,7 @@ impl Frames {
         self.place(record).saturating_sub(with_framing!(self.kind, f => head_of(f)))
     }
 
-    /// The stored checksums, as an index keeps them.
+    /// The stored checksums, in the form that an index keeps.
     pub fn checksums(&self) -> Vec<u32> {
         with_framing!(self.kind, f => self.checksums_in(f))
     }
@@ -80,7 +80,7 @@ impl Frames {
         (0..self.spans.len()).map(stored).collect()
     }
 
-    /// Verify some records; the first fault.
+    /// Verify some records; returns the first fault.
     pub fn verify_range(
         &self,
         records: Range<usize>,
@@ -89,7 +89,7 @@ impl Frames {
         with_framing!(self.kind, f => self.verify_range_in(f, records, indexed))
     }
 
-    /// Verify all records; all faults.
+    /// Verify all records; returns all faults.
     pub fn verify(&self, indexed: Option<&[u32]>) -> Vec<Fault> {
         let records = 0..self.spans.len();
         with_framing!(self.kind, f => {
@@ -97,7 +97,7 @@ impl Frames {
         })
     }
 
-    /// Verify a payload against its stored checksum, and that against the index's, if given.
+    /// Verify a payload against its stored checksum, and this against that of the index, if given.
     #[inline(always)]
     pub fn verify_record<F: Framing>(
         &self,
@@ -143,11 +143,11 @@ impl Frames {
         records.clone().try_for_each(|record| self.verify_record(framing, record, indexed))
     }
 
-    /// The payloads as views into the buffer.
+    /// The payloads, as views into the buffer.
     pub fn views(&self) -> Result<BinaryViewArray, Fault> {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (record, &(start, length)) in self.spans.iter().enumerate() {
-            // A view holds the first bytes of its value, which may have left the L1 and L2 caches by now.
+            // A view contains the first bytes of its value, which may no longer be in the L1 and L2 caches.
             if let Some(&(later, _)) = self.spans.get(record.saturating_add(AHEAD_VIEWS)) {
                 prefetch(&self.buffer, later, 1);
             }
@@ -156,7 +156,7 @@ impl Frames {
         Ok(views.finish())
     }
 
-    /// The fault for a value that no view can point at.
+    /// The fault for a value that a view cannot point to.
     #[cold]
     pub fn too_long_to_view(&self, record: usize, length: usize) -> Fault {
         let message = "a record is too long for a view into a mapped file";
@@ -168,11 +168,11 @@ impl Frames {
 /// The frames found in a window.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
-    /// The whole frames, in order: start and length of the payload.
+    /// The complete frames, in order: start and length of the payload.
     pub spans: Vec<(usize, usize)>,
     /// Total bytes of these frames.
     pub consumed: usize,
-    /// Bytes that the next frame, or its head, needs in all; 0 at the window's end.
+    /// Total bytes of the next frame, or of its head; 0 at the window's end.
     pub need: u64,
     /// The fault that stopped the walk, if any.
     pub fault: Option<Fault>,
@@ -182,8 +182,8 @@ fn head_of<F: Framing>(_: F) -> u64 {
     F::HEAD as u64
 }
 
-/// Walk over the frames at the front of `window`, until it ends, something is wrong, or the next
-/// frame is longer than `max_record`. `last`: the window ends where the stream ends.
+/// Find the frames at the front of `window`, until it ends, something is wrong, or the next frame is longer
+/// than `max_record`. `last`: the stream ends where the window ends.
 pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) -> Walk {
     let mut found = Walk::default();
     loop {
@@ -203,7 +203,7 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) 
                     return found;
                 }
                 if found.spans.len() == found.spans.capacity() {
-                    // One guess from the first frame's size beats ten reallocations.
+                    // One estimate from the size of the first frame is better than ten reallocations.
                     found.spans.reserve((rest.len() / total.max(1)).clamp(16, 1 << 20));
                 }
                 found.spans.push((found.consumed.wrapping_add(payload), length));
@@ -228,7 +228,7 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) 
     }
 }
 
-/// The fault for a frame of `total` bytes, if that is beyond the limit.
+/// The fault for a frame of `total` bytes, if that exceeds the limit.
 pub fn too_long<F: Framing>(total: u64, max_record: u64, at: u64) -> Option<Fault> {
     let length = total.saturating_sub((F::HEAD + F::TAIL) as u64);
     (length > max_record).then(|| {
@@ -237,7 +237,7 @@ pub fn too_long<F: Framing>(total: u64, max_record: u64, at: u64) -> Option<Faul
     })
 }
 
-/// The frames at the places that an index gives; a fault unless there is a frame at each.
+/// The frames at positions from an index. It is a fault if there is no frame at one of them.
 pub fn frames_at(
     kind: AnyFraming,
     buffer: &Buffer,
@@ -260,7 +260,7 @@ fn spans_at<F: Framing>(
 ) -> Result<Vec<(usize, usize)>, Fault> {
     let mut spans = Vec::with_capacity(starts.len());
     for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
-        // Records from anywhere in a mapped file: several wait for memory at once.
+        // Records from anywhere in a mapped file: several wait for memory at the same time.
         let later = record.saturating_add(AHEAD_TAKES);
         if let (Some(&start), Some(&total)) = (starts.get(later), lengths.get(later)) {
             prefetch(buffer, start as usize, (total as usize).min(AHEAD_BYTES));
@@ -272,7 +272,7 @@ fn spans_at<F: Framing>(
                 spans.push(((start as usize).saturating_add(payload), length));
             }
             _ => {
-                let message = "no record stands where the index has one";
+                let message = "there is no record where the index has one";
                 return Err(Fault::new(FaultKind::Stale, place, message).in_record(record));
             }
         }

@@ -8,7 +8,7 @@ use pyo3::ffi::c_str;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-/// Arrow data for Python: `pyarrow.array(x)` or `pyarrow.record_batch(x)` takes it.
+/// Arrow data for Python, to convert by `pyarrow.array(x)` or `pyarrow.record_batch(x)`.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct ArrowArray(pub ArrayRef);
 
@@ -18,7 +18,7 @@ impl ArrowArray {
         Self(std::sync::Arc::new(array))
     }
 
-    /// A record batch, which crosses as a struct array.
+    /// A record batch, which is passed as a struct array.
     pub fn batch(batch: RecordBatch) -> Self {
         Self::new(StructArray::from(batch))
     }
@@ -36,7 +36,7 @@ impl ArrowArray {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = requested_schema; // allowed to be ignored: the caller then casts
+        let _ = requested_schema; // may be ignored: the caller then casts
         let (array, schema) = to_ffi(&self.0.to_data()).map_err(arrow_error)?;
         let schema = PyCapsule::new_with_value(py, schema, c_str!("arrow_schema"))?;
         let array = PyCapsule::new_with_value(py, array, c_str!("arrow_array"))?;
@@ -48,7 +48,7 @@ impl ArrowArray {
     }
 }
 
-/// Take over an array from any object that speaks the Arrow C data interface.
+/// Take over an array from any object with the Arrow C data interface.
 pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let pair = object.call_method0("__arrow_c_array__").map_err(|_| {
         PyTypeError::new_err("expected an object with __arrow_c_array__, such as a pyarrow array")
@@ -56,8 +56,8 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(c_str!("arrow_schema")))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c_str!("arrow_array")))?.cast::<FFI_ArrowArray>();
-    // SAFETY: the capsules' names say what they hold; `from_raw` moves the array out and marks
-    // the capsule's copy as released, as the interface asks.
+    // SAFETY: the capsules' names state their contents; `from_raw` moves the array out and marks the
+    // capsule's copy as released, as the interface requires.
     let data = unsafe {
         let array = FFI_ArrowArray::from_raw(array.as_ptr());
         from_ffi(array, schema.as_ref())

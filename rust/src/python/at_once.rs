@@ -1,4 +1,4 @@
-//! Records at random from a local file to columns, in one call.
+//! Reads and decodes random records of a local file in one call.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::kernels::walk::{Frames, frames_at};
 use crate::wire::frames::AnyFraming;
 use crate::wire::{Fault, FaultKind};
 
-/// The places of some records in a file, by its index.
+/// The positions of some records in a file, from its index.
 struct Places<'a> {
     kind: AnyFraming,
     file: &'a PyFile,
@@ -33,7 +33,7 @@ impl Places<'_> {
         self.sizes.iter().fold(0, |sum, &size| sum.saturating_add(size))
     }
 
-    /// The frames of some records, read or from the mapped file.
+    /// The frames of some records, read from the file or borrowed from its memory map.
     fn frames(&self, records: Range<usize>) -> Result<Frames, Fault> {
         let part = |all: &'_ [u64]| all.get(records.clone()).unwrap_or_default().to_vec();
         let (starts, sizes) = (part(&self.starts), part(&self.sizes));
@@ -60,14 +60,14 @@ fn unread() -> Fault {
     Fault::new(FaultKind::Truncated, 0, "the records could not be read")
 }
 
-/// Examples by their numbers (bytes of int64), of a plain local file, which may be `mapped`: a struct array
-/// with one field a column of the plan. `starts` (of uint64) says where each record of the file begins and
-/// where the last one ends, `checksums` (of uint32) what is to be verified of their payloads, if `check`.
-/// All three are numbers as an index keeps them, little-endian: for a few hundred records
-/// Arrow's interface would take longer than decoding.
+/// Read and decode Examples of a plain local file, which may be `mapped`, by their numbers (bytes of
+/// int64): a struct array with one field for each column of the plan. `starts` (uint64) has the start of
+/// each record of the file and the end of the last one, `checksums` (uint32) the checksums to verify
+/// payloads with, if `check`. All three are little-endian numbers, as an index stores them: for a few
+/// hundred records, Arrow's interface would take longer than decoding.
 ///
-/// None if anything is wrong: a record beyond the index or the file, longer than `max_record`, damaged,
-/// or not of the plan. The caller then reads the records the plain way, which reports the fault.
+/// None if anything is wrong: a record is beyond the index or the file, longer than `max_record`, damaged,
+/// or does not fit the plan. The caller then reads the records in the usual way, which reports the fault.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn examples_at(

@@ -27,10 +27,10 @@ pub struct PyBuffer(pub Buffer);
 /// Keeps a Python bytes object alive as long as an Arrow buffer borrows from it.
 struct Borrowed(#[expect(dead_code, reason = "held, never read")] Py<PyBytes>);
 
-// The bytes never change, so a panic cannot leave them half done.
+// The bytes never change, so a panic cannot leave them half written.
 impl std::panic::RefUnwindSafe for Borrowed {}
 
-/// Several buffers one after another, copied into one.
+/// Concatenate buffers by copying.
 pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
     let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
     run(py, || {
@@ -66,7 +66,7 @@ impl PyBuffer {
         self.0.len()
     }
 
-    /// A part without copying; clamped to the end.
+    /// A part of the bytes, without copying; shorter at the end.
     fn slice(&self, start: usize, length: usize) -> Self {
         let start = start.min(self.0.len());
         let length = length.min(self.0.len() - start);
@@ -77,33 +77,32 @@ impl PyBuffer {
         PyBytes::new(py, &self.0)
     }
 
-    /// CRC-32C of these bytes, or of some bytes before that have the checksum `before` and these.
+    /// CRC-32C of bytes whose checksum is `before`, followed by these bytes.
     #[pyo3(signature = (before = 0))]
     fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
         run(py, || Ok(extend(before, &self.0)))
     }
 
-    /// CRC-32, as zip and gzip have it, of these bytes, or of some bytes before that have the checksum
-    /// `before` and these.
+    /// CRC-32 (that of zip and gzip) of bytes whose checksum is `before`, followed by these bytes.
     #[pyo3(signature = (before = 0))]
     fn crc32(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
         run(py, || Ok(joined_crc32(before, crc32(&self.0), self.0.len() as u64)))
     }
 
-    /// CRC-32 of two byte strings, one after the other: from theirs and the length of the second.
+    /// CRC-32 of two concatenated byte strings, from their checksums and the length of the second.
     #[staticmethod]
     fn joined_crc32(first: u32, second: u32, second_bytes: u64) -> u32 {
         joined_crc32(first, second, second_bytes)
     }
 
-    /// Several buffers one after another, copied into one.
+    /// Concatenate buffers by copying.
     #[staticmethod]
     fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
         joined(py, &parts)
     }
 
-    /// Parts of these bytes (uint64 arrays of starts and lengths) as a binary_view array that borrows them.
+    /// A binary_view array of parts of these bytes, without copying. `starts` and `lengths` are uint64.
     fn views(
         &self,
         py: Python<'_>,
@@ -118,7 +117,7 @@ impl PyBuffer {
     /// The buffer protocol: read-only bytes, without copying.
     ///
     /// # Safety
-    /// Python calls it with a view to be filled.
+    /// Python calls it with a view to fill.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -127,7 +126,7 @@ impl PyBuffer {
         const READ_ONLY: c_int = 1;
         let bytes = &slf.get().0;
         let (data, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len() as ffi::Py_ssize_t);
-        // SAFETY: the bytes neither change nor move while this object lives, to which the view refers.
+        // SAFETY: the bytes neither change nor move while this object exists, and the view refers to it.
         match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, length, READ_ONLY, flags) }
         {
             0 => Ok(()),
@@ -136,7 +135,7 @@ impl PyBuffer {
     }
 }
 
-/// Room for `length` bytes, uninitialised, or an error instead of an abort.
+/// Reserve `length` uninitialised bytes; an error instead of an abort if memory runs out.
 pub fn room(length: usize) -> PyResult<Vec<u8>> {
     buffer_pool::take(length)
         .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))

@@ -1,4 +1,4 @@
-//! Inflating and deflating, as Python sees it.
+//! Inflating and deflating for Python.
 
 use arrow_buffer::Buffer;
 use pyo3::exceptions::PyValueError;
@@ -34,7 +34,7 @@ impl PyInflater {
         Ok(Self(if join_streams { inflater.join_streams() } else { inflater }))
     }
 
-    /// Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed.
+    /// Continue from a seek point. Push the bytes from `compressed_bit // 8` on.
     #[staticmethod]
     fn at_point(
         container: &str,
@@ -46,8 +46,8 @@ impl PyInflater {
         Inflater::at_point(self::container(container)?, &point).map(Self).map_err(raise)
     }
 
-    /// Read from `data`, then `more`: up to `out_bytes` plain bytes, after a copy of `prefix` if one is
-    /// given, and the input bytes taken.
+    /// Inflate `data` and then `more`. Returns a copy of `prefix` followed by up to `out_bytes` plain
+    /// bytes, and how many input bytes were used.
     #[pyo3(signature = (data, at_end, out_bytes, prefix = None, more = None))]
     fn push(
         &mut self,
@@ -108,7 +108,7 @@ impl PyInflater {
     }
 }
 
-/// The plain bytes of one whole gzip member.
+/// Inflate one whole gzip member.
 #[pyfunction]
 pub fn inflate_member(
     py: Python<'_>,
@@ -120,7 +120,7 @@ pub fn inflate_member(
     inflate_members(py, data, vec![(start, length)], max_bytes)
 }
 
-/// The plain bytes of whole gzip members, one after the other.
+/// Inflate whole gzip members into one buffer.
 #[pyfunction]
 pub fn inflate_members(
     py: Python<'_>,
@@ -133,8 +133,8 @@ pub fn inflate_members(
     Ok(PyBuffer(buffer_pool::pooled(plain)))
 }
 
-/// The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one after another in
-/// `data`, unpacked; the fault of one has its number as its record.
+/// Decompress chunks of an HDF5 dataset, which are one after another in `data`. Each is given as (bytes,
+/// mask of skipped filters). A fault has the number of its chunk as its record.
 #[pyfunction]
 pub fn unpack_chunks(
     py: Python<'_>,
@@ -157,7 +157,7 @@ pub fn unpack_chunks(
     Ok(PyBuffer(buffer_pool::pooled(plain)))
 }
 
-/// A gzip member of a part of `plain`, with its size and number of records in its header.
+/// Compress a part of `plain` as a gzip member, with its size and number of records in its header.
 #[pyfunction]
 pub fn gzip_member(
     py: Python<'_>,
@@ -178,7 +178,8 @@ fn wrap(bytes: Vec<u8>) -> PyBuffer {
     PyBuffer(Buffer::from_vec(bytes))
 }
 
-/// Bytes and records of the penstock member at `at`, or None if it is none (or its header is cut).
+/// Bytes and records of the gzip member at `at`, or None if penstock did not write it (or its header is
+/// truncated).
 #[pyfunction]
 pub fn member_head(data: PyRef<'_, PyBuffer>, at: usize) -> Option<(u32, u32)> {
     gzip::member_head(data.0.get(at..).unwrap_or_default())
@@ -196,13 +197,13 @@ impl PyZlibDeflater {
         ZlibDeflater::new(level, gzip).map(Self).map_err(raise)
     }
 
-    /// Add plain bytes; the compressed bytes that are ready, often none.
+    /// Add plain bytes, and return the compressed bytes that are ready, often none.
     fn push(&mut self, py: Python<'_>, plain: PyRef<'_, PyBuffer>) -> PyResult<PyBuffer> {
         let (deflater, plain) = (&mut self.0, plain.0.clone());
         run(py, move || deflater.push(&plain)).map(wrap)
     }
 
-    /// End the stream; the last compressed bytes.
+    /// End the stream, and return the last compressed bytes.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyBuffer> {
         let deflater = &mut self.0;
         run(py, move || deflater.finish()).map(wrap)

@@ -1,4 +1,4 @@
-//! Batches and byte strings to TFRecord frames.
+//! Encodes batches and byte strings as TFRecord frames.
 
 use arrow_array::UInt32Array;
 use arrow_array::UInt64Array;
@@ -13,7 +13,7 @@ use super::run;
 use crate::kernels::encode_examples::{self as kernel, Framed, Payload};
 use crate::kernels::parts::Pieces;
 
-/// Frames one after another, with what an index keeps of each.
+/// Encoded frames, with the facts about each that an index keeps.
 #[pyclass(name = "Framed", frozen, module = "penstock._core")]
 pub struct PyFramed {
     bytes: Pieces,
@@ -38,7 +38,7 @@ impl PyFramed {
 
 #[pymethods]
 impl PyFramed {
-    /// The frames as one Buffer; copied if they are in parts.
+    /// The frames in one buffer; a copy if they are in several pieces.
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<PyBuffer> {
         let parts: Vec<Buffer> = self.bytes.parts().collect();
@@ -48,7 +48,7 @@ impl PyFramed {
         }
     }
 
-    /// The Buffers that hold the frames.
+    /// The buffers of the frames.
     #[getter]
     fn buffers(&self) -> Vec<PyBuffer> {
         self.bytes.buffers.iter().cloned().map(PyBuffer).collect()
@@ -67,7 +67,7 @@ impl PyFramed {
     }
 }
 
-/// The kind of message of that name.
+/// The kind of message with this name.
 pub(super) fn payload(kind: &str) -> PyResult<Payload> {
     match kind {
         "example" => Ok(Payload::Example),
@@ -76,8 +76,8 @@ pub(super) fn payload(kind: &str) -> PyResult<Payload> {
     }
 }
 
-/// The records of a batch as framed `tf.train.Example` ("example") or `SequenceExample`
-/// ("sequence") messages. Numbers must come as int64 or float32.
+/// Encode the records of a batch as framed `tf.train.Example` ("example") or `SequenceExample` ("sequence")
+/// messages. Numbers must be int64 or float32.
 #[pyfunction]
 pub fn encode_examples(py: Python<'_>, batch: &Bound<'_, PyAny>, kind: &str) -> PyResult<PyFramed> {
     let payload = payload(kind)?;
@@ -89,7 +89,7 @@ pub fn encode_examples(py: Python<'_>, batch: &Bound<'_, PyAny>, kind: &str) -> 
     PyFramed::new(py, framed)
 }
 
-/// Byte strings, each a record as it stands, as frames.
+/// Frame byte strings, each of which is a record.
 #[pyfunction]
 pub fn frame_records(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<PyFramed> {
     let array = import(records)?;

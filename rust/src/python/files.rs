@@ -1,4 +1,4 @@
-//! Local files. Here and in `mapping.rs` alone the crate asks the operating system for data.
+//! Local files. Only this file and `mapping.rs` get data from the operating system.
 
 use crate::tuned::{PARALLEL_BYTES, TIMED_READS, WAITING, WAITING_THREADS};
 use std::fs;
@@ -32,7 +32,7 @@ impl PyFile {
         length.min(usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX))
     }
 
-    /// Append up to `length` bytes from `start`; fewer only at the end of the file.
+    /// Append up to `length` bytes from `start`, or fewer at the end of the file.
     pub fn read_into(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
         let before = bytes.len();
         bytes.try_reserve(length).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
@@ -55,7 +55,7 @@ impl PyFile {
     }
 }
 
-/// Threads for gathering this many bytes from many places.
+/// The number of threads that gather this many scattered bytes.
 pub fn threads_for(num_bytes: usize) -> usize {
     match num_bytes < PARALLEL_BYTES {
         true => 1,
@@ -68,8 +68,8 @@ fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
 }
 
 impl PyFile {
-    /// Fill an empty vector that has room with ranges, one after another; by several threads where these are
-    /// many bytes or wait for the storage, unless it is to be `alone`.
+    /// Fill an empty vector that has enough capacity with ranges, one after another. Several threads read
+    /// if there are many bytes or the storage is slow, unless `alone` is set.
     pub(super) fn gather_into(
         &self,
         bytes: &mut Vec<u8>,
@@ -112,7 +112,7 @@ impl PyFile {
         }
         let share = ranges.len().div_ceil(threads);
         let (own, others) = ranges.split_at(share);
-        // Scoped threads instead of a pool: they survive a fork of the process.
+        // Scoped threads, because the threads of a pool would be missing after a fork.
         std::thread::scope(|scope| {
             let (mine, rest) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(own));
             spare = rest;
@@ -165,7 +165,7 @@ impl PyFile {
         }
     }
 
-    /// Bytes from `start`; fewer than `length` only at the end of the file.
+    /// `length` bytes from `start`, or fewer at the end of the file.
     fn read(&self, py: Python<'_>, start: u64, length: usize) -> PyResult<PyBuffer> {
         let length = self.clamp(start, length);
         let mut bytes = room(length)?;
@@ -173,8 +173,8 @@ impl PyFile {
         Ok(PyBuffer(buffer_pool::pooled(bytes)))
     }
 
-    /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
-    /// Large gathers, and those that wait for the storage, are read by several threads.
+    /// Ranges of the file, one after another in one buffer. `starts` and `lengths` are uint64 arrays.
+    /// Several threads read large gathers and slow storage.
     fn gather(
         &self,
         py: Python<'_>,
@@ -199,14 +199,14 @@ impl PyFile {
         Ok(PyBuffer(buffer_pool::pooled(bytes)))
     }
 
-    /// The size of the open file and when it was last written, in nanoseconds: as they are now.
+    /// The current size of the open file, and the time of its last change in nanoseconds.
     fn state(&self) -> PyResult<(u64, i64)> {
         let metadata = self.file.metadata()?;
         Ok((metadata.len(), written_at(&metadata)))
     }
 
-    /// Bring a part of the mapped file into memory at once, instead of page by page as it is
-    /// touched. False if the file no longer reaches that far.
+    /// Load a part of the mapped file into memory in one step, instead of page by page when it is accessed.
+    /// False if the file is now too short for it.
     fn populate(&self, py: Python<'_>, mapped: &PyBuffer) -> bool {
         let buffer = &mapped.0;
         let base = buffer.data_ptr().as_ptr() as usize;
@@ -215,16 +215,16 @@ impl PyFile {
         py.detach(|| touched.populate(base, start, buffer.len()))
     }
 
-    /// The whole file, borrowed. A file that is cut while it is mapped ends the process at the
-    /// next touch (SIGBUS), which is why this is never the default.
+    /// The whole file as a memory map. If the file is truncated later, the next access kills the process
+    /// (SIGBUS), so this is never the default.
     fn map(&self) -> PyResult<PyBuffer> {
         self.touched.get_or_init(|| Touched::of(self.size as usize));
         Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
 }
 
-/// Whole files of a folder, one after another in one buffer; the length of each, and when it was last
-/// written, in nanoseconds, checked after it was read. None may have more than `most_bytes`.
+/// Read whole files of a folder into one buffer. Also returns the length of each, and the time of its last
+/// change in nanoseconds, taken after it was read. A file may have at most `most_bytes`.
 #[pyfunction]
 pub fn read_files(
     py: Python<'_>,
@@ -263,17 +263,19 @@ pub fn read_files(
     Ok((PyBuffer(buffer_pool::pooled(bytes)), lengths, times))
 }
 
-/// When a file was last written, in nanoseconds.
+/// The time of a file's last change, in nanoseconds.
 fn written_at(metadata: &fs::Metadata) -> i64 {
     use std::os::unix::fs::MetadataExt;
     metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec())
 }
 
-/// An EOFError if the file is shorter than when it was opened; else the system's error.
+/// An EOFError if the file is shorter than when it was opened, otherwise the system's error.
 #[cold]
 fn cut(error: std::io::Error) -> PyErr {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => PyEOFError::new_err("the file is shorter by now"),
+        std::io::ErrorKind::UnexpectedEof => {
+            PyEOFError::new_err("the file is shorter than when it was opened")
+        }
         _ => error.into(),
     }
 }
@@ -288,13 +290,13 @@ fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     };
     // SAFETY: strerror's text is a valid C string until the next call on this thread.
     let text = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
-    // As text, as Python's own `open` has it: a `Path` would import pathlib, for which there may be no file
-    // left that can be opened.
+    // A str, as for Python's `open`: a `Path` would import pathlib, which fails if no more files can be
+    // opened.
     PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.as_os_str().to_owned()))
 }
 
-/// Start writing these bytes of a file to disk, without waiting. Does nothing if the system has no
-/// such call.
+/// Start writing these bytes of a file to disk, without waiting. Does nothing if the system has no such
+/// call.
 #[pyfunction]
 pub fn start_sync(py: Python<'_>, fd: i32, start: i64, length: i64) {
     // This waits if the disk's queue is full.
@@ -338,7 +340,7 @@ pub fn exchange(
 
 #[cfg(target_os = "linux")]
 unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
-    // By its number: not every C library on Linux has a function for it.
+    // By its number, because not every C library on Linux has a function for it.
     unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -356,8 +358,8 @@ unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
     i64::from(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_SWAP) })
 }
 
-/// Make all that was written to the file system of an open file or folder durable, and report what went wrong
-/// with any of it since that was opened. False if the system has no call that reports.
+/// Make everything durable that was written to the file system of an open file or folder, and report errors
+/// since it was opened. False if the system has no call that reports errors.
 #[pyfunction]
 pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
     #[cfg(target_os = "linux")]
@@ -380,14 +382,14 @@ pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
     }
 }
 
-/// Have the file system keep room for these bytes of a file, whose size stays as it is, so that it need not look
-/// for room page by page as they are written. Only where that is known to be quicker (ext4; in memory it is
-/// slower), and little of what is free; whether it was done.
+/// Reserve disk space for these bytes of a file without changing its size, so that the file system need not
+/// find space page by page as they are written. This is done only on ext4, where it is faster (in memory it
+/// is slower), and only for a small part of the free space. Returns whether it was done.
 #[pyfunction]
 pub fn reserve(py: Python<'_>, fd: i32, start: i64, length: i64) -> bool {
     py.detach(|| {
         #[cfg(target_os = "linux")]
-        // SAFETY: the first call fills a structure of integers, for which zeros are a value; neither touches
+        // SAFETY: the first call fills a structure of integers, for which zeros are valid. No call accesses
         // other memory of the process, and both refuse an invalid descriptor.
         unsafe {
             let mut system: libc::statfs = std::mem::zeroed();

@@ -45,7 +45,7 @@ fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
     }
 }
 
-/// What to verify before a kernel runs.
+/// The checksums to verify before a kernel runs.
 pub(super) struct Checks {
     pub(super) check: bool,
     indexed: Option<UInt32Array>,
@@ -60,7 +60,7 @@ impl Checks {
         Self { check, indexed: Some(indexed.into()) }
     }
 
-    /// Verify frames that are these of the records, if `check`.
+    /// Verify these frames of the records, if `check`.
     pub(super) fn verify_part(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().and_then(|numbers| numbers.values().get(records));
         match self.check {
@@ -87,8 +87,8 @@ pub(super) fn framing(name: &str) -> PyResult<AnyFraming> {
         .ok_or_else(|| PyValueError::new_err(format!("unknown framing {name:?}")))
 }
 
-/// The work of a kernel in bytes, with an overhead for each record. A buffer that is mostly untouched may
-/// be a mapped file whose pages have to come from disk, so it counts as much work.
+/// The work of a kernel in bytes, with an overhead for each record. A buffer that is mostly unread may be a
+/// mapped file whose pages have to come from disk, so it counts as much work.
 fn work(buffer_bytes: usize, num_bytes: usize, records: usize) -> usize {
     let touched = num_bytes.saturating_add(records.saturating_mul(128));
     if buffer_bytes / 4 > touched { usize::MAX } else { touched }
@@ -105,13 +105,13 @@ impl PyFrames {
         self.0.base
     }
 
-    /// The buffer that holds them.
+    /// The buffer of the records.
     #[getter]
     fn buffer(&self) -> PyBuffer {
         PyBuffer(self.0.buffer.clone())
     }
 
-    /// Bytes of payload in all.
+    /// Bytes of all payloads.
     #[getter]
     fn num_bytes(&self) -> u64 {
         self.0.spans.iter().map(|span| span.1 as u64).sum()
@@ -143,7 +143,7 @@ impl PyFrames {
         Ok(ArrowArray::new(UInt32Array::from(stored)))
     }
 
-    /// Some records, by uint64 numbers, in that order.
+    /// The records with these numbers (uint64), in this order.
     fn select(&self, records: &Bound<'_, PyAny>) -> PyResult<Self> {
         let records = u64s(records)?;
         match self.0.select(records.values().iter().map(|&r| r as usize)) {
@@ -163,8 +163,8 @@ impl PyFrames {
         }
     }
 
-    /// Check payloads against their stored checksums and, if given, those against an index's
-    /// (uint32). Returns the faults.
+    /// Compare payloads with their stored checksums, and these with the checksums of an index (uint32), if
+    /// given. Returns the faults.
     #[pyo3(signature = (indexed = None))]
     fn verify(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyFault>> {
         let indexed = indexed.map(u32s).transpose()?;
@@ -173,15 +173,15 @@ impl PyFrames {
         Ok(faults.into_iter().map(PyFault::from).collect())
     }
 
-    /// Verify payloads; raises the first fault.
+    /// Verify payloads, and raise the first fault.
     #[pyo3(signature = (indexed = None))]
     fn prove(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let checks = Checks::new(true, indexed)?;
         run(py, || checks.pass(&self.0))
     }
 
-    /// The payloads as a binary_view array that borrows the buffer. With `check`, they are verified
-    /// first, all in one call: the first fault is raised.
+    /// The payloads as a binary_view array, without copying. With `check`, all are verified first, and the
+    /// first fault is raised.
     #[pyo3(signature = (check = false, indexed = None))]
     fn views(
         &self,
@@ -197,9 +197,9 @@ impl PyFrames {
         Ok(ArrowArray::new(views))
     }
 
-    /// The payloads decoded as Examples: a struct array with one field a column of the plan. With
-    /// `check`, they are verified first, all in one call: the first fault is raised. Many
-    /// bytes from many places, as `take` gathers them, are shared among threads.
+    /// Decode the payloads as Examples: a struct array with a field for each column of the plan. With
+    /// `check`, all are verified first, and the first fault is raised. Large batches of scattered records,
+    /// as `take` gathers them, are decoded on several threads.
     #[pyo3(signature = (plan, check = false, indexed = None))]
     fn decode(
         &self,
@@ -264,18 +264,18 @@ pub(super) fn batch(
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
 }
 
-/// What to decode, made once for many batches.
+/// Which columns to decode, made once for many batches.
 #[pyclass(name = "ExamplePlan", frozen, module = "penstock._core")]
 pub struct PyPlan {
     pub(super) plan: Plan,
     pub(super) names: Vec<String>,
 }
 
-/// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
-/// "float", "bytes" or None; or "any_int64", "any_float", "any_double", which take numbers of the other
-/// kind too, where no value changes), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
-/// "frame_rows", "frame_lists"), size of "fixed" or of a row, how bytes become values ("bytes", "text",
-/// or "views" into what was read), is required, default values or None.
+/// One column of a plan, as Python passes it: column name, key, is a feature list, kind ("int64", "float",
+/// "bytes" or None; or "any_int64", "any_float", "any_double", which also accept numbers of the other kind
+/// if no value changes), layout ("scalar", "list", "fixed", "rows", "frame_scalars", "frame_rows",
+/// "frame_lists"), size of "fixed" or of a row, how bytes become values ("bytes", "text", or "views" into
+/// the buffer that was read), is required, default values or None.
 type Given<'py> = (
     String,
     Vec<u8>,
@@ -334,7 +334,7 @@ fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {
 
 #[pymethods]
 impl PyPlan {
-    /// With `complete`, a record that has other features is a fault.
+    /// With `complete`, a record with other features is a fault.
     #[new]
     #[pyo3(signature = (columns, dialect, complete = false))]
     fn new(columns: Vec<Given<'_>>, dialect: &str, complete: bool) -> PyResult<Self> {
@@ -358,9 +358,9 @@ impl PyPlan {
     }
 }
 
-/// Find the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in all,
-/// fault or None). `base` is the buffer's offset in its file; `last` means that the stream of frames
-/// ends where the buffer ends.
+/// Find the frames of a buffer: (frames, bytes consumed, total bytes of the next frame, fault or None).
+/// `base` is the buffer's offset in its file; `last` means that the stream of frames ends where the buffer
+/// ends.
 #[pyfunction]
 #[pyo3(signature = (name, buffer, base, max_record, last = true))]
 pub fn walk(
@@ -377,7 +377,7 @@ pub fn walk(
     Ok(found(kind, window.clone(), base, run(py, walk)?))
 }
 
-/// Read a part of a local file and find its frames, in one call: what `walk` returns, and the number of
+/// Read a part of a local file and find its frames, in one call: the results of `walk`, and the number of
 /// bytes read.
 #[pyfunction]
 pub fn read_frames(
@@ -414,8 +414,8 @@ fn found(
     (PyFrames(frames), walk.consumed, walk.need, fault)
 }
 
-/// The frames at places from an index (uint64 arrays): start in the buffer, whole length, offset in the
-/// file. A KernelError of kind "stale" if there is no such frame.
+/// The frames at positions from an index (uint64 arrays): start in the buffer, total length, offset in the
+/// file. A KernelError of kind "stale" if there is no such frame at a position.
 #[pyfunction]
 pub fn frames_at(
     py: Python<'_>,

@@ -9,8 +9,7 @@ use super::arrow::{ArrowArray, import};
 use super::run;
 use crate::kernels::headed;
 
-/// Each head and its body copied into one value: a struct array of heads (binary) and bodies
-/// (binary_view) as a binary array.
+/// Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array.
 #[pyfunction]
 pub fn glue(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
     let array = import(array)?;

@@ -1,5 +1,5 @@
-//! Single images as arrays: decoded, encoded, at another size, of other colours. One call is one image,
-//! so arguments are few and arrays are read and handed over by NumPy's array interface.
+//! Decodes, encodes, resizes and recolours single images as arrays. One call handles one image, so there
+//! are few arguments, and arrays are passed by NumPy's array interface.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -40,13 +40,13 @@ impl<'py> Memory<'py> {
         length.ok_or_else(|| PyValueError::new_err("an array too large"))
     }
 
-    /// The values, if `kind` is that of this type.
+    /// The values, if `kind` is the kind of this type.
     fn values<T>(&self) -> PyResult<&[T]> {
         let length = self.length()?;
         if length == 0 || !self.address.is_multiple_of(align_of::<T>()) {
             return if length == 0 { Ok(&[]) } else { Err(PyTypeError::new_err("not aligned")) };
         }
-        // SAFETY: NumPy reports this many consecutive values; the array is held while the slice
+        // SAFETY: NumPy reports this many consecutive values, and the array is kept alive while the slice
         // is in use. Any bits are a valid number.
         Ok(unsafe { std::slice::from_raw_parts(self.address as *const T, length) })
     }
@@ -58,7 +58,7 @@ impl<'py> Memory<'py> {
         if length == 0 {
             return Ok(&[]);
         }
-        // SAFETY: as above, and any number is bytes.
+        // SAFETY: as above, and any number consists of bytes.
         Ok(unsafe { std::slice::from_raw_parts(self.address as *const u8, length) })
     }
 
@@ -87,7 +87,7 @@ fn array(picture: Picture) -> PyValues {
     PyValues::new(Store::Bytes(picture.pixels), shape)
 }
 
-/// The pixels of a JPEG (height, width, channels), by TensorFlow's choices. `window` is top, left,
+/// Decode a JPEG to pixels (height, width, channels), with TensorFlow's options. `window` is top, left,
 /// height and width.
 #[pyfunction]
 #[pyo3(signature = (
@@ -118,7 +118,7 @@ pub fn jpeg_shape(py: Python<'_>, contents: &[u8]) -> PyResult<(u16, u16, u8)> {
     run(py, || libjpeg::size(contents))
 }
 
-/// The pixels of a PNG, of 8 bits or of 16.
+/// Decode a PNG to pixels of 8 or 16 bits.
 #[pyfunction]
 #[pyo3(signature = (contents, *, channels, wide, image_pixels))]
 pub fn png_pixels(
@@ -136,7 +136,7 @@ pub fn png_pixels(
     Ok(array(picture).of_kind(kind))
 }
 
-/// The pixels of a BMP.
+/// Decode a BMP.
 #[pyfunction]
 #[pyo3(signature = (contents, *, channels, image_pixels))]
 pub fn bmp_pixels(
@@ -148,7 +148,7 @@ pub fn bmp_pixels(
     run(py, || bmp::decode(contents, channels, image_pixels)).map(array)
 }
 
-/// The frames of a GIF (frames, height, width, 3).
+/// Decode the frames of a GIF (frames, height, width, 3).
 #[pyfunction]
 #[pyo3(signature = (contents, *, first_only, image_pixels))]
 pub fn gif_pixels(
@@ -162,7 +162,7 @@ pub fn gif_pixels(
     Ok(PyValues::new(Store::Bytes(frames.pixels), shape))
 }
 
-/// An image of one or three channels as a JPEG.
+/// Encode an image of one or three channels as a JPEG.
 #[pyfunction]
 #[pyo3(signature = (
     image, *, quality, progressive, optimize, chroma_downsampling, density_unit, x_density,
@@ -198,7 +198,7 @@ pub fn jpeg_bytes<'py>(
     Ok(PyBytes::new(py, &made))
 }
 
-/// An image of uint8 or uint16 as a PNG; `level` is that of zlib.
+/// Encode a uint8 or uint16 image as a PNG; `level` is zlib's.
 #[pyfunction]
 #[pyo3(signature = (image, *, level = None))]
 pub fn png_bytes<'py>(
@@ -228,8 +228,8 @@ fn method(name: &str) -> Option<Method> {
     })
 }
 
-/// Images (height, width, channels), or a batch of them, at another size: as float32, but for
-/// `nearest`, which keeps what they are.
+/// Resize images (height, width, channels), or a batch of them, to float32, or with `nearest` to the same
+/// dtype.
 #[pyfunction]
 #[pyo3(signature = (images, height, width, method, antialias = false))]
 pub fn resize_images(
@@ -283,7 +283,7 @@ pub fn resize_images(
     Ok(PyValues::new(Store::Floats(made), memory.resized(new)))
 }
 
-/// Pixels (..., 3) of float32 or float64 with other colours: `to_hsv`, `from_hsv`, `hue`, `saturation`.
+/// Change pixels (..., 3) of float32 or float64: `to_hsv`, `from_hsv`, `hue`, `saturation`.
 #[pyfunction]
 #[pyo3(signature = (images, change, amount = 0.0))]
 pub fn change_colours(

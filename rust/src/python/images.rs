@@ -1,4 +1,4 @@
-//! Images: inspecting, decoding, encoding, transcoding.
+//! Inspects, decodes, encodes and re-encodes images.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::kernels::images::jpeg_parts::Parts;
 use crate::kernels::images::{Mode, Rules, Shape, Target, zeroed};
 use crate::wire::image_head::{Codec, probe};
 
-/// Decoded pixels, which NumPy may read and write by its array interface.
+/// Decoded pixels, which NumPy reads and writes by its array interface.
 #[pyclass(name = "Pixels", module = "penstock._core")]
 pub struct PyPixels(Vec<u8>);
 
@@ -35,7 +35,7 @@ impl PyPixels {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
         interface.set_item("shape", (self.0.len(),))?;
-        // The vector is never touched again, and lives as long as the array that points to it.
+        // The vector is not used otherwise, and lives as long as the array that points to it.
         interface.set_item("data", (self.0.as_mut_ptr() as usize, false))?;
         Ok(interface)
     }
@@ -57,7 +57,7 @@ fn mode(name: &str) -> PyResult<Mode> {
     })
 }
 
-/// Three columns of sizes, null if a record is.
+/// Three columns of sizes, null for a null record.
 fn sizes(shapes: &[Option<Shape>]) -> Vec<(&'static str, ArrayRef)> {
     let of = |side: fn(&Shape) -> u32| -> ArrayRef {
         Arc::new(shapes.iter().map(|shape| shape.as_ref().map(side)).collect::<UInt32Array>())
@@ -78,7 +78,7 @@ fn table(columns: Vec<(&'static str, ArrayRef)>, nulls: NullBuffer) -> ArrowArra
     ArrowArray::new(StructArray::new(fields, arrays, Some(nulls)))
 }
 
-/// The facts from each image's head: a struct array of codec, width, height and channels.
+/// Read the headers of images: a struct array of codec, width, height and channels.
 #[pyfunction]
 pub fn probe_images(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
     let array = import(images)?;
@@ -92,7 +92,7 @@ pub fn probe_images(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<Arrow
     Ok(table(columns, found.iter().map(Option::is_some).collect()))
 }
 
-/// The pixels of all images one after another, and a struct array of width, height and channels.
+/// Decode images: their pixels, one image after another, and a struct array of width, height and channels.
 #[pyfunction]
 #[pyo3(signature = (
     images, *, mode = "rgb", image_pixels, batch_bytes, allow_damaged = false, threads = 1
@@ -130,8 +130,8 @@ fn shapes(batch: &RecordBatch) -> Option<Vec<Shape>> {
     Some(sides.zip(channels.values()).map(shape).collect())
 }
 
-/// Pixels (arrays of uint8, each of one image or of several, one after another) encoded: a binary
-/// array. `sizes` is a record batch of width and height (uint32) and channels (uint8).
+/// Encode images: a binary array. `pixels` are arrays of uint8 with one image or several, one after
+/// another. `sizes` is a record batch of width and height (uint32) and channels (uint8).
 #[pyfunction]
 #[pyo3(signature = (pixels, sizes, codec, *, quality = 90, lossless = false, threads = 1))]
 pub fn encode_images(
@@ -160,7 +160,7 @@ pub fn encode_images(
     Ok(ArrowArray::new(made))
 }
 
-/// Each image as another one: smaller, of another codec or quality. What needs no change keeps its
+/// Encode images again, smaller or with another codec or quality. An image that needs no change keeps its
 /// bytes.
 #[pyfunction]
 #[pyo3(signature = (
@@ -188,9 +188,9 @@ pub fn reencode_images(
     Ok(ArrowArray::new(made))
 }
 
-/// One `part`-th of a JPEG, or the region (left, top, width, height) of that, by one of the two ways
-/// in which JPEGs are decoded, for tests that compare them: by libjpeg's parts and our own decoder
-/// of Huffman codes (None if it leaves the file to the other), or by TurboJPEG.
+/// Decode a JPEG at 1/`part` of its size, or a region (left, top, width, height) of that, by one of two
+/// decoders, for tests that compare them: with `by_parts`, our Huffman decoder and the parts of libjpeg
+/// (None if it leaves the file to the other decoder), otherwise TurboJPEG.
 #[pyfunction]
 #[pyo3(signature = (data, *, by_parts, channels = 3, part = 1, region = None, allow_damaged = false))]
 pub fn jpeg_pixels_by(

@@ -1,4 +1,4 @@
-//! The index of a local file, made in one call.
+//! Makes the index of a local file in one call.
 
 use crate::tuned::HOP_BYTES;
 use arrow_array::{UInt32Array, UInt64Array};
@@ -15,10 +15,9 @@ use crate::wire::{Fault, FaultKind};
 
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Index a local file: (starts of all frames and the end of the last, checksums as the index keeps
-/// them, fault or None). If heads have all that is needed, small records are read in windows and large ones
-/// skipped. Begins at the frame at `start`, and ends with the frame that brings `goal` bytes
-/// together, if given.
+/// Index a local file: (starts of all frames and the end of the last, checksums as the index keeps them,
+/// fault or None). If heads have all needed facts, small records are read in windows and large ones
+/// skipped. It begins at the frame at `start`, and ends with the frame that completes `goal` bytes.
 #[pyfunction]
 #[pyo3(signature = (name, file, max_record, start = 0, goal = u64::MAX))]
 pub fn index_file(
@@ -108,7 +107,7 @@ impl Found<'_> {
             window.clear();
             self.file.read_into(&mut window, at, length)?;
             if window.len() < length {
-                // The file was cut while it was read; walking on would ask for ever more of it.
+                // The file was truncated while it was read; to continue would request more of it forever.
                 let end = at + window.len() as u64;
                 return Ok(Some(cut(at, length as u64, end).in_record(self.stored.len())));
             }
@@ -137,8 +136,8 @@ impl Found<'_> {
             if found.need > 0 && last {
                 return Ok(Some(cut(at, found.need, size).in_record(record)));
             }
-            // A frame may not know its size before it ends: asking for twice as much keeps the
-            // work in proportion to its bytes.
+            // A frame may not know its size before it ends. Requesting twice as much keeps the work
+            // proportional to its bytes.
             let grown = if found.consumed == 0 { want.saturating_mul(2) } else { WINDOW_BYTES };
             want = grown.max(usize::try_from(found.need).unwrap_or(usize::MAX));
         }
@@ -167,9 +166,9 @@ impl Found<'_> {
     }
 }
 
-/// The end and the index checksum of the frame at `start`, for frames too long to read as a whole: (end or
-/// None if the stream ends inside it, checksum, fault or None). `read(start, length)` gives
-/// bytes of the stream. The checksum is 0 unless it is asked for, since it may cost all of the frame's bytes.
+/// Find the end and the index checksum of the frame at `start`, if it is too long to be read as a whole:
+/// (end, or None if the stream ends inside it; checksum; fault or None). `read(start, length)` returns
+/// bytes of the stream. The checksum is 0 unless requested, because it may require reading the whole frame.
 #[pyfunction]
 pub fn frame_extent(
     name: &str,
@@ -202,7 +201,7 @@ struct Hops<'a> {
 }
 
 impl Hops<'_> {
-    /// `length` bytes at `at`, or fewer at the end; reads `ahead` bytes if they are not at hand.
+    /// `length` bytes at `at`, or fewer at the end. Reads `ahead` bytes if they are not in memory.
     fn bytes(&mut self, at: u64, length: usize, ahead: usize) -> std::io::Result<&[u8]> {
         let inside = at.checked_sub(self.at).map(|skip| skip as usize);
         let held = inside.filter(|skip| skip + length <= self.window.len());

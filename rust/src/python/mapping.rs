@@ -1,4 +1,4 @@
-//! Files mapped into memory.
+//! Memory maps of files.
 
 use std::fs;
 use std::ptr::NonNull;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_buffer::Buffer;
 
-/// A whole file in memory, as long as a buffer over it lives.
+/// A whole file in memory, for as long as a buffer over it exists.
 pub struct Mapping {
     address: NonNull<u8>,
     length: usize,
@@ -19,7 +19,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The file as a buffer. If it is truncated meanwhile, the next access ends the process.
+    /// Map the file into a buffer. If it is truncated later, the next access kills the process.
     pub fn map(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
         use std::os::fd::AsRawFd;
         if length == 0 {
@@ -50,15 +50,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: address and length are those that mmap returned.
+        // SAFETY: address and length are those from mmap.
         unsafe {
             libc::munmap(self.address.as_ptr().cast(), self.length);
         }
     }
 }
 
-/// Which parts of a mapped file have been brought into memory, a bit for each block: epochs after the first
-/// need not ask again. Pages that the system evicts meanwhile are faulted in one by one.
+/// Which parts of a mapped file were loaded into memory, one bit for each block, so that later epochs need
+/// not ask again. Pages that the system evicts meanwhile are loaded one by one.
 pub struct Touched(Vec<AtomicU64>);
 
 impl Touched {
@@ -66,12 +66,12 @@ impl Touched {
     /// each page would cost twice as much.
     const BLOCK: usize = 64 << 10;
 
-    /// Nothing touched yet, of a file of this length.
+    /// Nothing is loaded yet of a file of this length.
     pub fn of(length: usize) -> Self {
         Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
+    /// See `PyFile::populate`. Returns true if the system has no such call.
     pub fn populate(&self, base: usize, start: usize, length: usize) -> bool {
         let Some(last) = length.checked_sub(1).map(|n| start + n) else { return true };
         for block in start / Self::BLOCK..=last / Self::BLOCK {
@@ -84,18 +84,18 @@ impl Touched {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
         }
-        // A file is cut at its end, so the last page speaks for all, each time.
+        // A file is truncated at its end, so it is enough to check the last page each time.
         populate_page(base + last)
     }
 }
 
-/// Bring the page at an address into memory. False if the file that is mapped there no longer has it.
+/// Load the page at an address into memory. False if the mapped file no longer has it.
 fn populate_page(address: usize) -> bool {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;
         let page = address & !(PAGE - 1);
-        // SAFETY: the advice reads pages of a mapping in and changes nothing.
+        // SAFETY: the advice loads pages of a mapping and changes nothing.
         let failed = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
         if failed != 0 {
             let code = std::io::Error::last_os_error().raw_os_error();

@@ -1,7 +1,7 @@
-//! The messages of `tf.train` as Python classes that behave as protobuf's do, without protobuf.
+//! The messages of `tf.train` as Python classes that behave like protobuf's, without protobuf.
 //!
-//! A class here is a thin view of a node; what it does is in `kernels/messages`. Values are small and
-//! come one by one from Python, so the GIL is kept.
+//! A class here is a thin view of a node; `kernels/messages` has its functions. Values are small and come
+//! one by one from Python, so the GIL is kept.
 
 mod classes;
 mod lists;
@@ -29,7 +29,7 @@ use crate::wire::Fault;
 /// A message, which views share.
 type Node = Arc<kernel::Node<PyBlob>>;
 
-/// Number and name of a field, as `ListFields` gives it.
+/// Number and name of a field, for `ListFields`.
 #[pyclass(name = "MessageField", frozen, get_all, module = "penstock._core")]
 pub struct MessageField {
     name: &'static str,
@@ -60,7 +60,7 @@ fn not_decoded(py: Python<'_>, kind: Kind, fault: &Fault) -> PyErr {
     }
 }
 
-/// Merge bytes into a message; how many there were.
+/// Merge bytes into a message, and return how many there were.
 fn merge_bytes(node: &Node, data: &Bound<'_, PyAny>) -> PyResult<usize> {
     let data = bytes_of(data)?;
     let bytes = data.as_bytes();
@@ -68,7 +68,7 @@ fn merge_bytes(node: &Node, data: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(bytes.len())
 }
 
-/// The place of a field, by its name.
+/// The index of a field, by its name.
 fn place(kind: Kind, name: &Bound<'_, PyAny>) -> PyResult<usize> {
     let bytes;
     let name = match name.cast::<PyString>() {
@@ -82,12 +82,12 @@ fn place(kind: Kind, name: &Bound<'_, PyAny>) -> PyResult<usize> {
     found.ok_or_else(|| no_field(kind, name))
 }
 
-/// A message of the class of its kind.
+/// Wrap a message in the class of its kind.
 fn view(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
     classes::wrap(py, node)
 }
 
-/// What Python sees in a field.
+/// The Python value of a field.
 fn value_of<'py>(py: Python<'py>, node: &Node, index: usize) -> PyResult<Bound<'py, PyAny>> {
     let node = node.clone();
     match node.kind() {
@@ -100,7 +100,7 @@ fn value_of<'py>(py: Python<'py>, node: &Node, index: usize) -> PyResult<Bound<'
     }
 }
 
-/// Whether a field holds anything, as `ListFields` counts it.
+/// Whether a field has a value, as `ListFields` defines it.
 fn is_listed(node: &Node, index: usize) -> bool {
     match &node.lock().body {
         Body::Parts(_, set) => set & 1 << index != 0,
@@ -113,14 +113,14 @@ fn is_listed(node: &Node, index: usize) -> bool {
 }
 
 impl Message {
-    /// The message, settled: it may have been shared since the last call.
+    /// The message, settled, because it may have been shared since the last call.
     fn node(&self) -> Node {
         let mut node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kernel::Node::settle(&mut node);
         node.clone()
     }
 
-    /// For another message to hold as its own.
+    /// For another message to hold.
     fn share(&self) -> Node {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).share()
     }
@@ -129,7 +129,7 @@ impl Message {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).kind()
     }
 
-    /// Only what is set or cleared as a whole can be asked for.
+    /// Only fields that are set or cleared as a whole have presence.
     fn place_of_message(&self, name: &Bound<'_, PyAny>) -> PyResult<usize> {
         let kind = self.kind();
         let index = place(kind, name)?;
@@ -152,7 +152,7 @@ impl Message {
         fields.iter().enumerate().find(|(index, _)| self.node().has(*index)).map(|(_, field)| field)
     }
 
-    /// Another message of the same kind, to be merged.
+    /// Another message of the same kind, for merging.
     fn take_from(&self, other: &Bound<'_, PyAny>, verb: &str) -> PyResult<Node> {
         message_of(self.kind(), other, false).map_err(|error| {
             if !error.is_instance_of::<PyTypeError>(other.py()) {
@@ -298,7 +298,7 @@ impl Message {
                 Err(error) => return Err(error),
             },
         };
-        // By their bytes, as protobuf compares: NaN equals NaN, 0.0 is not -0.0.
+        // Compared by their bytes, as in protobuf: NaN equals NaN, and 0.0 is not -0.0.
         let equal = self.kind() == other.kind()
             && kernel::serialize(&self.node(), false) == kernel::serialize(&other, false);
         Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())

@@ -7,6 +7,7 @@ mod compression;
 mod encode;
 mod files;
 mod frames;
+mod hashes;
 mod headed;
 mod image_arrays;
 mod images;
@@ -35,19 +36,19 @@ use pyo3::types::PyType;
 
 use crate::wire::Fault;
 
-/// Buffers of a megabyte come and go with every chunk, made by one thread and freed by another. The
-/// system's allocator gives such memory back each time and pays for fresh pages; this one keeps it.
+/// Every chunk needs buffers of a megabyte, made by one thread and freed by another. The system's allocator
+/// returns such memory each time and pays for fresh pages; this allocator keeps it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Freed memory goes back to the system when it has not been asked for again for a quarter of a second,
-/// not for the allocator's ten milliseconds: between two batches a training step has passed, and pages that
-/// were given back cost a fault and a clearing each, which is as much as decoding into them.
+/// Freed memory returns to the system if it was not used for a quarter of a second, instead of the
+/// allocator's ten milliseconds. A training step may pass between two batches, and each returned page costs
+/// a fault and a clearing, which takes as long as decoding into it.
 fn keep_memory_for_a_while() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const USUAL_MS: std::ffi::c_long = 10;
-    // SAFETY: options may be read and set at any time. Any other value is the user's own, from the
-    // environment (or means that the option has moved).
+    // SAFETY: options may be read and set at any time. Any other value was set by the user in the
+    // environment (or means that the option has a different number).
     unsafe {
         if libmimalloc_sys::mi_option_get(PURGE_DELAY) == USUAL_MS {
             libmimalloc_sys::mi_option_set(PURGE_DELAY, 250);
@@ -55,7 +56,7 @@ fn keep_memory_for_a_while() {
     }
 }
 
-/// A fault for Python: plain facts, from which Python makes errors and reports.
+/// A fault for Python, from which Python makes errors and reports.
 #[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
 pub struct PyFault {
     kind: String,
@@ -70,7 +71,7 @@ pub struct PyFault {
 
 #[pymethods]
 impl PyFault {
-    /// A fault that a floor above the kernels found.
+    /// A fault that a layer above the kernels found.
     #[new]
     #[pyo3(signature = (kind, byte, message, expected = None, found = None))]
     fn new(
@@ -118,8 +119,8 @@ pub fn raise(fault: Fault) -> PyErr {
     })
 }
 
-/// Run a kernel without the GIL. A panic becomes `penstock.errors.InternalError`, an ordinary
-/// exception: pyo3's own PanicException would slip past `except Exception`.
+/// Run a kernel without the GIL. A panic becomes `penstock.errors.InternalError`, an ordinary exception:
+/// pyo3's PanicException is not caught by `except Exception`.
 pub fn run<T, F>(py: Python<'_>, kernel: F) -> PyResult<T>
 where
     T: Send,
@@ -128,7 +129,7 @@ where
     outcome(py, py.detach(|| catch_unwind(AssertUnwindSafe(kernel))))
 }
 
-/// The same for a kernel that works on this many bytes: the GIL is kept if they are few.
+/// The same for a kernel with this many bytes of work: with few bytes, the GIL is kept.
 pub fn run_on<T, F>(py: Python<'_>, num_bytes: usize, kernel: F) -> PyResult<T>
 where
     T: Send,
@@ -156,7 +157,7 @@ fn internal(py: Python<'_>, panic: &(dyn std::any::Any + Send)) -> PyErr {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    let message = format!("a fault of penstock itself: {text}");
+    let message = format!("an internal error of penstock: {text}");
     match KIND.import(py, "penstock.errors", "InternalError") {
         Ok(kind) => PyErr::from_type(kind.clone(), message),
         Err(_) => PyRuntimeError::new_err(message),
@@ -186,6 +187,7 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         files::{PyFile, exchange, read_files, reserve, start_sync, sync_file_system},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        hashes::{PyGroups, record_draws, secure_hashes},
         headed::glue,
         image_arrays::{
             bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape, png_bytes,

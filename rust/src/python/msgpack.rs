@@ -1,4 +1,4 @@
-//! MessagePack: what records hold, records as columns, columns as records.
+//! MessagePack: facts about records, records to columns, and columns to records.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::kernels::encode_msgpack as encoding;
 use crate::kernels::infer_msgpack::{self as inference, Facts};
 use crate::wire::{Fault, FaultKind};
 
-/// Facts about some records.
+/// Facts about some records, for a schema.
 #[pyclass(name = "MsgpackFacts", frozen, module = "penstock._core")]
 pub struct PyFacts(Mutex<Facts>);
 
@@ -28,19 +28,19 @@ impl PyFacts {
         Self(Mutex::new(Facts::default()))
     }
 
-    /// Look at more records, whose containers may be `nesting` deep.
+    /// Add records, whose containers may be nested `nesting` levels deep.
     fn see(&self, py: Python<'_>, frames: &PyFrames, nesting: usize) -> PyResult<()> {
         let frames = &frames.0;
         run(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).see(frames, nesting))
     }
 
-    /// How many records were seen.
+    /// The number of records so far.
     #[getter]
     fn num_records(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).num_records()
     }
 
-    /// A batch without records that has the columns that fit them; None if they have none.
+    /// A batch without records, whose columns fit the records; None if the records are not maps of fields.
     fn columns(&self) -> PyResult<Option<ArrowArray>> {
         let fields = self.0.lock().unwrap_or_else(PoisonError::into_inner).fields();
         Ok(fields
@@ -48,14 +48,15 @@ impl PyFacts {
     }
 }
 
-/// What to decode, made once for many batches.
+/// Which columns to decode, made once for many batches.
 #[pyclass(name = "MsgpackPlan", frozen, module = "penstock._core")]
 pub struct PyMsgpackPlan {
     plan: Plan,
     fields: Fields,
 }
 
-fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
+/// A record batch or a struct array from Python.
+pub fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
     match import(object)?.as_struct_opt() {
         Some(batch) => Ok(batch.clone()),
         None => Err(PyTypeError::new_err("expected a record batch or a struct array")),
@@ -64,8 +65,8 @@ fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
 
 #[pymethods]
 impl PyMsgpackPlan {
-    /// The columns of a batch without records; `nesting` and `blanks` limit what a file may cost. With
-    /// `complete`, a map that has other keys is a fault.
+    /// The columns of a batch without records. `nesting` and `blanks` limit what a file may cost. With
+    /// `complete`, a map with other keys is a fault.
     #[new]
     #[pyo3(signature = (columns, nesting, blanks, complete = false))]
     fn new(
@@ -80,7 +81,7 @@ impl PyMsgpackPlan {
         Ok(Self { plan, fields })
     }
 
-    /// Records as columns: a struct array. With `check`, they are verified first, all in one call.
+    /// Decode records to columns: a struct array. With `check`, all are verified first.
     #[pyo3(signature = (frames, check = false, indexed = None))]
     fn decode(
         &self,
@@ -108,7 +109,7 @@ impl PyMsgpackPlan {
     }
 }
 
-/// The records of a batch as maps. Numbers must come in 64 bits, or as float32.
+/// Encode the records of a batch as maps. Numbers must have 64 bits, or be float32.
 #[pyfunction]
 pub fn encode_msgpack(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<PyFramed> {
     let batch = batch_of(batch)?;
@@ -116,7 +117,7 @@ pub fn encode_msgpack(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<PyFr
     PyFramed::new(py, framed)
 }
 
-/// Byte strings, each a whole MessagePack value as it stands, as records.
+/// Frame byte strings, each of which is one MessagePack value.
 #[pyfunction]
 pub fn frame_values(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<PyFramed> {
     let array = import(records)?;
@@ -124,7 +125,7 @@ pub fn frame_values(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<PyFr
     PyFramed::new(py, framed)
 }
 
-/// Whether records are very likely maps of the same fields.
+/// Whether records are almost certainly maps of the same fields.
 #[pyfunction]
 pub fn looks_like_maps(py: Python<'_>, frames: &PyFrames) -> PyResult<bool> {
     run(py, || Ok(inference::looks_like_maps(&frames.0)))

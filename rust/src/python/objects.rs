@@ -1,5 +1,5 @@
-//! Columns as Python objects. `unsafe` because bytes objects are made empty while the GIL is held,
-//! and filled while it is not: no other code has a reference to them yet.
+//! Converts columns to Python objects. It needs `unsafe` because bytes objects are made uninitialised while
+//! the GIL is held, and filled without the GIL: no other code has a reference to them yet.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,24 +16,24 @@ struct Room(usize, usize);
 /// From this size on, a few freed objects are more than glibc keeps.
 const LARGE: usize = 16 << 10;
 
-/// Let glibc keep the memory of freed large objects for the next batch. By default it returns it to
-/// the system, and clearing new pages costs several times as much as copying into old ones. It adapts
-/// its threshold to the largest block freed so far, so an untouched block is freed here. It does not
+/// Let glibc keep the memory of freed large objects for the next batch. By default, glibc returns it to the
+/// system, and clearing new pages costs several times as much as copying into old ones. It adapts its
+/// threshold to the largest block freed so far, so a block that was never used is freed here. It does not
 /// adapt if the environment sets the threshold. See docs/decisions/0014-memory-that-comes-back.md.
 fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // The largest block it adapts to is 32 MiB, including its head and page rounding.
+        // The largest block to which glibc adapts has 32 MiB, including its head and page rounding.
         const BLOCK_BYTES: usize = (32 << 20) - (64 << 10);
         static ONCE: std::sync::Once = std::sync::Once::new();
         // SAFETY: the block is freed as allocated, or null, which `free` accepts.
         ONCE.call_once(|| unsafe {
-            libc::free(std::hint::black_box(libc::malloc(BLOCK_BYTES))); // else optimised away
+            libc::free(std::hint::black_box(libc::malloc(BLOCK_BYTES))); // otherwise it is optimised away
         });
     }
 }
 
-/// The values of a binary array as a list of bytes objects, None if there is none.
+/// The values of a binary array as a list of bytes objects, with None for nulls.
 #[pyfunction]
 pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let array = import(array)?;
@@ -41,7 +41,7 @@ pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<B
     PyList::new(py, bytes_objects(py, &values)?)
 }
 
-/// A bytes object for each value, filled all at once.
+/// Make a bytes object for each value, then fill all of them.
 pub fn bytes_objects<'py>(
     py: Python<'py>,
     values: &[Option<&[u8]>],
@@ -56,8 +56,8 @@ pub fn bytes_objects<'py>(
             objects.push(None);
             continue;
         };
-        // SAFETY: a null pointer asks for uninitialised bytes; the result is null if out of memory.
-        // The object is new, so nothing else reads its bytes.
+        // SAFETY: a null pointer requests uninitialised bytes; the result is null if memory runs out. The
+        // object is new, so no other code reads its bytes.
         let object = unsafe {
             let object =
                 ffi::PyBytes_FromStringAndSize(std::ptr::null(), value.len() as ffi::Py_ssize_t);
@@ -72,8 +72,8 @@ pub fn bytes_objects<'py>(
             if room.1 != value.len() {
                 return Err(Fault::new(FaultKind::Schema, 0, "values that change their length"));
             }
-            // SAFETY: `objects` keeps the object alive, it has room for the value, and it is not
-            // shared: of uninitialised objects, Python shares only the empty one.
+            // SAFETY: `objects` keeps the object alive, and it has space for the value. It is not shared:
+            // Python shares only the empty uninitialised object.
             unsafe {
                 std::ptr::copy_nonoverlapping(value.as_ptr(), room.0 as *mut u8, value.len());
             }

@@ -24,8 +24,8 @@ fn check_span(num_records: u64, start: u64, stop: u64) -> PyResult<()> {
     Ok(())
 }
 
-/// The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two keys
-/// choose, as int64.
+/// The numbers at positions start to stop of a permutation of 0 to num_records - 1, which two keys choose,
+/// as int64.
 #[pyfunction]
 pub fn permuted(
     py: Python<'_>,
@@ -45,11 +45,11 @@ pub fn permuted(
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
 
-/// The work of a number, in bytes, as other kernels count it.
+/// The work for a number, in bytes, as other kernels count it.
 const EACH_BYTES: usize = 64;
 
-/// For each row the number at a position of a permutation of its own, chosen by `key0` and the
-/// row's key, as int64; num_records, keys and positions are arrays of uint64.
+/// For each row, the number at a position of a permutation, which `key0` and the row's key choose, as
+/// int64. num_records, keys and positions are uint64.
 #[pyfunction]
 pub fn permuted_each(
     py: Python<'_>,
@@ -78,8 +78,8 @@ pub fn permuted_each(
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
 
-/// The output of a shuffle buffer of `size` records at steps start to stop: positions in the stream
-/// of num_records that runs through it, as int64.
+/// The positions, int64, in a stream of num_records, of the records that leave a shuffle buffer of `size`
+/// records at steps start to stop.
 #[pyfunction]
 pub fn buffered(
     py: Python<'_>,
@@ -97,8 +97,9 @@ pub fn buffered(
     Ok(ArrowArray::new(Int64Array::from(found)))
 }
 
-/// Which set comes at positions start to stop of an epoch of a mixture, as uint32, and how many
-/// records each set had before; `origin` positions were in epochs before. Weights are whole numbers, one positive, less than 2^40 together.
+/// The number of the dataset (uint32) at positions start to stop of an epoch of a mixture, and how many
+/// records of each dataset came before. Earlier epochs had `origin` positions. Weights are integers, at
+/// least one is above 0, and their sum is less than 2^40.
 #[pyfunction]
 pub fn mixed(
     py: Python<'_>,
@@ -123,13 +124,13 @@ pub fn mixed(
     Ok((ArrowArray::new(UInt32Array::from(mixed.sets)), mixed.before))
 }
 
-/// One key of 64 bits out of any numbers of 64 bits, in their order.
+/// A 64-bit key computed from 64-bit numbers and their order.
 #[pyfunction]
 pub fn key_of(numbers: Vec<u64>) -> u64 {
     permute::key_of(&numbers)
 }
 
-/// For each record the key of (seed, epoch, record), as uint64; records are int64 or uint64.
+/// The key of (seed, epoch, record) for each record, as uint64. Records are int64 or uint64.
 #[pyfunction]
 pub fn record_keys(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! RecordIO frames to columns, and columns to RecordIO frames.
+//! Decodes RecordIO frames to columns, and encodes columns as RecordIO frames.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -14,8 +14,8 @@ use crate::kernels::decode_recordio::{self as decoding, Label, Wanted};
 use crate::kernels::encode_recordio as encoding;
 use crate::wire::{Fault, FaultKind};
 
-/// The payloads: as a binary_view array that borrows the buffer where it can, if they are to be
-/// borrowed, else as a binary array. With `check`, the frames are verified first.
+/// RecordIO payloads as binary, or with `lend` as binary_view without a copy, unless a record has several
+/// parts. With `check`, the frames are verified first.
 #[pyfunction]
 #[pyo3(signature = (frames, lend, check = false, indexed = None))]
 pub fn recordio_payloads(
@@ -33,9 +33,9 @@ pub fn recordio_payloads(
     Ok(ArrowArray(values))
 }
 
-/// Columns of an image pack, a struct array: those of label, id, id2 and image that are asked for,
-/// in this order. `num_labels`: 0 for one number, a count for that many, None for lists. `lend`:
-/// images are binary_view, not binary.
+/// The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0
+/// for one number, the length of fixed-size lists, or None for lists. With `lend`, images are binary_view,
+/// not binary.
 #[pyfunction]
 #[pyo3(signature = (frames, columns, num_labels, lend, check = false, indexed = None))]
 pub fn recordio_columns(
@@ -80,7 +80,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>, num_records: usize) -> Result<RecordBat
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
 }
 
-/// Byte strings as RecordIO frames, each after the header that a struct array has for it (label:
+/// Encode byte strings as RecordIO frames, each after the header in the same row of a struct array (label:
 /// float32 or a list of them; id, id2: uint64), if one is given.
 #[pyfunction]
 #[pyo3(signature = (bodies, headers = None))]

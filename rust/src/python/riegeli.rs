@@ -11,9 +11,9 @@ use super::run;
 use crate::kernels::riegeli::{Limits, Stretch, numbers, unpack};
 use crate::wire::riegeli::{Blocks, Head};
 
-/// The records of some chunks of a file, in the order of the chunks. Each chunk is where it starts
-/// in the buffer, how many bytes it may take, where it starts in the file, how many records it has
-/// and how many bytes they have (uint64 arrays). Heads are always verified, data with `check`.
+/// The records of some chunks of a file, in the order of the chunks. uint64 arrays describe the chunks:
+/// start in the buffer, maximum number of bytes, start in the file, number of records, and bytes of all
+/// records. Heads are always verified, and data with `check`.
 #[pyfunction]
 #[pyo3(signature = (buffer, starts, lengths, offsets, counts, sizes, max_record, max_chunk, check = true))]
 #[expect(clippy::too_many_arguments, reason = "columns of one table, and three limits")]
@@ -46,8 +46,8 @@ pub fn riegeli_records(
     run(py, || unpack(&buffer.0, &chunks, limits)).map(PyFrames)
 }
 
-/// The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes
-/// of data, records, their bytes).
+/// Parse the head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes
+/// of data, number of records, bytes of all records).
 #[pyfunction]
 pub fn riegeli_head(
     py: Python<'_>,
@@ -58,8 +58,8 @@ pub fn riegeli_head(
     Ok((head.kind, head.data_size, head.num_records, head.decoded_size))
 }
 
-/// The numbers in each record, a small message of varints, by their fields: one uint64 array a
-/// field, 0 if a message lacks it.
+/// The values of some fields in records that are small messages of varints: a uint64 array for each field,
+/// 0 for a missing field.
 #[pyfunction]
 pub fn message_numbers(
     py: Python<'_>,

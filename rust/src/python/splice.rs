@@ -1,4 +1,4 @@
-//! Fields of existing records: added, cut, renamed, looked for.
+//! Adds, removes, renames and finds fields of existing records.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::kernels::encode_examples::Encoder;
 use crate::kernels::splice_fields::{self as kernel, Edit};
 use crate::wire::{Fault, FaultKind};
 
-/// The records with other fields: (their new frames, how many records had each name of `drop` and
-/// then of `rename`). `fields` has a row a record; its columns are appended. `verify` verifies all
-/// old payloads; without it damage is passed on, still detectable.
+/// Change the fields of records: (the new frames, how many records had each name of `drop` and then of
+/// `rename`). `fields` has a row for each record, and its columns are appended. `verify` verifies all old
+/// payloads; without it, damage stays detectable in the new frames.
 #[pyfunction]
 #[pyo3(signature = (
     frames, fields = None, kind = "example", *, drop = Vec::new(), rename = Vec::new(),
@@ -52,7 +52,7 @@ pub fn splice_fields(
     Ok((PyFramed::new(py, spliced.framed)?, spliced.found))
 }
 
-/// Which of the names each record has: a struct array with a bool column a name.
+/// Which of the names each record has: a struct array with a bool column for each name.
 #[pyfunction]
 pub fn has_fields(
     py: Python<'_>,

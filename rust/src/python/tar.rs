@@ -1,4 +1,4 @@
-//! Records of tar archives: what fields they have, their columns, and columns to records.
+//! Records of tar archives: their fields, records to columns, and columns to records.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::kernels::encode_tar as kernel;
 use crate::wire::tar::{Head, end_of_members, head};
 use crate::wire::{Fault, FaultKind};
 
-/// What to read of the records of a tar archive, made once for many batches.
+/// Which fields of a tar archive to read, made once for many batches.
 #[pyclass(name = "TarPlan", frozen, module = "penstock._core")]
 pub struct PyTarPlan {
     plan: Plan,
@@ -27,7 +27,7 @@ pub struct PyTarPlan {
 
 #[pymethods]
 impl PyTarPlan {
-    /// With `complete`, a record that has other fields is a fault.
+    /// With `complete`, a record with other fields is a fault.
     #[new]
     #[pyo3(signature = (fields, keys, complete = false))]
     fn new(fields: Vec<(String, String)>, keys: bool, complete: bool) -> PyResult<Self> {
@@ -66,7 +66,8 @@ fn batch(
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
 }
 
-/// The fields of some records, sorted, each with the number of records that have it; `most` of them.
+/// The fields of some records, sorted, at most `most` of them, each with the number of records that have
+/// it.
 #[pyfunction]
 pub fn tar_fields(
     py: Python<'_>,
@@ -76,7 +77,7 @@ pub fn tar_fields(
     run(py, || count_fields(&frames.0, most))
 }
 
-/// How many bytes of each record, at its end, are zeros that end an archive (uint64).
+/// For each record, how many of its last bytes are the zeros that end an archive (uint64).
 #[pyfunction]
 pub fn tar_end_bytes(frames: &PyFrames) -> ArrowArray {
     let zeros = (0..frames.0.spans.len()).map(|record| {
@@ -86,7 +87,7 @@ pub fn tar_end_bytes(frames: &PyFrames) -> ArrowArray {
     ArrowArray::new(zeros.collect::<UInt64Array>())
 }
 
-/// Whether a tar archive may begin so.
+/// Whether these bytes may be the beginning of a tar archive.
 #[pyfunction]
 pub fn is_tar_head(buffer: &PyBuffer) -> bool {
     match head(&buffer.0) {
@@ -96,7 +97,8 @@ pub fn is_tar_head(buffer: &PyBuffer) -> bool {
     }
 }
 
-/// Columns of byte strings, called as fields and in their order, as records with these keys.
+/// Encode columns of byte strings as records with these keys. Fields have the names and order of the
+/// columns.
 #[pyfunction]
 pub fn encode_tar(
     py: Python<'_>,
@@ -111,7 +113,7 @@ pub fn encode_tar(
     PyFramed::new(py, framed)
 }
 
-/// The global PAX header that holds a comment, padded.
+/// The global PAX header with a comment, padded.
 #[pyfunction]
 pub fn tar_comment(text: &str) -> PyBuffer {
     PyBuffer(arrow_buffer::Buffer::from_vec(kernel::comment(text.as_bytes())))

@@ -1,4 +1,4 @@
-//! Examples as NumPy arrays, for batches so small that the Arrow interface would cost more than the
+//! Decodes Examples to NumPy arrays, for batches so small that the Arrow interface would cost more than the
 //! decoding.
 
 use arrow_buffer::Buffer;
@@ -15,11 +15,10 @@ use crate::kernels::columns::{Column, Values};
 use crate::kernels::decode_examples::decode_columns;
 use crate::kernels::decode_images::values;
 
-/// Up to this size, copying numbers into a bytearray is cheaper than NumPy's array interface.
+/// Up to this size, copying numbers into a bytearray is faster than NumPy's array interface.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Numbers for NumPy: a bytearray for `np.frombuffer`, or if there are many, an object for
-/// `np.asarray`.
+/// Numbers for NumPy: a bytearray for `np.frombuffer`, or, if there are many, an object for `np.asarray`.
 fn numbers(py: Python<'_>, store: Store) -> PyResult<Bound<'_, PyAny>> {
     let (length, width) = match &store {
         Store::Bytes(values) => (values.len(), 1),
@@ -73,8 +72,8 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
     PyTuple::new(py, [values, ends(lists)?, ends(frames)?])
 }
 
-/// Where the values of lists stand: record and place, or record, frame and place, of each; and the
-/// longest list, or the most frames and the longest.
+/// The indices of the values of lists: (record, place), or (record, frame, place). Also the longest list,
+/// or the most frames and the longest list.
 fn indices(lists: &[i32], frames: Option<&[i32]>) -> (Vec<i64>, Vec<i64>) {
     let Some(frames) = frames else {
         let mut out = vec![0; 2 * lists.last().map_or(0, |&n| n as usize)];
@@ -99,7 +98,7 @@ fn indices(lists: &[i32], frames: Option<&[i32]>) -> (Vec<i64>, Vec<i64>) {
     (out, vec![longest(lists), longest(frames)])
 }
 
-/// How much each list holds.
+/// The number of values of each list.
 fn counts(ends: &[i32]) -> impl Iterator<Item = usize> {
     ends.windows(2).map(|pair| match *pair {
         [start, end] => end.saturating_sub(start) as usize,
@@ -111,10 +110,9 @@ fn longest(ends: &[i32]) -> i64 {
     counts(ends).max().unwrap_or_default() as i64
 }
 
-/// Examples decoded, as (values, ends of lists or None, ends of lists of frames or None) for each
-/// column of the plan, or (values, indices, longest lists) for those numbered in `sparse`: numbers as
-/// `numbers` gives them, strings as a list of bytes. `payloads` is a list of bytes, a binary array, or
-/// Frames.
+/// Decode Examples to (values, ends of lists or None, ends of lists of frames or None) for each column of
+/// the plan, or (values, indices, longest lists) for columns numbered in `sparse`. Numbers are returned as
+/// by `numbers`, and strings as a list of bytes. `payloads` is a list of bytes, a binary array, or Frames.
 #[pyfunction]
 pub fn decode_tensors<'py>(
     py: Python<'py>,

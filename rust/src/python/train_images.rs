@@ -1,4 +1,4 @@
-//! Batches of images for training, and the memory that they are made in.
+//! Makes batches of images for training, and the memory for them.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -143,7 +143,7 @@ fn images(
     if usize::try_from(lists.value_length()) != Ok(length) || length == 0 {
         return Err(wrong());
     }
-    // A slice of lists has only its own values here.
+    // A slice of lists has only the values of the slice here.
     let each = pixels.values().chunks_exact(length).enumerate();
     let picture = |(place, one)| lists.is_valid(place).then_some(Picture::Pixels(shape, one));
     Ok(each.take(lists.len()).map(picture).collect())
@@ -217,7 +217,7 @@ fn overlaps(data: &ArrayData, start: usize, end: usize) -> bool {
         || data.child_data().iter().any(|child| overlaps(child, start, end))
 }
 
-/// Images made into `out`; the damaged ones as (place, fault, whether something of it was given).
+/// Make images into `out`. Returns the damaged ones as (index, fault, whether a part of it was decoded).
 #[pyfunction]
 #[pyo3(signature = (
     images, keys, recipe, out, *, main = None, mask = None, shape = None, deep = false,
@@ -254,9 +254,9 @@ pub fn make_images(
     let room: &mut [u8] = if length == 0 {
         &mut []
     } else {
-        // SAFETY: the array has this many writable bytes; `out` is held until this function returns,
-        // and does not overlap what is read. The caller must not write to it meanwhile, as with
-        // any array that threads share.
+        // SAFETY: the array has this many writable bytes. `out` is kept alive until this function returns,
+        // and does not overlap the input. As for any array shared between threads, the caller must not
+        // write to it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
     };
     let damaged = run(py, move || make(&images, &draws, product, &rules, room))?;
@@ -287,13 +287,13 @@ struct Pool {
     free: Vec<Vec<u8>>,
 }
 
-/// Batches come and go, all of one size; their memory is used again, because fresh memory costs a
-/// page fault and a cleared page for every 4 KiB.
+/// Batches of the same size are made and freed all the time. Their memory is reused, because fresh memory
+/// costs a page fault and the clearing of a page for every 4 KiB.
 #[pyclass(name = "BufferPool", frozen, module = "penstock._core")]
 pub struct PyBufferPool(Arc<Mutex<Pool>>);
 
-/// Memory from a pool, which NumPy reads and writes by its array interface. It returns to the pool when
-/// the last array in it is freed.
+/// Memory from a pool, which NumPy reads and writes by its array interface. It returns to the pool when the
+/// last array that uses it is freed.
 #[pyclass(name = "PooledBuffer", frozen, module = "penstock._core")]
 pub struct PyPooledBuffer {
     bytes: Mutex<Vec<u8>>,
@@ -302,8 +302,8 @@ pub struct PyPooledBuffer {
     pool: Weak<Mutex<Pool>>,
 }
 
-/// Run with the pool if it is free. Never waits: after a fork its lock may belong to a thread that the
-/// child does not have.
+/// Run with the pool if it is not locked. It never waits: after a fork, its lock may belong to a thread
+/// that the child does not have.
 fn with<T>(pool: &Mutex<Pool>, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
     const TRIES: usize = 1000;
     for _ in 0..TRIES {
@@ -342,7 +342,7 @@ impl PyBufferPool {
         Ok(PyPooledBuffer { bytes: Mutex::new(bytes), address, length: num_bytes, pool })
     }
 
-    /// An empty pool of the same limit, for unpickling in another process.
+    /// An empty pool with the same limit, for unpickling in another process.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (usize,))> {
         let most_bytes = with(&slf.get().0, |pool| pool.most_bytes).unwrap_or_default();
         Ok((slf.get_type().into_any(), (most_bytes,)))
@@ -363,7 +363,7 @@ impl PyPooledBuffer {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
         interface.set_item("shape", (self.length,))?;
-        // The memory is not touched before this object goes, which the array keeps alive.
+        // The memory is not accessed before this object is dropped, and the array keeps it alive.
         interface.set_item("data", (self.address, false))?;
         Ok(interface)
     }

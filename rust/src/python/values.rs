@@ -1,4 +1,4 @@
-//! Arrays made by Rust for NumPy.
+//! Arrays that Rust makes for NumPy.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -29,7 +29,7 @@ impl Store {
     }
 }
 
-/// An array that Rust made, which NumPy may read and write by its array interface.
+/// An array made by Rust, which NumPy reads and writes by its array interface.
 #[pyclass(name = "Values", module = "penstock._core")]
 pub struct PyValues {
     store: Store,
@@ -38,13 +38,13 @@ pub struct PyValues {
 }
 
 impl PyValues {
-    /// An array of this shape, which has as many values.
+    /// An array of this shape, which fits the number of values.
     pub fn new(store: Store, shape: Vec<usize>) -> Self {
         let kind = store.kind();
         Self { store, kind, shape }
     }
 
-    /// The same bytes as numbers of a kind, as the array interface names it.
+    /// The same bytes as numbers of another kind, with the array interface's name for it.
     pub fn of_kind(mut self, kind: &'static str) -> Self {
         self.kind = kind;
         self
@@ -55,7 +55,7 @@ impl PyValues {
 impl PyValues {
     #[getter]
     fn __array_interface__<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // The vector is never touched again, and lives as long as the array that points to it.
+        // The vector is not used otherwise, and lives as long as the array that points to it.
         let address = match &mut self.store {
             Store::Bytes(values) => values.as_mut_ptr() as usize,
             Store::Int32(values) => values.as_mut_ptr() as usize,

@@ -7,10 +7,10 @@ pub fn crc32(data: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32IsoHdlc, data) as u32
 }
 
-/// CRC-32 of two byte strings, one after the other, of which the second has `second_bytes` bytes.
+/// CRC-32 of two concatenated byte strings, of which the second has `second_bytes` bytes.
 pub fn joined(first: u32, second: u32, second_bytes: u64) -> u32 {
     if first == 0 {
-        return second; // as is that of no bytes
+        return second; // 0 is the checksum of no bytes
     }
     let algorithm = CrcAlgorithm::Crc32IsoHdlc;
     checksum_combine(algorithm, first.into(), second.into(), second_bytes) as u32

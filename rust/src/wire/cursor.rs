@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultKind};
 
-/// Reads from the front of a slice; every fault has the position.
+/// Reads from the front of a slice. Every fault has its position.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     data: &'a [u8],

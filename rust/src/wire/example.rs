@@ -8,8 +8,8 @@
 //! Feature          oneof { 1: BytesList  2: FloatList  3: Int64List }, each { 1: repeated value }
 //! ```
 //!
-//! Unknown fields and groups are skipped, repeated submessages merge (which on the wire is
-//! concatenation), the last map entry of a key wins, the last kind of a oneof wins.
+//! Unknown fields and groups are skipped. Repeated submessages merge, which is the same as concatenating
+//! their bytes. The last map entry of a key counts, and so does the last kind of a oneof.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The name that messages use.
+    /// The kind's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -109,7 +109,7 @@ pub fn next_field<'a>(cursor: &mut Cursor<'a>) -> Result<WireField<'a>, Fault> {
     Ok(WireField { number, value })
 }
 
-/// Skip to the end of a group that has been opened: a loop, since nesting is the sender's choice.
+/// Skip to the end of a group that was opened. This is a loop, because the sender chooses the nesting.
 fn skip_group(cursor: &mut Cursor<'_>, number: u64) -> Result<(), Fault> {
     let mut open = vec![number];
     while let Some(&innermost) = open.last() {
@@ -144,8 +144,8 @@ fn skip_group(cursor: &mut Cursor<'_>, number: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A map entry: its key, and its value's bytes (joined, where the entry holds several values).
-/// None if protobuf drops the whole entry because of a field that it does not know.
+/// A map entry: its key, and the bytes of its value (joined if the entry has several). None if protobuf
+/// drops the whole entry because of an unknown field.
 pub fn entry(bytes: &[u8], in_lists: bool) -> Result<Option<Entry<'_>>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut key: &[u8] = &[];
@@ -197,8 +197,8 @@ fn check_values(entry: &[u8], in_lists: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Read a `Feature`, or a `FeatureList`, for its faults alone: protobuf reads even those values
-/// that others replace.
+/// Read a `Feature`, or a `FeatureList`, only to find faults: protobuf also reads values that others
+/// replace.
 pub fn check(bytes: &[u8], in_lists: bool) -> Result<(), Fault> {
     let mut cursor = Cursor::new(bytes);
     while !cursor.is_empty() {
@@ -220,7 +220,7 @@ pub fn check(bytes: &[u8], in_lists: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The contents of a `Feature`: the kind that wins, and the bytes from which its lists are merged.
+/// The contents of a `Feature`: the kind that counts, and the bytes from which its lists are merged.
 pub fn feature(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut last: Option<(Kind, usize)> = None;
@@ -244,7 +244,7 @@ pub fn feature(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>, Fault> {
     Ok(last.map(|(kind, start)| (kind, bytes.get(start..).unwrap_or_default())))
 }
 
-/// Visit the lists of one kind in what `feature` returned.
+/// Visit the lists of one kind in the result of `feature`.
 pub fn lists(
     kind: Kind,
     bytes: &[u8],

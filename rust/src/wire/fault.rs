@@ -1,4 +1,4 @@
-//! Faults of bytes, as facts. The Python layer turns them into messages.
+//! Faults in bytes, as facts. The Python layer makes messages of them.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ pub enum FaultKind {
     Framing,
     /// The checksum over a payload does not match.
     DataChecksum,
-    /// The bytes end before what was announced.
+    /// The bytes end before the announced end.
     Truncated,
     /// A declared size is beyond a limit.
     Limit,
@@ -20,15 +20,15 @@ pub enum FaultKind {
     Message,
     /// A value that does not fit the wanted column.
     Schema,
-    /// A field of a record that is not in the schema, where that is not allowed.
+    /// A field of a record that is not in the schema, if that is not allowed.
     Unexpected,
     /// A compressed stream that breaks its format's rules.
     Compression,
     /// A checksum or length at the end of a compressed stream does not match.
     CompressionChecksum,
-    /// An empty gzip member before others: TensorFlow stops reading there, without an error.
+    /// An empty gzip member before others: TensorFlow stops reading there without an error.
     EmptyMember,
-    /// All the data is there, but the checksum after it is cut: TensorFlow reports nothing.
+    /// All data is there, but the checksum after it is truncated: TensorFlow reports nothing.
     CutTrailer,
     /// A zlib stream after the first: TensorFlow reads only the first, without an error.
     SecondStream,
@@ -38,9 +38,9 @@ pub enum FaultKind {
     Stale,
     /// Bytes that are not an image, or a damaged image.
     Image,
-    /// Parts of a container that do not fit each other.
+    /// Parts of a container that contradict each other.
     Structure,
-    /// Valid, but beyond penstock.
+    /// Valid, but not supported by penstock.
     Unsupported,
 }
 
@@ -77,17 +77,17 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Offset of the offending byte from the start of the kernel's input (plus its base).
     pub byte: u64,
-    /// Which record of the input.
+    /// The record in the input.
     pub record: Option<usize>,
-    /// Which field of the record.
+    /// The field of the record.
     pub field: Option<String>,
-    /// Which frame of a feature list, counted from 1, so that the Option takes no extra space.
+    /// The frame of a feature list, counted from 1, so that the Option takes no extra space.
     pub frame: Option<NonZeroU32>,
     /// The stored or announced value.
     pub expected: Option<u64>,
     /// The value found.
     pub found: Option<u64>,
-    /// One line for people.
+    /// One line for users.
     pub message: String,
 }
 
@@ -107,7 +107,7 @@ impl Fault {
         }
     }
 
-    /// The same, with what was stored and what was found.
+    /// The same, with the stored and the found value.
     #[cold]
     pub fn values(mut self, expected: u64, found: u64) -> Self {
         self.expected = Some(expected);
@@ -115,7 +115,7 @@ impl Fault {
         self
     }
 
-    /// The fault of an unexpected field, at its key's place in the record.
+    /// The fault of an unexpected field, at the position of its key in the record.
     #[cold]
     pub fn unexpected(byte: u64, key: &[u8]) -> Self {
         let message = "the record has a field that was not seen when the schema was inferred";

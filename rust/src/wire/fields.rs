@@ -1,9 +1,9 @@
-//! Length-delimited fields of protobuf in the shape that common writers give them.
+//! Length-delimited fields of protobuf in the encoding that common writers produce.
 
 use super::varint;
 
-/// The length of `entry` when `b` starts with a field of tag `tag` and a short length, with the
-/// bytes of head before it. Short means below 2^14, which covers keys, tags and most values.
+/// The length of `entry`, with the bytes of its head, if `b` starts with a field that has this tag and a
+/// short length. Short means below 2^14, which covers keys, tags and most values.
 #[inline(always)]
 fn short_field(b: &[u8], tag: u8) -> Option<(usize, usize)> {
     match *b {
@@ -15,7 +15,7 @@ fn short_field(b: &[u8], tag: u8) -> Option<(usize, usize)> {
     }
 }
 
-/// The contents of a field of this tag at the front of `b`, and what follows it.
+/// The contents of a field with this tag at the front of `b`, and the bytes after it.
 #[inline(always)]
 pub fn split_field(b: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if let Some((length, head)) = short_field(b, tag) {
@@ -29,7 +29,7 @@ pub fn split_field(b: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.get(head..)?.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// The contents of a field of this tag that is all of `b`.
+/// The contents of a field with this tag that fills `b`.
 #[inline(always)]
 pub fn only_field(b: &[u8], tag: u8) -> Option<&[u8]> {
     match split_field(b, tag) {

@@ -6,7 +6,7 @@ use penstock_codecs::crc32c::{self, crc32c, crc32c_u64, mask};
 /// What is at the front of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A whole frame: its payload and its total bytes.
+    /// A complete frame: its payload and its total bytes.
     Frame {
         /// Where the payload starts, from the front of the window.
         payload: usize,
@@ -15,15 +15,15 @@ pub enum Step {
         /// Bytes to the next frame.
         total: usize,
     },
-    /// The frame extends past the window; this many bytes in total hold it, or its next part.
+    /// The frame extends beyond the window. This many bytes in total contain it, or its next part.
     Need(u64),
-    /// This many bytes hold no record.
+    /// This many bytes without a record.
     Blank(usize),
-    /// The bytes break the rules.
+    /// The bytes break the framing rules.
     Broken(Fault),
 }
 
-/// The state of skimming a frame.
+/// The state of skimming a frame, which is finding its end without reading all of it.
 #[derive(Clone, Debug, Default)]
 pub struct Skim {
     /// Of a tar record: the key of its members.
@@ -32,35 +32,37 @@ pub struct Skim {
     pub ended: bool,
     /// Whether a part of the frame was skipped.
     pub begun: bool,
-    /// Of MessagePack: values that are still to come.
+    /// Of MessagePack: the number of values that are still to come.
     pub left: u64,
 }
 
-/// Where to continue skimming a frame, counted from the front of the window.
+/// Where to continue skimming a frame, relative to the front of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// From there, which may be past the window.
+    /// At this offset, which may be beyond the window.
     On(u64),
-    /// From here, with a window of at least this many bytes.
+    /// At this offset, with a window of at least this many bytes.
     More(usize),
-    /// The frame ends there, which may be past the window.
+    /// The frame ends here, which may be beyond the window.
     End(u64),
     /// The bytes break the rules.
     Broken(Fault),
 }
 
-/// A container whose records are found by walking: a window of bytes in, the next frame out.
+/// A container whose records are found one after another: the input is a window of bytes, the output the
+/// next frame.
 ///
-/// A framing with a head and a tail of fixed size (TFRecord) marks off a payload. One without
-/// (`HEAD` and `TAIL` are 0) has records of known size: the frame is the payload, and its decoder
-/// interprets it.
+/// A framing with a head and a tail of fixed size (TFRecord) has a payload between them. In a framing
+/// without (`HEAD` and `TAIL` are 0), each frame encodes its size in some other way: the payload is the
+/// whole frame, and its decoder interprets it.
 pub trait Framing: Copy + Send + Sync {
-    /// The frame at the front of `window`, which is not empty. `last` says that the window ends
-    /// where the stream of frames ends.
+    /// The frame at the front of `window`, which is not empty. `last` means that the stream of frames ends
+    /// where the window ends.
     fn next(self, window: &[u8], last: bool) -> Step;
-    /// The first place from `from` on where a frame seems to begin, to continue after damage.
+    /// The first offset from `from` on where a frame seems to begin, to continue after damage.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate>;
-    /// The next step from the front of `window` to the end of a frame that is too long for memory. `state` is that of the frame, new at its front; `last` says that the stream ends with the window.
+    /// The next step from the front of `window` to the end of a frame that is too long for memory. `state`
+    /// is the state of the frame, new at its front; `last` means that the stream ends with the window.
     fn skim(self, state: &mut Skim, window: &[u8], last: bool) -> Skip {
         let _ = state;
         match self.next(window, last) {
@@ -71,18 +73,18 @@ pub trait Framing: Copy + Send + Sync {
             Step::Broken(fault) => Skip::Broken(fault),
         }
     }
-    /// Check the payload of a whole frame against its own checksum, if it has one.
+    /// Compare the payload of a whole frame with its stored checksum, if there is one.
     fn check(self, frame: &[u8]) -> Result<(), Fault> {
         let _ = frame;
         Ok(())
     }
-    /// The first of some whole frames in `window` whose payload does not match its own checksum. `spans`:
-    /// where each payload starts, and its length.
+    /// The first of some whole frames in `window` whose payload does not match its stored checksum.
+    /// `spans`: the start and length of each payload.
     fn first_broken(self, window: &[u8], spans: &[(usize, usize)]) -> Option<usize> {
         let _ = (window, spans);
         None
     }
-    /// The checksum of a whole frame, as the index keeps it: its own, or that of all its bytes.
+    /// The checksum of a whole frame, as the index keeps it: the stored one, or that of all its bytes.
     fn stored(self, frame: &[u8]) -> u32 {
         crc32c(frame)
     }
@@ -90,20 +92,20 @@ pub trait Framing: Copy + Send + Sync {
     const HEAD: usize = 0;
     /// Bytes of framing after the payload.
     const TAIL: usize = 0;
-    /// Whether frames have checksums, and their ends are known from their heads alone.
+    /// Whether frames have checksums, and their ends are known from their heads.
     const CHECKED: bool = false;
 }
 
-/// A place where a frame may start again after damage.
+/// A position where a frame may start again after damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Offset in the window.
     pub at: usize,
-    /// Bytes of the whole frame, as far as known from its head.
+    /// Bytes of the whole frame, as far as its head says.
     pub total: u64,
 }
 
-/// The framings by their names.
+/// The framings by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnyFraming {
     /// TFRecord.
@@ -113,16 +115,16 @@ pub enum AnyFraming {
     UncheckedTfRecord,
     /// MXNet's RecordIO.
     RecordIo,
-    /// None: the payloads were found by other means.
+    /// No framing: the payloads were found in another way.
     Bare,
     /// Tar archives of WebDataset.
     Tar,
-    /// MessagePack: each value a record.
+    /// MessagePack: each value is a record.
     MessagePack,
 }
 
 impl AnyFraming {
-    /// The framing that Python calls so.
+    /// The framing with this name in Python.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "tfrecord" => Self::TfRecord,
@@ -135,7 +137,7 @@ impl AnyFraming {
     }
 }
 
-/// Run something that is generic over a framing with the one of a kind.
+/// Run code that is generic over a framing, with the framing of a kind.
 macro_rules! with_framing {
     ($kind:expr, $framing:ident => $body:expr) => {
         match $kind {
@@ -168,7 +170,7 @@ macro_rules! with_framing {
 }
 pub(crate) use with_framing;
 
-/// Payloads without frames, in a container that gives their places.
+/// Payloads without frames, in a container that gives their positions.
 #[derive(Clone, Copy, Debug)]
 pub struct Bare;
 
@@ -278,7 +280,7 @@ fn frame(length: u64, window: &[u8]) -> Step {
     Step::Frame { payload: TFRECORD_HEAD, length: length as usize, total: total as usize }
 }
 
-/// The same frames without checksums: a length is trusted if there are as many bytes.
+/// The same frames without checksums: a length is trusted if there are enough bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct UncheckedTfRecord;
 

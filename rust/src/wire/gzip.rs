@@ -7,14 +7,14 @@
 //! | flags | 1 | 1 text, 2 header checksum, 4 extra, 8 name, 16 comment |
 //! | mtime, XFL, OS | 6 | |
 //! | extra | 2 + n | if flagged: length, then subfields of id (2), length (2), data |
-//! | name, comment | n | if flagged: up to and with a zero byte |
+//! | name, comment | n | if flagged: up to and including a zero byte |
 //! | header checksum | 2 | if flagged: low half of the CRC-32 of all before |
 //! | deflate data | n | |
 //! | trailer | 8 | CRC-32 of the plain bytes, their number modulo 2^32 |
 //!
-//! penstock writes its members with one extra subfield, "PS": the bytes of the whole member and
-//! the records in it, both u32. So members are found by hopping, without inflating, and every
-//! other reader passes over the field.
+//! penstock writes its members with one extra subfield, "PS": the bytes of the whole member and the number
+//! of its records, both u32. So members are found by hopping from head to head, without inflating, and
+//! every other reader ignores the field.
 
 use libdeflater::Crc;
 
@@ -45,7 +45,7 @@ pub enum Container {
 }
 
 impl Container {
-    /// How messages call it.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -79,7 +79,7 @@ enum Field {
 /// Reads a header that arrives in pieces of any size, in constant memory.
 pub struct HeaderReader {
     field: Field,
-    /// A field of fixed size, and how much of it is here.
+    /// A field of fixed size, and how many of its bytes have arrived.
     small: [u8; 8],
     have: usize,
     flags: u8,
@@ -115,13 +115,13 @@ impl HeaderReader {
         self.length
     }
 
-    /// Whether the first two bytes were those of the container.
+    /// Whether the first two bytes were the container's.
     pub fn is_recognised(&self) -> bool {
         !matches!(self.field, Field::Zlib | Field::Magic)
     }
 
-    /// Read from the front of `data`; the bytes taken. All of them, unless the header ends before.
-    /// A fault's byte counts from the start of the header.
+    /// Read from the front of `data`, and return the number of bytes used: all, unless the header ends
+    /// before. A fault's byte is relative to the start of the header.
     pub fn feed(&mut self, data: &[u8]) -> Result<usize, Fault> {
         let mut taken = 0usize;
         while let Some(rest) = data.get(taken..)
@@ -145,7 +145,7 @@ impl HeaderReader {
         Ok(taken)
     }
 
-    /// How many bytes of `data` belong to this field, and whether they end it.
+    /// How many bytes of `data` belong to this field, and whether they complete it.
     fn part(&mut self, data: &[u8]) -> (usize, bool) {
         match self.field {
             Field::Zlib | Field::Magic | Field::ExtraLength | Field::Checksum => self.fill(data, 2),
@@ -174,7 +174,7 @@ impl HeaderReader {
         (used, self.have == size)
     }
 
-    /// One wrong byte is enough to know: do not wait for the second.
+    /// One wrong byte is enough, so do not wait for the second.
     fn early_magic(&self) -> Result<(), Fault> {
         let [first, ..] = self.small;
         if self.field == Field::Magic && self.have > 0 && first != 0x1f {
@@ -248,7 +248,7 @@ fn check_zlib(method: u8, flags: u8) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The head of a member that penstock wrote: bytes of the whole member, and records in it.
+/// The head of a member that penstock wrote: bytes of the whole member, and number of its records.
 pub fn member_head(data: &[u8]) -> Option<(u32, u32)> {
     let mut cursor = Cursor::new(data);
     let start = cursor.take(PLAIN_HEAD_BYTES).ok()?;
@@ -266,7 +266,7 @@ pub fn member_head(data: &[u8]) -> Option<(u32, u32)> {
         let mut value = Cursor::new(extra.take(usize::from(size)).ok()?);
         if id == SUBFIELD && size == 8 {
             let (bytes, records) = (value.u32_le().ok()?, value.u32_le().ok()?);
-            // Less than header and trailer cannot be, and would not bring a hopping reader on.
+            // Less than header and trailer is impossible, and would stop a hopping reader.
             let least = cursor.offset().checked_add(TRAILER_BYTES)?;
             return (bytes as usize > least).then_some((bytes, records));
         }
@@ -274,7 +274,7 @@ pub fn member_head(data: &[u8]) -> Option<(u32, u32)> {
     None
 }
 
-/// The header that penstock writes; no time and no name in it, so equal input gives equal bytes.
+/// The header that penstock writes. It has no time and no name, so equal input gives equal bytes.
 pub fn head(member_bytes: u32, num_records: u32) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     let fixed = [0x1f, 0x8b, 8, FLAG_EXTRA, 0, 0, 0, 0, 0, 3, 12, 0, b'P', b'S', 8, 0];
@@ -328,7 +328,7 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             let mut reader = HeaderReader::new(Container::Gzip);
             let whole = reader.feed(&bad).is_ok() && reader.is_done();
-            // Without its flag, the checksum is not there to be checked.
+            // Without its flag, the checksum is not there.
             assert!(!whole || bit == 3 * 8 + 1, "bit {bit}");
         }
     }

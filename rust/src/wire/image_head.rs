@@ -62,12 +62,12 @@ pub struct Head {
     pub width: u32,
     /// Pixels from top to bottom, at least 1.
     pub height: u32,
-    /// Values a pixel by default: grey, grey and alpha,
-    /// RGB, RGBA. Palettes count as what they name, CMYK as RGB.
+    /// Values per pixel by default: grey, grey and alpha, RGB, RGBA. A palette counts as its colours, and
+    /// CMYK as RGB.
     pub channels: u8,
-    /// Of a JPEG: its components are cyan, magenta, yellow and black.
+    /// For JPEG: whether its components are cyan, magenta, yellow and black.
     pub cmyk: bool,
-    /// Of a WebP: it is a sequence of frames.
+    /// For WebP: whether it is a sequence of frames.
     pub animated: bool,
     /// Its values have 16 bits.
     pub deep: bool,
@@ -162,7 +162,7 @@ fn frame_header(marker: u8, cursor: &mut Cursor<'_>) -> Result<Head, Fault> {
         return unsupported(format!("a JPEG of process SOF{}", marker & 15));
     }
     if precision != 8 {
-        return unsupported(format!("a JPEG of {precision} bits a value"));
+        return unsupported(format!("a JPEG with {precision} bits per value"));
     }
     if height == 0 {
         return unsupported("a JPEG that has its height after its pixels".to_owned());
@@ -187,7 +187,7 @@ fn u32_be(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
 fn png(bytes: &[u8]) -> Result<Head, Fault> {
     let mut cursor = Cursor::new(bytes);
     if cursor.take(8)? != b"\x89PNG\r\n\x1a\n" {
-        return Err(bad(4, "a PNG signature that was changed on its way"));
+        return Err(bad(4, "a PNG signature that was changed in transfer"));
     }
     if u32_be(&mut cursor)? != 13 || cursor.take(4)? != b"IHDR" {
         return Err(bad(8, "a PNG that does not begin with its header"));
@@ -206,7 +206,8 @@ fn png(bytes: &[u8]) -> Result<Head, Fault> {
     }
     cursor.take(3)?;
     cursor.take(4)?;
-    // One colour, or some of a palette, may be transparent: that is said before the pixels.
+    // One colour, or some colours of a palette, may be transparent. The chunk that says so is before the
+    // pixels.
     let mut alpha = 0;
     while alpha == 0 && matches!(colour, 0 | 2 | 3) {
         let length = u32_be(&mut cursor)?;
@@ -263,18 +264,18 @@ fn webp(bytes: &[u8]) -> Result<Head, Fault> {
             let (width, height) = (side()?, side()?);
             Ok(head(width, height, flags & 0x10 != 0, flags & 0x02 != 0))
         }
-        _ => Err(bad(12, "a WebP that begins with no image")),
+        _ => Err(bad(12, "a WebP that does not begin with an image")),
     }
 }
 
-/// The head of a PPM or PGM, where its pixels begin, and its largest value.
+/// The head of a PPM or PGM, the offset of its pixels, and its largest value.
 pub fn ppm(bytes: &[u8]) -> Result<(Head, usize, u16), Fault> {
     let mut cursor = Cursor::new(bytes);
     let channels = if cursor.take(2)? == b"P6" { 3 } else { 1 };
     let width = decimal(&mut cursor)?;
     let height = decimal(&mut cursor)?;
     let largest = decimal(&mut cursor)?;
-    // `decimal` has eaten the one white space that ends the header.
+    // `decimal` has read the one white space that ends the header.
     match u16::try_from(largest) {
         Ok(largest @ 1..) => {
             let head = Head::new(Codec::Ppm, width, height, channels);
@@ -295,7 +296,7 @@ fn decimal(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
                 digits += 1;
                 value = value.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
                 if digits > 10 {
-                    return Err(bad(at, "a PPM number of too many digits"));
+                    return Err(bad(at, "a PPM number with too many digits"));
                 }
             }
             b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' if digits > 0 => return Ok(value),

@@ -1,7 +1,7 @@
 //! MessagePack values on the wire: their ends and types.
 //!
-//! Every length is a claim: it is checked against the available bytes before use.
-//! Nothing here calls itself, so no nesting exhausts the stack.
+//! Every length is compared with the available bytes before use. No function here is recursive, so nesting
+//! cannot exhaust the stack.
 
 mod put;
 #[cfg(test)]
@@ -21,7 +21,7 @@ pub enum Extent {
     Whole(usize),
     /// The start of a value of at least this many bytes.
     Cut(u64),
-    /// The byte at this offset begins no value.
+    /// The byte at this offset does not begin a value.
     Reserved(usize),
 }
 
@@ -31,15 +31,15 @@ fn be(window: &[u8], at: usize, width: usize) -> Option<usize> {
     Some(bytes.iter().fold(0, |number, &byte| number << 8 | usize::from(byte)))
 }
 
-/// The value at the front of a window, found without looking into strings and without a stack: a
-/// container only adds to the number of values that are still to come.
+/// The value at the front of a window, found without reading strings and without a stack: a container only
+/// increases the number of values that are still to come.
 #[inline]
 pub fn extent(window: &[u8]) -> Extent {
     extent_on(window, &mut 0, &mut 1)
 }
 
-/// The same from an offset inside a value, with the number of values still to come. If the window is cut,
-/// both are set to those of the value at the cut.
+/// The same from an offset inside a value, with the number of values still to come. If the window ends
+/// first, both are set to those of the value at its end.
 #[inline(always)]
 fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
     let (mut at, mut left) = (*from, *values);
@@ -49,7 +49,7 @@ fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
             return Extent::Cut((at as u64).saturating_add(left));
         };
         left = left.wrapping_sub(1);
-        // Bytes of the length field, and of those between it and the content.
+        // The size of the length field, and the bytes between it and the content.
         let (width, more) = match byte {
             0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => {
                 at = at.wrapping_add(1);
@@ -168,15 +168,15 @@ pub enum Token<'a> {
     Nil,
     /// true or false
     Bool(bool),
-    /// An integer that int64 holds.
+    /// An integer within int64.
     Int(i64),
-    /// A larger one.
+    /// A larger integer.
     Large(u64),
     /// float 32
     Float(f32),
     /// float 64
     Double(f64),
-    /// str: UTF-8 by the specification, any bytes in fact
+    /// str: UTF-8 by the specification, but any bytes in practice
     Str(&'a [u8]),
     /// bin
     Bin(&'a [u8]),
@@ -189,7 +189,7 @@ pub enum Token<'a> {
 }
 
 impl Token<'_> {
-    /// Its name for people.
+    /// Its name for users.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Nil => "nil",
@@ -282,13 +282,13 @@ pub fn token<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, Fault> {
     })
 }
 
-/// The fault of a byte that begins no value.
+/// The fault of a byte that does not begin a value.
 #[cold]
 pub fn reserved(at: usize) -> Fault {
-    Fault::new(FaultKind::Message, at as u64, "the byte c1 begins no MessagePack value")
+    Fault::new(FaultKind::Message, at as u64, "no MessagePack value begins with the byte c1")
 }
 
-/// Pass over a value, whose containers may be `nesting` deep. Returns its bytes.
+/// Skip a value, whose containers may be nested `nesting` levels deep. Returns its bytes.
 #[inline]
 pub fn skip<'a>(cursor: &mut Cursor<'a>, nesting: usize) -> Result<&'a [u8], Fault> {
     let (rest, start) = (cursor.rest(), cursor.offset());
@@ -300,7 +300,7 @@ pub fn skip<'a>(cursor: &mut Cursor<'a>, nesting: usize) -> Result<&'a [u8], Fau
 }
 
 fn skip_deep(cursor: &mut Cursor<'_>, nesting: usize) -> Result<(), Fault> {
-    // How many values are still to come, level by level.
+    // The number of values that are still to come, for each level.
     let mut levels = vec![1u64];
     while let Some(left) = levels.last_mut() {
         if *left == 0 {
@@ -321,7 +321,7 @@ fn skip_deep(cursor: &mut Cursor<'_>, nesting: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The fault of containers within containers beyond the limit.
+/// The fault of containers nested beyond the limit.
 #[cold]
 pub fn too_deep(at: usize) -> Fault {
     let message = "arrays and maps are nested deeper than the limit nesting";
@@ -346,6 +346,6 @@ pub fn nanoseconds(data: &[u8]) -> Option<i64> {
     if nanos > 999_999_999 {
         return None;
     }
-    // By way of i128: the seconds may be below the range, and the nanoseconds bring it back.
+    // By way of i128, because the seconds may be below the range until the nanoseconds are added.
     i64::try_from(i128::from(seconds) * 1_000_000_000 + i128::from(nanos)).ok()
 }

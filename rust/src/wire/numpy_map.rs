@@ -1,4 +1,4 @@
-//! NumPy arrays within MessagePack, as `msgpack-numpy` writes them: a map of five keys.
+//! NumPy arrays in MessagePack, as `msgpack-numpy` writes them: a map of five keys.
 //!
 //! ```text
 //! nd     true for an array, false for a single number
@@ -8,8 +8,8 @@
 //! data   bin, the values in C order
 //! ```
 //!
-//! Keys are bin; str is accepted as well. Anything but an array of plain numbers is odd: the data of
-//! object arrays, which is a pickle, is never read.
+//! Keys are bin; str is accepted too. Anything but an array of plain numbers counts as odd. The data of
+//! object arrays is a pickle and is never read.
 
 use super::cursor::Cursor;
 use super::msgpack::{Token, put_array, put_bin_head, put_str, put_uint, skip, token};
@@ -53,7 +53,7 @@ impl Dtype {
         Some((Self { kind, size: usize::from(size - b'0') }, order == b'>'))
     }
 
-    /// The dtype string of its bytes in memory order.
+    /// The dtype string for its bytes in native order.
     pub fn text(self) -> [u8; 3] {
         let kind = match self.kind {
             Kind::Bool => b'b',
@@ -68,11 +68,11 @@ impl Dtype {
 /// An array of plain numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumpyArray<'a> {
-    /// What its numbers are.
+    /// The type of its numbers.
     pub dtype: Dtype,
     /// Whether they are big endian.
     pub swapped: bool,
-    /// Its axes; none for a single number.
+    /// Its axes; empty for a single number.
     pub shape: Vec<u32>,
     /// The values in C order.
     pub data: &'a [u8],
@@ -83,13 +83,13 @@ pub struct NumpyArray<'a> {
 pub enum Found<'a> {
     /// An array of plain numbers.
     Array(NumpyArray<'a>),
-    /// An array of something else, or one that contradicts itself.
+    /// An array of other values, or one that contradicts itself.
     Odd,
     /// Any other map.
     Other,
 }
 
-/// Look at a value that may be a map of an array.
+/// Read a value that may be a map of an array.
 pub fn numpy_map(value: &[u8]) -> Found<'_> {
     let mut cursor = Cursor::new(value);
     let Ok(Token::Map(count @ 3..=5)) = token(&mut cursor) else { return Found::Other };
@@ -100,7 +100,7 @@ pub fn numpy_map(value: &[u8]) -> Found<'_> {
     }
 }
 
-/// The value of `nd` and the array; None for a map of other keys, or without `nd`, `type`, `data`.
+/// The value of `nd`, and the array. None for a map with other keys, or without `nd`, `type` or `data`.
 fn array<'a>(cursor: &mut Cursor<'a>, count: u32) -> Option<(bool, Option<NumpyArray<'a>>)> {
     let (mut nd, mut dtype, mut shape, mut data) = (None, None, Some(Vec::new()), None);
     let mut plain = true;
@@ -128,7 +128,7 @@ fn array<'a>(cursor: &mut Cursor<'a>, count: u32) -> Option<(bool, Option<NumpyA
     Some((nd, found))
 }
 
-/// As many axes as NumPy has at most.
+/// The maximum number of axes in NumPy.
 const MAX_AXES: u32 = 64;
 
 fn axes(mut cursor: Cursor<'_>) -> Option<Vec<u32>> {

@@ -7,13 +7,13 @@
 //! | 8 | L | payload, or a piece of it |
 //! | 8+L | 0..3 | zeros up to a multiple of four |
 //!
-//! Where a payload has the magic at a multiple of four, the writer cuts it there and leaves the magic
-//! out; the reader puts it back. Source: dmlc-core's recordio.h.
+//! If a payload has the magic at a multiple of four, the writer splits it there and leaves the magic out;
+//! the reader puts it back. Source: dmlc-core's recordio.h.
 
 use super::frames::{Candidate, Framing, Skim, Skip, Step, u32_at};
 use super::{Fault, FaultKind};
 
-/// What each part begins with.
+/// The beginning of each part.
 pub const MAGIC: u32 = 0xced7_230a;
 /// Bytes before the payload of a part.
 pub const PART_HEAD: usize = 8;
@@ -36,11 +36,12 @@ fn broken(at: usize, message: &str) -> Step {
     Step::Broken(Fault::new(FaultKind::Framing, at as u64, message))
 }
 
-/// Parts of a record that are followed from a place that may be its beginning: many such places may
+/// The maximum number of parts that are followed from a position that may be the beginning of a record.
+/// Many such positions may lead into the same parts.
 /// lead into the same parts.
 const FOLLOWED_PARTS: usize = 64;
 
-/// The frame at the front of a window, if it has no more parts than that.
+/// The frame at the front of a window, if it has at most this many parts.
 #[inline(always)]
 fn next_of(window: &[u8], most_parts: usize) -> Step {
     let mut at = 0usize;
@@ -49,7 +50,7 @@ fn next_of(window: &[u8], most_parts: usize) -> Step {
             return Step::Need(at.wrapping_add(PART_HEAD) as u64);
         };
         if magic != MAGIC {
-            return broken(at, "no RecordIO magic number stands here");
+            return broken(at, "there is no RecordIO magic number here");
         }
         if (flag < 2) != (at == 0) || flag > 3 {
             return broken(at, "the parts of a record are out of order");
@@ -81,7 +82,7 @@ impl Framing for RecordIo {
             return Skip::More(PART_HEAD);
         };
         if magic != MAGIC {
-            return refuse("no RecordIO magic number stands here");
+            return refuse("there is no RecordIO magic number here");
         }
         if (flag < 2) == state.begun || flag > 3 {
             return refuse("the parts of a record are out of order");
@@ -107,7 +108,7 @@ impl Framing for RecordIo {
     }
 }
 
-/// The pieces of a payload: those of a whole frame that `RecordIo` found.
+/// The pieces of the payload of a whole frame, which `RecordIo` found.
 pub fn pieces(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = 0usize;
     std::iter::from_fn(move || {
@@ -138,8 +139,8 @@ pub fn join(frame: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Append a payload as a frame: cut wherever the magic is at a multiple of four bytes. The
-/// payload comes in two, the first of which is whole words.
+/// Append a payload as a frame, split wherever the magic is at a multiple of four bytes. The payload comes
+/// in two parts, of which the first is whole words.
 pub fn write_frame(out: &mut Vec<u8>, words: &[u8], rest: &[u8]) {
     let mut part = out.len();
     out.extend_from_slice(&[0; PART_HEAD]);
@@ -171,12 +172,12 @@ fn close_part(out: &mut [u8], part: usize, flag: u32) {
     }
 }
 
-/// The first place of the magic at a multiple of four bytes.
+/// The first magic at a multiple of four bytes.
 #[inline]
 fn next_magic(payload: &[u8]) -> Option<usize> {
     let is_magic = |word: &[u8; 4]| u32::from_le_bytes(*word) == MAGIC;
     let (words, _) = payload.as_chunks::<4>();
-    // Sixteen at once, without a branch on each.
+    // Sixteen at a time, without a branch for each.
     let block = words.chunks(16).position(|b| b.iter().fold(false, |any, w| any | is_magic(w)))?;
     let first = block.wrapping_mul(16);
     let inside = words.get(first..)?.iter().position(is_magic)?;

@@ -1,16 +1,16 @@
-//! Riegeli/records: chunks with a head each, cut by a block header at every 64 KiB of the file.
+//! Riegeli/records: chunks with a head each, interrupted by a block header at every 64 KiB of the file.
 //!
 //! | bytes | block header | bytes | chunk head |
 //! |---|---|---|---|
 //! | 8 | hash of the other 16 | 8 | hash of the other 32 |
-//! | 8 | from the chunk's start to here | 8 | bytes of data |
-//! | 8 | from here to the chunk's end | 8 | hash of the data |
+//! | 8 | bytes from the chunk's start to here | 8 | bytes of data |
+//! | 8 | bytes from here to the chunk's end | 8 | hash of the data |
 //! | | | 1 | kind of chunk |
 //! | | | 7 | number of records |
 //! | | | 8 | bytes of the records, decoded |
 //!
-//! Numbers are little endian; hashes are HighwayHash-64 with a fixed key. A block header can stand
-//! anywhere in a chunk, its head included.
+//! Numbers are little endian; hashes are HighwayHash-64 with a fixed key. A block header can be anywhere in
+//! a chunk, also in its head.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
@@ -29,7 +29,7 @@ const HASH_BYTES: usize = 8;
 const KEY: [u64; 4] =
     [0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572, 0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572];
 
-/// The hash of some pieces as if they were one.
+/// The hash of the concatenation of some pieces.
 pub fn hash(pieces: &[&[u8]]) -> u64 {
     let mut hasher = HighwayHasher::new(Key(KEY));
     pieces.iter().for_each(|piece| hasher.append(piece));
@@ -39,7 +39,7 @@ pub fn hash(pieces: &[&[u8]]) -> u64 {
 /// The header before a chunk's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// `r` for records one after another, `t` for transposed ones, and some without records.
+    /// `r` for records one after another, `t` for transposed records, and other kinds without records.
     pub kind: u8,
     /// Bytes of data.
     pub data_size: u64,
@@ -51,7 +51,7 @@ pub struct Head {
     pub decoded_size: u64,
 }
 
-/// Reads a chunk from its start, over the block headers in it.
+/// Reads a chunk from its start, skipping the block headers in it.
 pub struct Blocks<'a> {
     data: &'a [u8],
     at: usize,
@@ -81,7 +81,7 @@ impl<'a> Blocks<'a> {
             .values(missing, left)
     }
 
-    /// Skip the block header at this place.
+    /// Skip the block header here.
     fn pass_header(&mut self) -> Result<(), Fault> {
         let place = self.offset();
         let Some(header) = self.rest().get(..BLOCK_HEAD) else {
@@ -96,14 +96,14 @@ impl<'a> Blocks<'a> {
         }
         let (before, expected) = (cursor.u64_le()?, place.saturating_sub(self.begin));
         if before != expected {
-            let message = "a block header is of another chunk";
+            let message = "a block header belongs to another chunk";
             return Err(Fault::new(FaultKind::Structure, place, message).values(expected, before));
         }
         self.at = self.at.saturating_add(BLOCK_HEAD);
         Ok(())
     }
 
-    /// The next `length` bytes, in as many pieces as block headers cut them into.
+    /// The next `length` bytes, in the pieces into which block headers split them.
     pub fn take(&mut self, length: u64, pieces: &mut Vec<&'a [u8]>) -> Result<(), Fault> {
         let mut missing = length;
         while missing > 0 {
@@ -186,7 +186,7 @@ mod tests {
     fn every_flipped_bit_of_the_signature_is_seen() {
         for bit in 0..512 {
             if (192 + 128..192 + 192).contains(&bit) {
-                continue; // seen by the hash as well, but of the data
+                continue; // the hash detects this too, but as a fault of the data
             }
             let mut bytes = SIGNATURE;
             bytes[bit / 8] ^= 1 << (bit % 8);

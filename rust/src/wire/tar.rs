@@ -3,17 +3,16 @@
 //! ```text
 //! offset  size  field
 //! 0       100   name                  to the first NUL
-//! 124     12    size                  octal text, or base 256 where the first bit is set
-//! 148     8     checksum              sum of the header's bytes, these eight taken as spaces
+//! 124     12    size                  octal text, or base 256 if the first bit is set
+//! 148     8     checksum              sum of the header's bytes, with these eight as spaces
 //! 156     1     type                  '0', NUL or '7': a regular file
 //! 257     6     magic                 "ustar\0", or "ustar " of GNU, or nothing (version 7)
-//! 345     155   prefix                of the name, where the magic is "ustar\0"
+//! 345     155   prefix                of the name, if the magic is "ustar\0"
 //! ```
 //!
-//! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) say more
-//! about the member after them: a longer name, a different size.
-//! Two blocks of zeros end an archive. Source:
-//! POSIX.1-2017, pax; the GNU tar manual.
+//! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) have facts about the
+//! next member: a longer name, a different size. Two blocks of zeros end an archive. Source: POSIX.1-2017,
+//! pax; the GNU tar manual.
 
 use std::borrow::Cow;
 
@@ -23,9 +22,9 @@ pub use self::framing::Tar;
 
 /// Headers and paddings are multiples of this.
 pub const BLOCK: usize = 512;
-/// The most bytes of a member that only describes the next one.
+/// The most bytes of a member that only describes the next member.
 const MOST_DESCRIPTION: u64 = 1 << 20;
-/// How many of those may precede a member.
+/// How many such members may precede a member.
 const MOST_DESCRIPTIONS: usize = 16;
 
 /// What is at the front of some bytes.
@@ -41,7 +40,7 @@ pub enum Head<'a> {
     Broken(Fault),
 }
 
-/// A member, with the facts from PAX headers. Places count from the front.
+/// A member, with the facts from PAX headers. Offsets are relative to the front.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member<'a> {
     /// Its name, as bytes.
@@ -52,16 +51,16 @@ pub struct Member<'a> {
     pub contents: usize,
     /// Bytes of its contents.
     pub length: u64,
-    /// Bytes to the next header.
+    /// Bytes up to the next header.
     pub total: u64,
 }
 
-/// A member's name as a record's key and the name of one of its fields, before it is lower-cased.
+/// A member's name, divided into a record's key and the name of a field, which is not lower-cased yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
     /// The name up to the first dot of its last part.
     pub key: &'a [u8],
-    /// The rest after that dot.
+    /// The rest after this dot.
     pub field: &'a [u8],
 }
 
@@ -74,7 +73,7 @@ pub fn split(name: &[u8]) -> Option<Name<'_>> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash.wrapping_add(1));
     let dot = base.wrapping_add(name.get(base..)?.iter().position(|&byte| byte == b'.')?);
     if dot == base {
-        // A name like `folder/.x` has the key `folder/`, if that has no dot itself.
+        // A name like `folder/.x` has the key `folder/`, if `folder` has no dot.
         let folder = name.get(..base.checked_sub(1)?)?;
         if folder.rsplit(|&byte| byte == b'/').next()?.contains(&b'.') {
             return None;
@@ -83,8 +82,8 @@ pub fn split(name: &[u8]) -> Option<Name<'_>> {
     Some(Name { key: name.get(..dot)?, field: name.get(dot.wrapping_add(1)..)? })
 }
 
-/// Whether a header's stored checksum is right: the sum of its bytes, with those of the checksum
-/// itself taken as spaces. Some old programs summed the bytes as signed numbers.
+/// Whether a header's stored checksum is right: the sum of its bytes, with the checksum's bytes taken as
+/// spaces. Some old programs summed the bytes as signed numbers.
 #[inline]
 fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     let own = block.get(148..156).unwrap_or_default();
@@ -97,8 +96,8 @@ fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     i64::from(spaces).wrapping_sub(signs) == stored
 }
 
-/// The sum of at most 512 bytes, in number a multiple of eight. Pairs of bytes are added in
-/// 16-bit lanes, which so few bytes cannot overflow.
+/// The sum of at most 512 bytes, whose number is a multiple of eight. Pairs of bytes are added in 16-bit
+/// lanes, which cannot overflow with so few bytes.
 #[inline]
 fn sum(bytes: &[u8]) -> u32 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
@@ -135,7 +134,7 @@ fn padded(length: u64) -> u64 {
     length.checked_next_multiple_of(BLOCK as u64).unwrap_or(u64::MAX)
 }
 
-/// Facts about a member from the members before it. The first one wins.
+/// Facts about a member from the members before it. The first fact of a kind counts.
 #[derive(Default)]
 struct Said<'a> {
     name: Option<&'a [u8]>,
@@ -199,7 +198,7 @@ fn checked(block: &[u8; BLOCK]) -> Result<Option<(u8, u64)>, Fault> {
     let field = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
     let stored = number(field(148, 156)).and_then(|number| i64::try_from(number).ok());
     if !stored.is_some_and(|stored| sums_to(block, stored)) {
-        let message = "no header of a tar member stands here";
+        let message = "there is no header of a tar member here";
         return Err(Fault::new(FaultKind::Framing, 0, message));
     }
     let kind = block.get(156).copied().unwrap_or_default();
@@ -228,13 +227,13 @@ fn member<'a>(
         None => Cow::Owned([prefix, b"/", own].concat()),
     };
     if kind == b'S' {
-        let message = "a sparse member, which is not read";
+        let message = "a sparse member, which penstock cannot read";
         return Err(Fault::new(FaultKind::Unsupported, 0, message));
     }
     let length = said.length.unwrap_or(size);
     let is_folder = kind == 0 && own.last() == Some(&b'/');
     let is_file = matches!(kind, b'0' | b'7' | 0) && !is_folder;
-    // Links, devices and folders have no contents, whatever their size says.
+    // Links, devices and folders have no contents, whatever size the header has.
     let has_contents = is_file || !(matches!(kind, b'1'..=b'6') || is_folder);
     let contents = at.saturating_add(BLOCK);
     let body = if has_contents { padded(length) } else { 0 };
@@ -254,18 +253,18 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Lines of `length key=value\n`, where the length counts all of the line.
+    /// Lines of `length key=value\n`. The length is that of the whole line.
     fn hear_pax(&mut self, mut lines: &'a [u8], is_global: bool) -> Result<(), Fault> {
         while lines.first().is_some_and(|&byte| byte != 0) {
-            let (key, value, rest) = pax_line(lines)
-                .ok_or_else(|| broken("a PAX header has a line of no right form"))?;
+            let (key, value, rest) =
+                pax_line(lines).ok_or_else(|| broken("a PAX header has an invalid line"))?;
             lines = rest;
             if key.starts_with(b"GNU.sparse.") {
-                let message = "a sparse member, which is not read";
+                let message = "a sparse member, which penstock cannot read";
                 return Err(Fault::new(FaultKind::Unsupported, 0, message));
             }
             if is_global && matches!(key, b"path" | b"size") {
-                let message = "a global PAX header gives all members one name or size";
+                let message = "a global PAX header gives all members the same name or size";
                 return Err(Fault::new(FaultKind::Unsupported, 0, message));
             }
             match key {
@@ -286,7 +285,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The first line of a PAX header: key, value, and the lines after it.
+/// The first line of a PAX header: key, value, and the rest.
 pub fn pax_line(lines: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let blank = lines.iter().take(20).position(|&byte| byte == b' ')?;
     let length = usize::try_from(decimal(lines.get(..blank)?)?).ok()?;
@@ -306,19 +305,18 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Iterates over bytes that consist of whole members; ends at the first thing that is not a
-/// member.
+/// Iterates over bytes that consist of whole members. It ends at the first bytes that are not a member.
 pub struct Members<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// The members of a frame, which `Tar` found before.
+/// The members of a frame that `Tar` found.
 pub fn members(frame: &[u8]) -> Members<'_> {
     Members { bytes: frame, at: 0 }
 }
 
-/// The end of the last member of a frame; after it are the zeros that end an archive.
+/// The end of the last member of a frame. The zeros that end an archive may follow.
 pub fn end_of_members(frame: &[u8]) -> usize {
     let mut found = members(frame);
     let mut end = 0;
@@ -329,13 +327,13 @@ pub fn end_of_members(frame: &[u8]) -> usize {
 }
 
 impl Members<'_> {
-    /// Where the next member, or what describes it, starts.
+    /// The start of the next member, or of the headers that describe it.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Whether all bytes were those of members.
+    /// Whether all bytes belonged to members.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.at == self.bytes.len()

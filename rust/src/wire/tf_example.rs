@@ -1,30 +1,30 @@
 //! Examples and SequenceExamples as TensorFlow's hand-written parsers read them.
 //!
-//! `parse_example` and `parse_sequence_example` do not read protobuf: they read what protobuf
-//! usually looks like, over a stream whose limits are kept loosely. Where they differ:
+//! `parse_example` and `parse_sequence_example` do not read protobuf in general. They read the usual
+//! encoding, from a stream whose limits are not strict. They differ from each other:
 //!
 //! | | Example | SequenceExample |
 //! |---|---|---|
 //! | map entry | two fields of 1 or 2, in any order | key, then value |
-//! | a length beyond its surroundings | ends with them | ends with them |
+//! | a length beyond the enclosing message | ends with the message | ends with the message |
 //! | a length of 2^31 or more | does not limit | does not limit |
 //! | tail of packed floats | ignored | refused |
 //! | rest of a list after its first run | ignored | in a feature list: read as the next frame |
-//! | last entry of a key has no kind | dense: the entry before counts | present, without values |
+//! | last entry of a key has no kind | dense: the previous entry counts | present, without values |
 //!
-//! Tags are single bytes (an over-long one is an unknown field), and a list is read by the wire
-//! type of its first field. Followed from TensorFlow 2.21's `example_proto_fast_parsing.cc`.
+//! Tags are single bytes (an over-long tag is an unknown field), and a list is read by the wire type of its
+//! first field. Source: `example_proto_fast_parsing.cc` of TensorFlow 2.21.
 
 use super::cursor::Cursor;
 use super::example::{self, Kind};
 use super::{Fault, FaultKind};
 
-/// Which of TensorFlow's two parsers.
+/// One of TensorFlow's two parsers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parser {
-    /// That of `parse_example`.
+    /// The parser of `parse_example`.
     Example,
-    /// That of `parse_sequence_example`.
+    /// The parser of `parse_sequence_example`.
     Sequence,
 }
 
@@ -48,8 +48,8 @@ fn length(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
     Ok(cursor.varint()? as u32)
 }
 
-/// The bytes that a length lets be read from here on. One that reaches beyond what is left does
-/// not narrow the limit, nor does one that is negative as a signed number.
+/// The bytes that may be read from here on, by a length. A length beyond the rest does not narrow the
+/// limit, nor does one that is negative as a signed number.
 fn within<'a>(cursor: &Cursor<'a>, length: u32) -> &'a [u8] {
     let rest = cursor.rest();
     match i32::try_from(length) {
@@ -58,21 +58,21 @@ fn within<'a>(cursor: &Cursor<'a>, length: u32) -> &'a [u8] {
     }
 }
 
-/// A string, which must be there whole.
+/// A string, which must be complete.
 fn string<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     let length = length(cursor)?;
     cursor.take(length as usize)
 }
 
-/// Step over a field that the parsers do not know.
+/// Skip a field that the parsers do not know.
 fn skip_unknown(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
     let at = cursor.offset();
     match cursor.varint()? & 7 {
         0 => cursor.varint().map(drop),
         1 => cursor.take(8).map(drop),
         2 => {
-            // Skipping ahead is not checked: too long a field ends the message, and a negative
-            // length skips nothing.
+            // Skipping is not checked: a field that is too long ends the message, and a negative length
+            // skips nothing.
             if let Ok(length) = i32::try_from(length(cursor)?) {
                 let length = (length as usize).min(cursor.rest().len());
                 cursor.take(length)?;
@@ -84,7 +84,7 @@ fn skip_unknown(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Visit the messages of map entries in a payload: (are they feature lists, the message).
+/// Visit the messages of map entries in a payload: (whether they are feature lists, the message).
 pub fn maps<'a>(
     payload: &'a [u8],
     parser: Parser,
@@ -129,7 +129,7 @@ pub fn entry(bytes: &[u8], parser: Parser) -> Result<(&[u8], &[u8]), Fault> {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     match parser {
         Parser::Example => {
-            // Two fields, not one of each: two keys are a key without a value.
+            // Two fields, not necessarily one of each: two keys are a key without a value.
             for _ in 0..2 {
                 match cursor.varint()? as u32 {
                     0x0a => key = string(&mut cursor)?,
@@ -180,7 +180,7 @@ pub fn frame<'a>(
     };
     match length {
         2 => {
-            // An empty list of the right kind, its length read without a limit.
+            // An empty list of the right kind, whose length is read without a limit.
             cursor.u8()?;
             let at = cursor.offset();
             if self::length(cursor)? != 0 {
@@ -196,8 +196,8 @@ pub fn frame<'a>(
     }
 }
 
-/// Open the list at a cursor after the tag of its kind. None for one that ends at once; the parser
-/// for sequences refuses that if values were announced.
+/// Open the list at a cursor after the tag of its kind. None if it ends immediately; the parser for
+/// sequences refuses that if values were announced.
 fn open<'a>(cursor: &mut Cursor<'a>, parser: Parser) -> Result<Option<Cursor<'a>>, Fault> {
     let length = length(cursor)?;
     let list = within(cursor, length);

@@ -2,14 +2,14 @@
 
 use super::{Fault, FaultKind};
 
-/// The fault of one that begins at this byte.
+/// The fault of a varint that begins at this byte.
 #[cold]
 pub fn endless(at: u64) -> Fault {
     Fault::new(FaultKind::Message, at, "varint does not end")
 }
 
-/// The value at the front of `data` and the bytes it takes, or None if it does not end within
-/// them or within ten bytes. Bits beyond 64 are dropped, as protobuf does.
+/// The value at the front of `data` and its number of bytes, or None if it does not end within `data` or
+/// within ten bytes. Bits beyond 64 are dropped, as in protobuf.
 #[inline]
 pub fn read(data: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -23,15 +23,15 @@ pub fn read(data: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The same for one that ends within the eight bytes of `word`, the first of which is the lowest. No
-/// branch depends on how long it is, which differs from value to value.
+/// The same for a varint that ends within the eight bytes of `word`, the first of which is the lowest. No
+/// branch depends on its length, which differs from value to value.
 #[inline(always)]
 pub fn in_word(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
     }
-    // All bits up to the end of the last byte, then sevens joined to fourteens, and so on.
+    // All bits up to the end of the last byte, then groups of seven are joined to fourteen, and so on.
     let sevens = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
     let pairs = sevens & 0x007f_007f_007f_007f | sevens >> 1 & 0x3f80_3f80_3f80_3f80;
     let fours = pairs & 0x0000_3fff_0000_3fff | pairs >> 2 & 0x0fff_c000_0fff_c000;
@@ -39,7 +39,7 @@ pub fn in_word(word: u64) -> Option<(u64, usize)> {
     Some((value, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// Fewer than eight bytes as a word, the first of them the lowest, with zeros after them.
+/// Fewer than eight bytes as a word, with the first as the lowest, and zeros after them.
 #[inline(always)]
 pub fn word(bytes: &[u8]) -> u64 {
     let length = bytes.len();
@@ -52,10 +52,10 @@ pub fn word(bytes: &[u8]) -> u64 {
     u64::from(first) | last
 }
 
-/// How many bytes `value` takes.
+/// The number of bytes that `value` takes.
 #[inline]
 pub fn len(value: u64) -> usize {
-    // Each byte carries seven bits; zero still takes one byte. 9/64 is near enough to 1/7 for 64 bits.
+    // Each byte has seven bits, and zero takes one byte. For up to 64 bits, 9/64 is close enough to 1/7.
     let num_bits = 64 - (value | 1).leading_zeros() as usize;
     (num_bits * 9 + 64) / 64
 }

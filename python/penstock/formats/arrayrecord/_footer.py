@@ -31,7 +31,7 @@ _VERSION = 1
 
 
 class Extents:
-    """Where the chunks of a file are, and how many records they hold: int64 arrays."""
+    """Where the chunks of a file are, and how many records they have: int64 arrays."""
 
     def __init__(
         self, offsets: np.ndarray, sizes: np.ndarray, counts: np.ndarray, end: int
@@ -39,29 +39,26 @@ class Extents:
         self.starts = offsets
         self.ends = np.append(offsets[1:], end)
         self.sizes = sizes
-        """Bytes of the records of each chunk."""
+        """The bytes of the records of each chunk."""
         self.firsts = np.concatenate([[0], np.cumsum(counts)])
         """The first record of each chunk, and the number of records."""
         self.are_single = bool((counts == 1).all())
         """Whether each chunk has one record."""
         costs = np.maximum(self.ends - self.starts, sizes)
         self.costs = np.concatenate([[0], np.cumsum(costs)])
-        """For each chunk, the total cost of the chunks before it: bytes in the file or in memory, whichever is more."""
+        """The sum of the costs of the chunks before each chunk, and of all. A chunk costs its bytes in the file or in
+        memory, whichever are more."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
 def read_extents(source: Source, options: Options) -> Extents:
-    """Read the chunks that the footer of a file lists.
-
-    Raises:
-        TruncatedError, FormatError: as for ArrayRecordFormat.open.
-    """
+    """Read the chunks that the footer of a file lists. Raises the errors of ArrayRecordFormat.open."""
     head = source.read(0, len(SIGNATURE)).to_bytes()
     if head != SIGNATURE:
         kind = TruncatedError if SIGNATURE.startswith(head) else FormatError
-        raise kind("does not start as ArrayRecord", byte=0, found=head[:8].hex(" "))
+        raise kind("the file does not start like ArrayRecord", byte=0, found=head[:8].hex(" "))
     footer, end = _footer_offset(source, options), source.size - BLOCK
     options.limits.check("footer_bytes", end - footer)
     records = _unlisted_chunk(source, footer, end, options)
@@ -71,7 +68,7 @@ def read_extents(source: Source, options: Options) -> Extents:
 
 
 def _footer_offset(source: Source, options: Options) -> int:
-    """Return where the footer starts, according to the postscript."""
+    """Return where the footer starts, from the postscript."""
     start = source.size - BLOCK
     if start < BLOCK or source.size % BLOCK:
         raise _no_postscript(source)
@@ -79,7 +76,7 @@ def _footer_offset(source: Source, options: Options) -> int:
         records = _unlisted_chunk(source, start, source.size, options)
     except ChecksumError:
         raise
-    except FormatError:  # the last block is in the middle of a chunk: the file was cut there
+    except FormatError:  # the last block is the middle of a chunk: the file was truncated there
         raise _no_postscript(source) from None
     if records is None or len(records) != _POSTSCRIPT_RECORDS:
         raise _no_postscript(source)
@@ -95,11 +92,11 @@ def _footer_offset(source: Source, options: Options) -> int:
 def _no_postscript(source: Source) -> PenstockError:
     if source.path.endswith(".riegeli"):
         return UnsupportedError(
-            "a plain Riegeli file, which has no footer; only ArrayRecord files are read",
+            "this is a plain Riegeli file, which has no footer; penstock reads only ArrayRecord files",
             hint="copy its records to an ArrayRecord or TFRecord file with riegeli's own reader",
         )
     return TruncatedError(
-        "there is no postscript in the last 64 KiB: the file was cut, never finished, or is a "
+        "there is no postscript in the last 64 KiB: the file was truncated, never finished, or is a "
         "plain Riegeli file",
         byte=source.size,
         found=f"{source.size} bytes",
@@ -107,7 +104,7 @@ def _no_postscript(source: Source) -> PenstockError:
 
 
 def _unlisted_chunk(source: Source, start: int, end: int, options: Options) -> _core.Frames | None:
-    """Return the records of a chunk that the footer does not list; None if it does not hold records."""
+    """Return the records of a chunk that the footer does not list, or None if it has no records."""
     data = source.read(start, end - start)
     try:
         kind, _, count, size = _core.riegeli_head(data, start)
@@ -121,14 +118,8 @@ def _unlisted_chunk(source: Source, start: int, end: int, options: Options) -> _
 
 
 def unpack(data: _core.Buffer, columns: Sequence[np.ndarray], options: Options) -> _core.Frames:
-    """Return the records of some chunks.
-
-    Args:
-        data: bytes that hold the chunks.
-        columns: where they start in `data`, their lengths, where they start in the file, and the number and the bytes
-            of their records.
-        options: limits, and whether hashes are verified.
-    """
+    """Return the records of some chunks. `data` has the bytes of the chunks. `columns` are where they start in `data`,
+    their lengths, where they start in the file, and the number and the bytes of their records."""
     starts, lengths, offsets, counts, sizes = (unsigned(column) for column in columns)
     return _core.riegeli_records(
         data,
@@ -159,20 +150,20 @@ def _extents(records: _core.Frames, footer: int, options: Options) -> Extents:
     head = _core.Buffer.from_bytes(records.payload(0)).to_bytes()
     version, num_chunks, num_records = _footer_head(head, footer)
     if version != _VERSION:
-        raise UnsupportedError("a footer of this version is not known", found=version)
+        raise UnsupportedError("the version of the footer is unknown", found=version)
     offsets, sizes, counts = (n.astype(np.int64) for n in _numbers(records[1:], footer))
     if len(offsets) != num_chunks or int(counts.sum()) != num_records:
         raise FormatError(
-            "the footer's counts of chunks and records are not those of its list",
+            "the footer's counts of chunks and records differ from its list",
             byte=footer,
             expected=f"{num_chunks} chunks, {num_records} records",
             found=f"{len(offsets)} chunks, {int(counts.sum())} records",
         )
-    # A chunk has at least one byte for each record, which bounds the sums.
+    # A chunk has at least one byte per record, which bounds the sums.
     limit = np.diff(offsets, append=footer)
     outside = (offsets < len(SIGNATURE)) | (offsets >= footer)
     if (outside | (limit <= 0) | (counts < 0) | (counts > limit)).any():
-        raise FormatError("the footer lists chunks where none can be", byte=footer)
+        raise FormatError("the footer lists chunks at impossible positions", byte=footer)
     if (sizes < 0).any():
         raise FormatError("the footer lists chunks of impossible sizes", byte=footer)
     if len(sizes):
@@ -199,7 +190,7 @@ def _footer_head(record: bytes, byte: int) -> tuple[int, int, int]:
                 raise IndexError
             found[tag >> 3] = value
     except IndexError:
-        raise FormatError("the footer does not begin as it should", byte=byte) from None
+        raise FormatError("the start of the footer is invalid", byte=byte) from None
     return found[1], found[2], found[3]
 
 

@@ -9,9 +9,8 @@ footer offset   footer chunk   {1: {1: version, 2: chunks, 3: records, 4: option
 size - 64 KiB   postscript     a chunk of three equal records {1: footer offset, 2: magic}
 ```
 
-Numbers in braces are fields of protobuf messages. Hashes are HighwayHash-64. The chunks are unpacked in Rust
-(`kernels/riegeli.rs`). Payloads are decoded by the decoder of TFRecord. Source: Riegeli's and ArrayRecord's published
-format descriptions.
+Numbers in braces are fields of protobuf messages. Hashes are HighwayHash-64. Rust (`kernels/riegeli.rs`) unpacks the
+chunks, and TFRecord's decoder decodes the payloads. Source: Riegeli's and ArrayRecord's published format descriptions.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from penstock.contract.format import (
     SkippedRegion,
     Writer,
 )
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.arrayrecord._footer import SIGNATURE, read_extents, unpack, unsigned
 from penstock.formats.tfrecord.format import decoder_of
@@ -56,7 +56,7 @@ PICK_BYTES = 64 << 20
 class ArrayRecordOptions:
     """How to read ArrayRecord.
 
-    infer_records: the schema is inferred from this many records of a shard, or from "all".
+    infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 
     infer_records: int | str = 1000
@@ -66,7 +66,7 @@ class ArrayRecordOptions:
 
 
 class ArrayRecordFormat(Format):
-    """ArrayRecord: Riegeli files with a footer that lists their chunks."""
+    """Files of ArrayRecord, for reading only."""
 
     info = FormatInfo(
         "arrayrecord",
@@ -89,14 +89,19 @@ class ArrayRecordFormat(Format):
 
         Raises:
             TruncatedError: the file was truncated, or never finished.
-            FormatError: the bytes are not ArrayRecord; ChecksumError if a hash is wrong.
+            FormatError: the file is not a valid ArrayRecord file; ChecksumError if a hash is wrong.
             UnsupportedError: the file is a Riegeli file without a footer, or with transposed chunks.
         """
         return ArrayRecordReader(source, options, self.own_options(options))
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.arrayrecord._regions import file_regions
+
+        return file_regions(source, record, options)
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         raise UnsupportedError(
-            "ArrayRecord is read, not written", file=sink.path, hint="write TFRecord or Parquet"
+            "penstock cannot write ArrayRecord", file=sink.path, hint="write TFRecord or Parquet"
         )
 
 
@@ -115,8 +120,8 @@ class ArrayRecordReader(Reader):
         self.schema: pa.Schema = self._decoder.schema
 
     def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
-        """Return facts about the first records (or all), and how many were read. Damage is skipped, since reading
-        reports it later. If all records are requested, damage raises an error here."""
+        """Return facts about the first records (or all), and how many were read. Damage is skipped, as reading reports
+        it later, but raises an error with infer_records="all" and damage="error"."""
         everything = infer_records == "all"
         left = self.num_records if everything else int(infer_records)
         parts: list[dict[str, Any]] = []
@@ -190,7 +195,7 @@ class ArrayRecordReader(Reader):
         costs = np.cumsum(self._extents.costs[wanted + 1] - self._extents.costs[wanted])
         if not len(wanted) or costs[-1] <= PICK_BYTES:
             return self._decode_chunks(wanted, numbers, columns)
-        # The parts are decoded in the order of the file; then all records are put in the requested order.
+        # Decode the parts in file order, then put all records in the requested order.
         order, back = np.unique(numbers, return_inverse=True)
         batches: list[pa.RecordBatch] = []
         for part in np.split(wanted, np.flatnonzero(np.diff((costs - 1) // PICK_BYTES)) + 1):
@@ -214,8 +219,8 @@ class ArrayRecordReader(Reader):
     def _read(
         self, chunk: Chunk[tuple[int, int]]
     ) -> tuple[_core.Frames, np.ndarray, list[SkippedRegion]]:
-        """Return the records of a chunk and their numbers. If damage is skipped, damaged chunks of the file are left
-        out, and returned as skipped regions."""
+        """Return the records of a chunk and their numbers. If damage is skipped, damaged chunks of the file are
+        returned as skipped regions."""
         data = self._source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
         try:
             frames = self._unpack(np.arange(*chunk.data), data)
@@ -250,7 +255,7 @@ class ArrayRecordReader(Reader):
     def _decode_chunks(
         self, chunks: np.ndarray, numbers: np.ndarray, columns: Projection
     ) -> pa.RecordBatch:
-        """Return the given records. All are in the given chunks of the file, and in ascending order."""
+        """Return the given records, which are in the given chunks of the file, both in ascending order."""
         frames = self._unpack(chunks)
         firsts = self._extents.firsts
         counts = firsts[chunks + 1] - firsts[chunks]
@@ -276,7 +281,7 @@ class ArrayRecordReader(Reader):
             raise error.at(file=self._path) from None
 
     def _unpack(self, chunks: np.ndarray, data: _core.Buffer | None = None) -> _core.Frames:
-        """Return the records of these chunks of the file. `data` holds the bytes from the first chunk's start on."""
+        """Return the records of these chunks of the file. `data` has the bytes from the first chunk's start on."""
         extents = self._extents
         starts = extents.starts[chunks]
         lengths = extents.ends[chunks] - starts
@@ -301,13 +306,13 @@ class ArrayRecordReader(Reader):
 
 
 def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Copy view columns, so that the views do not keep whole chunks in memory."""
+    """Copy view columns, so that views do not keep whole chunks in memory."""
     arrays = [a.cast(pa.binary()) if a.type == pa.binary_view() else a for a in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names) if arrays else batch
 
 
 def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert the columns back to the types of the schema."""
+    """Convert columns back to the types of the schema."""
     wanted = pa.schema([schema.field(name) for name in batch.schema.names], schema.metadata)
     arrays = [a.cast(f.type) for a, f in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

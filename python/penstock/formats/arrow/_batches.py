@@ -25,8 +25,8 @@ from penstock.storage.pyarrow_files import Bytes, Splice, translated
 
 
 class Entry(NamedTuple):
-    """A record batch: its number, its number in the footer (which differs if batches were skipped), its
-    first record, its message, and the dictionary messages that a stream sent for it."""
+    """A record batch: its number, its number in the footer (which differs if batches were skipped), its first record,
+    its message, and the dictionary messages that a stream sent for it."""
 
     number: int
     block: int
@@ -36,12 +36,8 @@ class Entry(NamedTuple):
 
 
 class Batches:
-    """The batches of one file or stream. They are found when they are requested, and then cached.
-
-    Args:
-        footer: the footer of a file; None for a stream, whose messages are read in order.
-        start: the schema message of a stream.
-    """
+    """The batches of a file or stream, which are found as needed and then cached. `footer` is None for a stream, whose
+    messages are read in order. `start` is the schema message of a stream."""
 
     def __init__(
         self, data: Bytes, options: Options, footer: Footer | None, start: Message | None
@@ -57,7 +53,7 @@ class Batches:
         self._finding = self._find()
         self._failure: FormatError | None = None
         self.skipped: list[SkippedRegion] = []
-        """The regions that were skipped to find the batches so far, in file order."""
+        """The regions skipped so far, in file order."""
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield the batches in order. If the next batch cannot be found, the damage mode decides what happens."""
@@ -86,7 +82,7 @@ class Batches:
             for message in walk_stream(self._data.read, self._size, self._options.limits):
                 if message.kind == DICTIONARY:
                     before = current.get(message.dictionary, ()) if message.is_delta else ()
-                    # The order of arrival is kept: one dictionary may use another.
+                    # Keep the order of arrival, as one dictionary may use another.
                     current.pop(message.dictionary, None)
                     current[message.dictionary] = (*before, message)
                     unused = message
@@ -94,14 +90,14 @@ class Batches:
                     unused = None
                     yield 0, message, tuple(m for group in current.values() for m in group)
             if unused is not None:
-                # No batch follows that would reveal whether these dictionaries are valid.
+                # No batch follows, whose reading would verify these dictionaries.
                 self._check_dictionaries(unused, [m for g in current.values() for m in g])
         except FormatError as error:
             # Without a footer, messages after a broken header cannot be found.
             self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
 
     def _file_message(self, start: int, end: int) -> Message | None:
-        """Return the header of the batch that a footer places at `start`."""
+        """Return the header of the batch that the footer places at `start`, or None if it was skipped."""
         assert self._footer is not None
         try:
             message = read_message(self._data.read, start, self._footer.start, self._options.limits)
@@ -116,11 +112,11 @@ class Batches:
         if self._options.damage == "error":
             raise error.at(file=self._path)
         region = SkippedRegion(self._path, start, end, None, error.message)
-        if region not in self.skipped:  # after Ctrl-C, batches are found anew
+        if region not in self.skipped:  # after Ctrl-C, the search starts again
             self.skipped.append(region)
 
     def _entry(self, number: int) -> Entry | None:
-        """Return the entry of one batch, or None if there are fewer. Entries are found as needed and then cached."""
+        """Return the entry of one batch, or None if there are fewer."""
         with self._lock, translated(self._path):
             if self._lock.was_cut_short():
                 self._entries, self._finding = [], self._find()
@@ -130,10 +126,12 @@ class Batches:
                 try:
                     entry = next(self._finding, None)
                 except FormatError as error:
-                    self._failure = error  # the generator has ended; raise this error again later
+                    self._failure = (
+                        error  # the generator has ended, so raise this error again later
+                    )
                     raise
                 except BaseException:
-                    # The generator has ended here too, although there may be more batches.
+                    # The generator has ended, although there may be more batches.
                     self._entries, self._finding = [], self._find()
                     raise
                 if entry is None:
@@ -143,7 +141,6 @@ class Batches:
 
     @property
     def all(self) -> list[Entry]:
-        """All batches."""
         number = len(self._entries)
         while self._entry(number) is not None:
             number = len(self._entries)
@@ -162,12 +159,12 @@ class Batches:
         with placed(self._path, last):
             check_sizes(self._data.read, messages, self._options.limits)
             for _ in stream_of(self._data, self._start, messages, ()):
-                raise FormatError("a batch where there was none")  # the file changed meanwhile
+                raise FormatError("a new batch appeared")  # the file changed
 
 
 @contextmanager
 def placed(path: str, message: Message) -> Generator[None, None, None]:
-    """Add the place of a message to errors about its bytes."""
+    """Add the position of a message to errors about its bytes."""
     try:
         with translated(path):
             yield
@@ -178,7 +175,7 @@ def placed(path: str, message: Message) -> Generator[None, None, None]:
 def stream_of(
     data: Bytes, start: Message | None, messages: Iterable[Message], places: tuple[int, ...]
 ) -> Any:
-    """Open a separate stream of the schema `start` and some messages."""
+    """Open a separate stream of the schema message `start` and some messages."""
     assert start is not None, "a stream has a schema"
     ranges = [(piece.start, piece.end - piece.start) for piece in (start, *messages)]
     return pa.ipc.open_stream(
@@ -187,18 +184,18 @@ def stream_of(
 
 
 def read_options(places: tuple[int, ...]) -> Any:
-    """Return pyarrow's options for reading some columns, by their places."""
-    # Chunks are already read in parallel; pyarrow's threads would only compete with them.
+    """Return pyarrow's options for reading columns, by their positions."""
+    # Chunks are already read in parallel, so pyarrow's threads would only compete.
     return pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
 
 
 def check_sizes(read: Read, messages: Iterable[Message], limits: Limits) -> None:
-    """Raise FormatError for buffers outside their message, and LimitError if the stated sizes of inflated
-    buffers add up to too much. This happens before memory is allocated."""
+    """Raise FormatError for buffers outside their message, and LimitError if the stated sizes of inflated buffers are
+    too large together, before memory is allocated."""
     total = 0
     for message in messages:
         if not 0 <= message.reach <= message.end - message.body:
-            raise FormatError("a buffer lies outside its batch", byte=message.start)
+            raise FormatError("a buffer is outside its batch", byte=message.start)
         for at, length in message.compressed:
             start = message.body + at
             if length < 8:

@@ -2,10 +2,10 @@
 
 pyarrow reads only whole batches, and a table that was written in one piece is a batch as large as the file.
 
-Specification: https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message. A batch has a node
-(length, number of nulls) for every array, depth first, and buffers in the order of the nodes. Most arrays have
-a validity bitmap, then the values, or offsets into the next buffer or child. Lengths and offsets are checked
-against the buffers before they are used; the caller validates the values.
+Specification: https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message. A batch has a node (length,
+number of nulls) for every array, depth first, and buffers in the order of the nodes. Most arrays have a validity
+bitmap, then the values, or offsets into the next buffer or child. Lengths and offsets are checked against the buffers
+before they are used. The caller validates the values.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _VIEW_BYTES = 16
 _IN_VIEW = 12
 """The longest value that is stored inside its view, in bytes."""
 _NUMBER_BIT = 33
-"""A bit above all places in a buffer: places and lengths take 31 bits each."""
+"""A bit above all positions in a buffer: positions and lengths take 31 bits each."""
 _GAP_BYTES = 4096
-"""Values at most this many bytes from each other are read in one piece, with the bytes between them."""
+"""Values at most this many bytes apart are read in one piece, with the bytes between them."""
 
 Read = Callable[[int, int], pa.Buffer]
-"""A function of start and length that reads bytes [start, start + length) of a batch's body."""
+"""Takes start and length, and reads bytes [start, start + length) of a batch's body."""
 Cut = Callable[[int], Any]
-"""A function that returns a part of a batch, by the part's number."""
+"""Returns a part of a batch, by the part's number."""
 
 
 class _Place(NamedTuple):
-    """The place of a buffer in the body."""
+    """The position of a buffer in the body."""
 
     start: int
     length: int
@@ -47,7 +47,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One array of a batch, the places of its buffers, and its child arrays."""
+    """One array of a batch, the positions of its buffers, and its child arrays."""
 
     type_: Any
     length: int
@@ -56,14 +56,18 @@ class _Column:
     children: tuple[_Column, ...]
 
     def check_nulls(self, read: Read) -> None:
-        """Raise FormatError if a bitmap has another number of nulls than the header says. Nothing else would
-        reveal a changed bit in a bitmap."""
+        """Raise FormatError if a bitmap has another number of nulls than the header. No other check would find a
+        changed bit in a bitmap."""
         if self.nulls:
             bits = _part(read, self.buffers[0], 0, -(-self.length // 8))
             there = pa.Array.from_buffers(pa.bool_(), self.length, [None, bits]).true_count
             if self.length - there != self.nulls:
                 found = self.length - there
-                raise FormatError("the batch is not sound: nulls", expected=self.nulls, found=found)
+                raise FormatError(
+                    "the number of nulls in a bitmap contradicts the header of the batch",
+                    expected=self.nulls,
+                    found=found,
+                )
         for child in self.children:
             child.check_nulls(read)
 
@@ -77,7 +81,7 @@ class _Column:
         if isinstance(self.type_, pa.BaseExtensionType):
             (storage,) = self.children
             return pa.ExtensionArray.from_storage(self.type_, storage.cut(read, start, stop))
-        # Bitmaps can only be split at bytes, so all buffers are read from a multiple of 8 rows on.
+        # Bitmaps can be split only at bytes, so all buffers are read from a multiple of 8 rows on.
         first = start & ~7
         count = stop - first
         valid, *rest = self.buffers
@@ -107,7 +111,7 @@ class _Column:
     def _offsets(
         self, read: Read, place: _Place | None, first: int, count: int
     ) -> tuple[Any, int, int]:
-        """Return offsets that begin at 0, and where the range that they point to begins and ends."""
+        """Return offsets that begin at 0, and the beginning and end of the range that they point to."""
         width = _offset_bytes(self.type_)
         if place is None and not self.length:  # an empty array needs no offsets
             return pa.py_buffer(bytes(width)), 0, 0
@@ -115,30 +119,35 @@ class _Column:
         offsets = np.frombuffer(data, f"<i{width}")
         begin, end = int(offsets[0]), int(offsets[-1])
         if not 0 <= begin <= end:
-            raise FormatError("offsets of an array fall", expected=f"{begin} or more", found=end)
+            raise FormatError(
+                "the offsets of an array decrease", expected=f"{begin} or more", found=end
+            )
         return (data if not begin else pa.py_buffer(offsets - offsets[0])), begin, end
 
 
 def _from_its_first(entries: Any) -> Any:
-    """Return the entries of a map with array offset 0, because pyarrow's maps ignore the offset of their entries."""
+    """Return the entries of a map with array offset 0, as pyarrow's maps ignore the offset of their entries."""
     return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
 
 
 def _views(
     read: Read, places: Sequence[_Place | None], first: int, count: int, there: Any
 ) -> list[Any]:
-    """Return rows of an array of views, and the pieces of its buffers that the views point into. A view has a length.
-    If the value is longer than 12 bytes, its first four bytes, the number of a buffer and a place in it follow."""
+    """Return rows of an array of views, and the pieces of buffers that the views point into.
+
+    A view begins with the length of its value. If that is more than 12 bytes, the view continues with the first four
+    bytes of the value, the number of a buffer, and the position of the value in that buffer.
+    """
     rows = _part(read, places[0], first * _VIEW_BYTES, count * _VIEW_BYTES)
     views = np.frombuffer(rows, "<i4").reshape(-1, 4).copy()
     if there is not None:
         bits = np.unpackbits(np.frombuffer(there, np.uint8), count=count, bitorder="little")
-        views[bits == 0] = 0  # the view of a null may be anything
+        views[bits == 0] = 0  # a null may have any view
     far = np.flatnonzero(views[:, 0] > _IN_VIEW)
     lengths, numbers, starts = (views[far, n].astype(np.int64) for n in (0, 2, 3))
     if ((numbers < 0) | (numbers >= len(places) - 1) | (starts < 0)).any():
-        raise FormatError("a view points to where no bytes are")
-    # Each buffer gets a separate range of places, so that no value reaches into the next buffer.
+        raise FormatError("a view points outside the buffers")
+    # Each buffer gets a range of positions of its own, so that no value extends into the next buffer.
     starts += numbers << _NUMBER_BIT
     order = np.argsort(starts, kind="stable")
     starts, far = starts[order], far[order]
@@ -156,7 +165,6 @@ def _views(
 
 
 def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
-    """Read a part of a buffer."""
     has = 0 if place is None else place.length
     if start + length > has:
         raise FormatError("a buffer is too short for its batch", expected=start + length, found=has)
@@ -164,7 +172,7 @@ def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
 
 
 class _LaidOut(NamedTuple):
-    """The columns of a batch, and the size of its body in bytes."""
+    """The columns of a batch, and the bytes of its body."""
 
     columns: list[_Column]
     num_bytes: int
@@ -183,8 +191,8 @@ class Cutter:
         self._checked: set[tuple[int, int]] = set()
 
     def can_cut(self, batch: Message, places: list[int]) -> bool:
-        """Whether rows of these columns should be read without the rest of the batch. This is false for an
-        uncompressed batch of a mapped file, because reading all of it costs nothing."""
+        """Whether to read rows of these columns without the rest of the batch. False for an uncompressed batch of a
+        mapped file, where reading all of it costs nothing."""
         if self._is_big_endian or not places:
             return False
         if self._data.mapped is not None and not batch.compressed:
@@ -193,23 +201,19 @@ class Cutter:
         return all(_can_cut(type_, has_views=not batch.compressed) for type_ in types)
 
     def num_bytes(self, batch: Message) -> int:
-        """Return the bytes of a batch after inflating, or 0 if its compression is unknown. The batch must be
-        one that can_cut accepts.
-
-        Raises:
-            FormatError: the header of the batch is invalid.
-        """
+        """Return the inflated bytes of a batch that `can_cut` accepts, or 0 if its compression is unknown. Raise
+        FormatError if the header of the batch is invalid."""
         return self._laid_out(batch).num_bytes
 
     def reader(self, batch: Message) -> Read:
-        """Return a function that reads the bytes of a batch. For a compressed batch, only one thread may use it,
-        and only reading forward is cheap."""
+        """Return a function that reads the bytes of a batch. For a compressed batch, it serves one thread, and reading
+        backward is expensive."""
         found = self._laid_out(batch)
         return self._body(batch) if found.unpacked is None else self._contents(found).read
 
     def in_order(self, batch: Message, borders: list[int], places: list[int]) -> Cut:
-        """Return a function that reads the rows between two borders of a compressed batch, by the number of the
-        first border. It must be called in order of the numbers. The last call verifies the buffers."""
+        """Return a function that reads the rows between two borders of a compressed batch, by the number of the first
+        border. It must be called in order of the numbers. The last call verifies the buffers."""
         contents = self._contents(self._laid_out(batch))
 
         def part(number: int) -> Any:
@@ -222,7 +226,7 @@ class Cutter:
         return part
 
     def rows(self, batch: Message, start: int, stop: int, places: list[int], read: Read) -> Any:
-        """Read rows [start, stop) of some columns with the stored types. The values are not checked.
+        """Read rows [start, stop) of some columns with the stored types. The values are not verified.
 
         Raises:
             FormatError: lengths and offsets do not fit the buffers.
@@ -276,18 +280,15 @@ def check_length(batch: Message, found: int) -> None:
     """Raise FormatError if a batch or one of its arrays has another length than the batch's header says."""
     if found != batch.num_records:
         raise FormatError(
-            "a batch has another length than its header says",
+            "the length of a batch contradicts its header",
             expected=batch.num_records,
             found=found,
         )
 
 
 def _lay_out(schema: Any, layout: Layout) -> list[_Column]:
-    """Return the arrays of a batch, one for each field of its schema.
-
-    Raises:
-        FormatError: there are fewer nodes or buffers than the schema needs, or a number is negative.
-    """
+    """Return the arrays of a batch, one for each field of its schema. Raise FormatError if there are too few nodes or
+    buffers, or a number is negative."""
     parts = _Parts(iter(layout.nodes), iter(layout.buffers), iter(layout.data_buffers))
     try:
         return [_column(field.type, parts) for field in schema]
@@ -314,13 +315,13 @@ def _column(type_: Any, parts: _Parts) -> _Column:
     more = next(parts.data_buffers)[0] if _is_view(type_) else 0
     own = [_Place(*next(parts.buffers)) for _ in range(_num_buffers(type_) + more)]
     if any(place.start < 0 or place.start % 8 or place.length < 0 for place in own):
-        raise FormatError("a buffer has a place where none can be")
+        raise FormatError("a buffer has an impossible position")
     # If nothing is null, the bitmap may be missing.
     found: list[_Place | None] = [place if place.length else None for place in own]
     if found and not nulls:
         found[0] = None
     elif found and found[0] is None:
-        raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
+        raise FormatError("an array has nulls, but no bitmap of them", found=nulls)
     inner = [type_.field(place).type for place in range(type_.num_fields)]
     # A list, because a generator would turn StopIteration into a RuntimeError.
     children = tuple([_column(one, parts) for one in inner])
@@ -342,12 +343,14 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
     elif len(own) > 1:
         has, needs = own[1].length, -(-length * type_.bit_width // 8)
     if has < needs:
-        raise FormatError("an array is longer than what it consists of", expected=needs, found=has)
+        raise FormatError(
+            "an array is longer than its buffers or children", expected=needs, found=has
+        )
 
 
 def _can_cut(type_: Any, *, has_views: bool) -> bool:
-    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere
-    (dictionaries, unions, runs; views as well, if reading backward is expensive)."""
+    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere: in
+    dictionaries, unions and runs, and in views if reading backward is expensive."""
     if isinstance(type_, pa.BaseExtensionType):
         return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):

@@ -2,10 +2,10 @@
 
 pyarrow inflates only whole batches, and a table that was written in one piece is a batch as large as the file.
 
-Specification: https://arrow.apache.org/docs/format/Columnar.html#compression. Each buffer is compressed by
-itself, as one LZ4 frame or ZSTD frame. Before the frame is the length of its contents (int64, little-endian); after
-a length of -1 the contents are not compressed. This module assigns consecutive places to the contents, like the
-places of the buffers in a batch without compression.
+Specification: https://arrow.apache.org/docs/format/Columnar.html#compression. Each buffer is compressed separately, as
+one LZ4 frame or ZSTD frame, after the length of its contents (int64, little-endian). After a length of -1 the contents
+are not compressed. This module assigns consecutive positions to the contents, like those of the buffers in an
+uncompressed batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from penstock.storage.arrow_messages import Layout, Message
 from penstock.storage.pyarrow_files import Bytes, Splice
 
 _CODECS = ("lz4", "zstd")
-"""The codecs, by their numbers in the header of a batch; the first is the frame format of LZ4."""
+"""The codecs, by their numbers in the header of a batch. The first is the frame format of LZ4."""
 _PREFIX_BYTES = 8
 _STEP_BYTES = 1 << 20
-"""Bytes that were not requested are inflated in pieces of this size and dropped."""
+"""Bytes that were not requested are inflated in pieces of this size, and dropped."""
 
 
 class Packed(NamedTuple):
-    """One compressed buffer: the place and length of its contents, and its place in the file."""
+    """One compressed buffer: the position and length of its contents, and its position in the file."""
 
     place: int
     num_bytes: int
@@ -58,11 +58,8 @@ def codec_of(layout: Layout) -> str | None:
 
 
 def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
-    """Return places for the contents of the buffers. Only the length before each buffer's contents is read.
-
-    Raises:
-        FormatError: a buffer is too short for that length, or the length is below -1.
-    """
+    """Return positions for the contents of the buffers. Of each buffer, only the length is read. Raise FormatError if a
+    buffer is too short for its length, or the length is below -1."""
     assert layout.codec is not None, "it is compressed"
     end = 0
     places: list[tuple[int, ...]] = []
@@ -75,7 +72,7 @@ def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
         prefix = data.read(start, min(length, _PREFIX_BYTES)) if at >= 0 else b""
         holds = int.from_bytes(prefix, "little", signed=True)
         if len(prefix) < _PREFIX_BYTES or holds < -1 or not 0 <= at <= at + length <= batch.reach:
-            raise FormatError("a compressed buffer cannot be right", byte=start, found=holds)
+            raise FormatError("a compressed buffer is invalid", byte=start, found=holds)
         codec = _CODECS[layout.codec] if holds >= 0 else None
         num_bytes = holds if codec else length - _PREFIX_BYTES
         packed.append(Packed(end, num_bytes, start + _PREFIX_BYTES, length - _PREFIX_BYTES, codec))
@@ -85,8 +82,8 @@ def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
 
 
 class Contents:
-    """Reads the contents of a compressed batch. Reading each buffer from beginning to end is cheap; reading
-    backward restarts at the buffer's beginning. Only one thread may use it at a time."""
+    """Reads the contents of a compressed batch, for one thread. Reading a buffer forward is cheap; reading backward
+    restarts at the beginning of the buffer."""
 
     def __init__(self, data: Bytes, batch: Unpacked) -> None:
         self._data = data
@@ -95,7 +92,7 @@ class Contents:
         self._streams: dict[int, _Stream] = {}
 
     def read(self, at: int, length: int) -> Any:
-        """Read bytes [at, at + length) of the contents; they must be inside one buffer."""
+        """Read bytes [at, at + length) of the contents, which must be inside one buffer."""
         if not length:
             return pa.py_buffer(b"")
         number = bisect_right(self._places, at) - 1
@@ -109,7 +106,7 @@ class Contents:
         return stream.read(start, length)
 
     def finish(self) -> None:
-        """Verify that each buffer that was read holds exactly as many bytes as it states."""
+        """Verify that each buffer that was read has as many bytes as it states."""
         for stream in self._streams.values():
             stream.finish()
 
@@ -126,8 +123,8 @@ class _Stream:
         self._end = 0
 
     def reaches(self, start: int) -> bool:
-        """Whether bytes from this place on can still be read. The bytes read last are kept, because
-        consecutive parts of a batch may share bytes at their border."""
+        """Whether bytes from `start` on can still be read. The bytes of the last read are kept, as consecutive parts of
+        a batch may share bytes at their border."""
         return start >= self._end - self._kept.size
 
     def read(self, start: int, length: int) -> Any:
@@ -146,14 +143,13 @@ class _Stream:
         while self._end < self._buffer.num_bytes:
             self._forward(min(self._buffer.num_bytes - self._end, _STEP_BYTES))
         if self._file.read(1):
-            raise self._fault("a compressed buffer holds more than it says", self._end)
+            raise self._fault("a compressed buffer has more bytes than it states", self._end)
 
     def _forward(self, length: int) -> Any:
-        """Read the next bytes."""
         self._kept = self._file.read_buffer(length)
         self._end += self._kept.size
         if self._kept.size < length:
-            raise self._fault("a compressed buffer holds less than it says", self._end)
+            raise self._fault("a compressed buffer has fewer bytes than it states", self._end)
         return self._kept
 
     def _fault(self, message: str, found: int) -> FormatError:
@@ -162,12 +158,12 @@ class _Stream:
 
 
 class InTurn:
-    """Parts of a batch that must be made in order, for several threads. A thread that requests a part also makes
-    the missing parts before it, and keeps these for the other threads."""
+    """Parts of a batch that must be made in order, for several threads. A thread that requests a part also makes the
+    missing parts before it, which are kept for the other threads."""
 
     def __init__(self, make: Callable[[], Callable[[int], Any]]) -> None:
         self._make = make
-        """Restarts at the first part, and returns a function that makes a part by number, called in order."""
+        """Restarts at the first part. Returns a function that makes a part by number, and is called in order."""
         self._lock = Lock()
         self._begin()
 
@@ -179,11 +175,8 @@ class InTurn:
         self._failure: Exception | None = None
 
     def part(self, number: int) -> Any:
-        """Return one of the parts. The part returned last is cached, so requesting it again is free.
-
-        Raises:
-            Exception: making this part or an earlier one failed. All later parts then fail as well.
-        """
+        """Return one of the parts. The last part is cached, so requesting it again is free. If making a part fails, its
+        error is raised for that part and all later parts."""
         with self._lock:
             if self._lock.was_cut_short() or (number < self._next and number not in self._made):
                 self._begin()
@@ -200,7 +193,7 @@ class InTurn:
         try:
             self._made[self._next] = self._part(self._next)
         except Exception as error:
-            # A copy has no traceback, whose frames would keep the file open.
+            # A copy, as the frames of a traceback would keep the file open.
             self._failure = copy(error)
             raise
         except BaseException:

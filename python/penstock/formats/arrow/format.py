@@ -1,11 +1,11 @@
 """Arrow IPC, as file and as stream: record batches in their memory layout, read by pyarrow.
 
-The layout and its specification are in `arrow_messages.py`. A chunk is a record batch. The footer of a
-file holds the places of its batches; a stream's batches are found by reading the headers of its
-messages once, without their bodies. So both allow cheap random access and cheap counting.
+The layout and its specification are in `arrow_messages.py`. A chunk is a record batch. The footer of a file has the
+positions of its batches. The batches of a stream are found by reading the headers of its messages once. So both allow
+cheap random access and cheap counting.
 
-pyarrow trusts the numbers in a batch, so a manipulated file could end the process when its
-arrays are read. So every batch is validated in full before the caller gets it.
+pyarrow trusts the numbers in a batch, so a manipulated file could end the process when its arrays are read. So every
+batch is validated in full before the caller gets it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from penstock.contract.format import (
     Stretch,
     Writer,
 )
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.arrow._batches import (
     Batches,
@@ -75,7 +76,7 @@ from penstock.tuned import ARROW_GROUP_BYTES, ARROW_WHOLE_BYTES
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
 PART_BYTES = 8 << 20
-"""A batch larger than two of these is read in parts, so that memory is bounded."""
+"""A batch larger than two of these is read in parts, to bound memory."""
 RUN_BYTES = 32 << 10
 """How many bytes of a batch are read together for a few of its rows."""
 RUN_COSTS = 256 << 10
@@ -101,7 +102,6 @@ class ArrowFormat(Format):
     read_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file of `size` bytes that starts with `head` is Arrow IPC, or Feather 1."""
         return head.startswith((MAGIC, FEATHER_1)) or is_stream(head, size)
 
     def open(self, source: Source, options: Options) -> ArrowReader:
@@ -109,10 +109,15 @@ class ArrowFormat(Format):
 
         Raises:
             UnsupportedError: the file is a Feather 1 file, or raw=True.
-            TruncatedError, FormatError: the bytes are not Arrow IPC.
+            TruncatedError, FormatError: the file is not valid Arrow IPC.
             SchemaError: a field of schema= is not in the file.
         """
         return ArrowReader(source, options)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.arrow._regions import file_regions
+
+        return file_regions(source, record, options.limits)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.arrow.writer import ArrowWriter
@@ -121,12 +126,12 @@ class ArrowFormat(Format):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch from `first` on; their number is that of their chunk."""
+    """Rows of a batch from `first` on, as many as their chunk has."""
 
     entry: Entry
     first: int
     part: Callable[[], Any] | None = None
-    """A function that returns the rows, if earlier rows must be read before them."""
+    """Returns the rows, if earlier rows must be read before them."""
     places: Sequence[int] = ()
     """The columns that `part` returns."""
 
@@ -156,7 +161,7 @@ class ArrowReader(Reader):
                 messages = walk_stream(self._bytes.read, self._size, options.limits)
                 self._start = next(messages, None)
                 if self._start is None:
-                    raise FormatError("is no Arrow stream: it has no schema", byte=0)
+                    raise FormatError("the file is not an Arrow stream: it has no schema", byte=0)
             self._pools: dict[Any, Pool[Any]] = {}
             self._written: Any = self._written_schema()
             self._stored: Any = as_stored(own_types(self._written))
@@ -184,13 +189,13 @@ class ArrowReader(Reader):
         from penstock.formats.arrow.writer import ArrowOptions
 
         codec = None
-        with suppress(FormatError):  # the batch is damaged, which is reported when it is read
+        with suppress(FormatError):  # reading the batch reports its damage
             first = next(iter(self._batches), None)
             if first is not None:
                 codec = codec_of(read_layout(self._bytes.read, first.message))
         return ArrowOptions(compression=codec, stream=self._footer is None)
 
-    # Finding the batches.
+    # -- finding the batches ----------------------------------------------------------------------
 
     @property
     def num_records(self) -> int:
@@ -198,13 +203,12 @@ class ArrowReader(Reader):
         return self._batches.num_records
 
     def chunks(self) -> Iterator[Chunk[Any]]:
-        """Yield the record batches in order."""
         for entry in self._batches:
             message = entry.message
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """Yield the batches and the skipped regions between them. Small batches are grouped, since handing a task to
+        """Yield the batches and the skipped regions between them. Small batches are grouped, as handing a task to
         another thread takes as long as reading a few hundred kilobytes."""
         group: list[Stretch] = []
         num_bytes = done = 0
@@ -254,7 +258,7 @@ class ArrowReader(Reader):
     def _in_turn(self, message: Message, borders: list[int], places: list[int]) -> InTurn | None:
         if not message.compressed:
             return None
-        cutter = self._cutter  # a reference to `self` would keep the reader alive with the chunks
+        cutter = self._cutter  # with `self`, the chunks would keep the reader alive
         return InTurn(lambda: cutter.in_order(message, borders, places))
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
@@ -263,7 +267,7 @@ class ArrowReader(Reader):
         if len(records):
             yield Chunk(0, self.num_records, 0, self._size, WHOLE), records
 
-    # Decoding the batches.
+    # -- decoding the batches ---------------------------------------------------------------------
 
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Return some records of one batch.
@@ -289,7 +293,7 @@ class ArrowReader(Reader):
             return conform(self._proof.rows(place, batch, records, first), schema, self._path)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the batches that hold these records, or the needed runs of their rows, in the file's order."""
+        """Yield the batches that have these records, or the needed runs of their rows, in file order."""
         entries = self._batches.all
         starts = np.asarray([entry.first_record for entry in entries])
         places = np.searchsorted(starts, records, side="right") - 1
@@ -308,7 +312,7 @@ class ArrowReader(Reader):
                 yield entry.first_record + first, conform(rows, schema, self._path)
 
     def _runs(self, entry: Entry, rows: np.ndarray, schema: Any) -> list[tuple[int, int]] | None:
-        """Return runs of rows that hold the given rows, or None if reading the whole batch costs no more."""
+        """Return runs of rows that include the given rows, or None if reading the whole batch costs no more."""
         message = entry.message
         size = self._num_bytes(message, self._places(schema))
         if not size:
@@ -322,7 +326,7 @@ class ArrowReader(Reader):
         return [(low * step, min(high * step, message.num_records)) for low, high in found]
 
     def _part(self, part: Rows, num_records: int, schema: Any) -> Any:
-        """Read one part of a batch that is read in parts, with the stored types and not yet verified."""
+        """Read one part of a batch with the stored types, unverified."""
         entry, first, end = part.entry, part.first, part.first + num_records
         with placed(self._path, entry.message):
             if part.part is None or part.places != self._places(schema):
@@ -331,18 +335,18 @@ class ArrowReader(Reader):
             return part.part()
 
     def _rows(self, entry: Entry, start: int, stop: int, schema: Any, read: Read) -> Any:
-        """Read rows [start, stop) of a batch, with the stored types and not yet verified."""
+        """Read rows [start, stop) of a batch with the stored types, unverified."""
         with placed(self._path, entry.message):
             return self._cutter.rows(entry.message, start, stop, self._places(schema), read)
 
     def _places(self, schema: Any) -> list[int]:
-        """Return the places of a schema's columns in the file."""
-        if schema.names == self._stored.names:  # the same name may occur twice
+        """Return the positions of a schema's columns in the file."""
+        if schema.names == self._stored.names:  # which may have the same name twice
             return list(range(len(schema.names)))
         return [position(self._stored, name, self._path) for name in schema.names]
 
     def _batch(self, entry: Entry, schema: Any, first_record: int, records: Selection) -> Any:
-        """Return one whole batch of `schema`, or some rows of it, verified to be valid."""
+        """Return a batch with the columns of `schema`, or some rows of it, verified."""
         if not schema.names:
             count = entry.message.num_records if records is None else len(records)
             return empty_columns(count)
@@ -358,7 +362,7 @@ class ArrowReader(Reader):
             batch = self._decoded(entry, places)
         with placed(self._path, entry.message):
             rows = self._proof.rows(key, batch, records, first_record)
-        # A batch in a memory map costs only the memory of its headers, so it is kept and verified once.
+        # A batch in a memory map takes memory only for its headers, so keep it, and verify it once.
         borrowed = self._bytes.mapped is not None and not entry.message.compressed
         if borrowed and len(self._kept) < KEPT_BATCHES and self._proof.kept(key) is None:
             self._kept[key] = batch
@@ -379,8 +383,8 @@ class ArrowReader(Reader):
             return batch
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
-        """Return the pool of file readers for one projection; only one thread may use a pyarrow reader at a time."""
-        file = self._bytes.file  # not `self`: it holds the pool, so this would be a cycle
+        """Return the pool of file readers for one projection, as only one thread may use a pyarrow reader at a time."""
+        file = self._bytes.file  # not `self`, which has the pool: that would be a cycle
 
         def make() -> Any:
             return pa.ipc.open_file(file(), options=read_options(places))
@@ -401,7 +405,6 @@ class ArrowReader(Reader):
         self._dictionaries_checked = True
 
     def close(self) -> None:
-        """Close the file."""
         self._kept.clear()
         self._proof.forget()
         for pool in self._pools.values():

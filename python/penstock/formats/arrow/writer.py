@@ -16,12 +16,7 @@ from penstock.storage.pyarrow_files import SinkFile, writable
 
 @dataclass(frozen=True, slots=True)
 class ArrowOptions:
-    """Options for writing Arrow IPC.
-
-    Example:
-        >>> ArrowOptions(compression="zstd").stream
-        False
-    """
+    """Options for writing Arrow IPC."""
 
     compression: str | None = None
     """The codec: "lz4" or "zstd". None does not compress, so that files can be mapped into memory."""
@@ -31,7 +26,7 @@ class ArrowOptions:
     """Whether to write the stream format, which has no footer."""
     batch_records: int = 1 << 16
     batch_bytes: int = 16 << 20
-    """Bytes of values. A batch ends when either limit is reached."""
+    """Bytes of values. A batch ends at either limit."""
 
 
 class ArrowWriter(Writer):
@@ -39,7 +34,7 @@ class ArrowWriter(Writer):
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int) -> None:
         if options.compression not in (None, "none", "lz4", "zstd"):
-            raise ValueError(f"compression is None, lz4 or zstd, not {options.compression!r}")
+            raise ValueError(f"compression must be None, lz4 or zstd, not {options.compression!r}")
         self._path = sink.path
         self._schema = schema
         self._file = SinkFile(sink)
@@ -60,11 +55,11 @@ class ArrowWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far, with an estimate for the records that wait for their batch."""
+        """Bytes of output so far, with an estimate for records that wait for their batch."""
         return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
 
     def _size_of(self, group: Any) -> int:
-        """Return the bytes that a batch would take, without writing it."""
+        """Return the bytes that a batch would take in the file."""
         file = pa.MockOutputStream()
         with (
             writable(self._path),
@@ -74,7 +69,6 @@ class ArrowWriter(Writer):
         return file.size()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
         for group in self._regroup.add(batch):
             self._write_group(group)
@@ -84,7 +78,8 @@ class ArrowWriter(Writer):
             self._writer.write_batch(self._unified(group) if self._unify else group)
 
     def _unified(self, group: Any) -> Any:
-        """Return a batch whose dictionaries only extend earlier ones: a file, unlike a stream, cannot replace them."""
+        """Return a batch whose dictionaries extend the earlier ones, as a file, unlike a stream, cannot replace
+        dictionaries."""
         columns = list(group.columns)
         for place, column in enumerate(columns):
             if not pa.types.is_dictionary(column.type):

@@ -1,4 +1,4 @@
-"""Encoding of columns for a .beton: the values that go into rows, and the bytes that go into pages."""
+"""Encodes columns for a .beton: the values that go into rows, and the bytes that go into pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.formats.beton._layout import (
 )
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_HOLDS = "a .beton holds numbers, bytes, text, JSON, tensors of a fixed shape and images"
+_HOLDS = "a .beton can hold numbers, bytes, text, JSON, tensors of a fixed shape and images"
 
 
 class Stored(NamedTuple):
@@ -36,11 +36,11 @@ class Stored(NamedTuple):
     row: Any
     """The data for the rows: numbers, or a structured array whose places and lengths are not set yet."""
     values: Any = None
-    """The data for the pages, a binary array; None for numbers. Images may be a view array without empty values."""
+    """The data for the pages, a binary array; None for numbers. Images may be views, without empty values."""
 
 
 Encode = Callable[[Any, int], Stored]
-"""A function that encodes a column without nulls; it also gets the number of the column's first record."""
+"""Encodes a column without nulls. The second argument is the number of its first record."""
 
 
 class BetonColumn(NamedTuple):
@@ -51,16 +51,8 @@ class BetonColumn(NamedTuple):
 
 
 def column_of(field: Any, images: Encode, losses: Losses) -> BetonColumn:
-    """Return how a column of this Arrow field is written.
-
-    Args:
-        field: the field's name and type.
-        images: the function that encodes a column of images.
-        losses: notes that class labels lose their names, or raises an error for it.
-
-    Raises:
-        SchemaError: a .beton cannot hold such a field.
-    """
+    """Return how to write a column of this Arrow field. `images` encodes a column of images. `losses` notes that class
+    labels lose their names, or raises an error. Raise SchemaError if a .beton cannot hold such a field."""
     name, type_, types = field.name, field.type, pa.types
     _check_name(name)
     if is_image(type_):
@@ -88,10 +80,10 @@ def column_of(field: Any, images: Encode, losses: Losses) -> BetonColumn:
 def _check_name(name: str) -> None:
     if not name or len(name) > NAME_BYTES or not name.isascii() or "\0" in name:
         raise SchemaError(
-            "a .beton has room for 16 ASCII characters of a field's name",
+            "the name of a field in a .beton has 1 to 16 ASCII characters",
             field=name,
             found=f"{len(name.encode())} bytes",
-            hint=f"give it a shorter one: convert(..., rename={{{name!r}: ...}})",
+            hint=f"rename the field: convert(..., rename={{{name!r}: ...}})",
         )
 
 
@@ -102,7 +94,7 @@ def _integers(name: str) -> Encode:
         except pa.ArrowInvalid:
             at = int(np.flatnonzero(np.asarray(array) > np.uint64(np.iinfo(np.int64).max))[0])
             raise SchemaError(
-                "a .beton holds whole numbers below 2**63",
+                "a .beton can hold integers below 2**63",
                 record=first + at,
                 field=name,
                 found=array[at].as_py(),
@@ -117,7 +109,7 @@ def _floats(array: Any, first: int) -> Stored:
 
 
 class Labels:
-    """Encodes class labels as numbers: the places of their names in the dictionary."""
+    """Encodes class labels as numbers: the positions of their names in the dictionary."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -129,7 +121,7 @@ class Labels:
             self.names = names
         elif not self.names.slice(0, len(names)).equals(names):
             raise SchemaError(
-                "labels are written as the places of their names, and this batch has other names",
+                "labels are written as the positions of their names, and this batch has other names",
                 record=first,
                 field=self._name,
                 hint="unify the dictionaries first (pyarrow.Table.unify_dictionaries)",
@@ -153,14 +145,14 @@ def _json_of(name: str) -> Encode:
 
 
 def _json_texts(texts: Any, name: str, first: int) -> Any:
-    """Return JSON texts as ffcv needs them: in ASCII, other characters escaped, and a NUL after each text."""
+    """Return JSON texts as ffcv needs them: in ASCII, with other characters escaped, and each with a NUL at its end."""
     texts = texts.cast(pa.string())
     if (bytes_of(texts) > 0x7F).any():
         escaped = [_NOT_ASCII.sub(lambda s: json.dumps(s[0])[1:-1], t) for t in texts.to_pylist()]
         texts = pa.array(escaped, pa.string())
     if not bytes_of(texts).all():
         at = next(n for n, text in enumerate(texts.to_pylist()) if "\0" in text)
-        raise SchemaError("no JSON text holds a NUL", record=first + at, field=name)
+        raise SchemaError("a JSON text cannot hold a NUL", record=first + at, field=name)
     count = len(texts)
     index = np.full(2 * count, count)
     index[0::2] = np.arange(count)
@@ -174,10 +166,10 @@ def _tensor_column(name: str, type_: Any) -> BetonColumn:
     shape = tuple(type_.shape) if is_fixed_tensor(type_) else (lists.list_size,)
     permutation = getattr(type_, "permutation", None)
     if permutation is not None and list(permutation) != sorted(permutation):
-        raise SchemaError("a tensor whose axes are stored in another order", field=name)
+        raise SchemaError("the axes of the tensor are permuted", field=name)
     if not shape or not shape[-1] or len(shape) > MAX_DIMENSIONS:
         raise SchemaError(
-            "a .beton cannot tell this shape: up to 32 dimensions, the last one not 0",
+            "a .beton cannot hold this shape: it has 1 to 32 dimensions, and the last is not 0",
             field=name,
             found=list(shape),
         )
@@ -191,7 +183,7 @@ def _tensor_column(name: str, type_: Any) -> BetonColumn:
         flat = (array.storage if isinstance(array, pa.ExtensionArray) else array).flatten()
         if flat.null_count:
             at = int(np.flatnonzero(np.asarray(flat.is_null()))[0]) // lists.list_size
-            message = "a value of a tensor is missing"
+            message = "a value of the tensor is null"
             raise SchemaError(message, record=first + at, field=name)
         values = flat.to_numpy(zero_copy_only=False).astype(field.dtype, copy=False)
         lengths = np.full(len(array), field.value_bytes)
@@ -212,7 +204,7 @@ def edges_of(array: Any) -> np.ndarray:
 
 
 def bytes_of(array: Any) -> np.ndarray:
-    """Return all bytes of a binary array, one value after another, without a copy."""
+    """Return all bytes of a binary array, without a copy."""
     data = array.buffers()[2]
     edges = edges_of(array)
     if data is None:
@@ -221,12 +213,12 @@ def bytes_of(array: Any) -> np.ndarray:
 
 
 def picked(arrays: list[Any], index: np.ndarray) -> Any:
-    """Return values of several binary arrays in the order of `index`, which counts through all arrays."""
+    """Return values of several binary arrays. `index` counts through all arrays."""
     return pa.concat_arrays(arrays).take(pa.array(index))
 
 
 def binary_from(lengths: np.ndarray, data: np.ndarray) -> Any:
-    """Return a binary array of values that have these lengths and are contiguous in `data`."""
+    """Return a binary array of values with these lengths, which are contiguous in `data`."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -1,4 +1,4 @@
-"""Encoding of images for a .beton, as JPEG files or as rows of pixels, depending on the options."""
+"""Encodes images for a .beton, as JPEG files or as pixels, depending on the options."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _ROW = field_of("", IMAGE).row
 _START_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
-_ANEW = "pictures that are no JPEGs of grey or RGB, or are too large, are encoded anew as JPEGs"
-_NO_ALPHA = "pictures are stored without their transparency"
+_ANEW = "images that are not grey or RGB JPEGs, or are too large, are re-encoded as JPEGs"
+_NO_ALPHA = "images are stored without their transparency"
 _MOST_SEGMENTS = 200
 _MOST_SIDE = (1 << 16) - 1
 _MOST_JPEG_SIDE = 65_500
@@ -37,7 +37,6 @@ class Images:
         self._chance = np.random.Generator(np.random.PCG64(options.seed))
 
     def __call__(self, array: Any, first: int) -> Stored:
-        """Return the rows and values of some records."""
         everything = np.arange(len(array))
         mode = self._options.image_mode
         if mode == "jpg":
@@ -61,7 +60,7 @@ class Images:
         return Stored(row, picked([jpegs.values, raws.values], index))
 
     def _is_better_raw(self, jpegs: Stored) -> np.ndarray:
-        """Return which images are stored as pixels in mode "smart"."""
+        """Return which images to store as pixels in mode "smart"."""
         pixels = jpegs.row["width"].astype(np.int64) * jpegs.row["height"] * 3
         threshold = self._options.smart_threshold
         if threshold is not None:
@@ -69,8 +68,7 @@ class Images:
         return pixels < np.diff(edges_of(jpegs.values))
 
     def _jpegs(self, images: Any, chosen: np.ndarray, first: int) -> Stored:
-        """Encode images as JPEGs. A JPEG keeps its bytes if its size is within the limit and ffcv can
-        decode its colours."""
+        """Encode images as JPEGs. A JPEG keeps its bytes if it is not too large and ffcv can decode its colours."""
         images = images if len(chosen) == len(images) else picked([images], chosen)
         row = _plain_jpegs(images)
         is_kept = (row["width"] > 0) & (np.maximum(row["width"], row["height"]) <= self._most)
@@ -86,7 +84,6 @@ class Images:
         return Stored(row, picked([images, made], index))
 
     def _pixels(self, images: Any, chosen: np.ndarray, first: int) -> Stored:
-        """Encode images as rows of pixels."""
         from penstock.payloads.images import decode_images
 
         if not len(chosen):
@@ -106,7 +103,7 @@ class Images:
         wrong = np.flatnonzero((sides > _MOST_SIDE).any(axis=1))
         if len(wrong):
             raise SchemaError(
-                "a .beton holds images of at most 65535 pixels a side",
+                "an image in a .beton has at most 65535 pixels a side",
                 record=first + int(chosen[wrong[0]]),
                 field=self._name,
                 found=f"{sides[wrong[0]][1]} x {sides[wrong[0]][0]}",
@@ -123,7 +120,7 @@ class Images:
         from penstock.payloads.images import image_sizes
 
         if self._options.max_side is not None:
-            self._losses.add(self._name, f"pictures have at most {self._most} pixels a side")
+            self._losses.add(self._name, f"images are shrunk to at most {self._most} pixels a side")
         channels = image_sizes(images).field("channels").to_numpy(zero_copy_only=False)
         has_alpha = np.flatnonzero(np.isin(channels, (2, 4)))
         if len(has_alpha):
@@ -156,12 +153,12 @@ class Images:
             raise found from None
 
     def _of_record(self, error: PenstockError, chosen: np.ndarray, first: int) -> SchemaError:
-        """Convert an error that names an image by its place in `chosen` to an error that names the record."""
+        """Convert an error about an image, by its position in `chosen`, to an error about the record."""
         if isinstance(error, SchemaError) and error.field is not None:
             return error
         record = None if error.record is None else first + int(chosen[error.record])
         return SchemaError(
-            f"not an image that can be stored: {error.message}",
+            f"the image cannot be stored: {error.message}",
             record=record,
             field=self._name,
             expected=error.expected,
@@ -170,7 +167,7 @@ class Images:
 
 
 def _is_too_wide(image: Any) -> bool:
-    """Whether an image that could not be encoded as a JPEG is wider or higher than a JPEG can be."""
+    """Whether an image that cannot be encoded as JPEG is wider or higher than a JPEG can be."""
     from penstock.payloads.images import image_sizes
 
     try:
@@ -181,7 +178,7 @@ def _is_too_wide(image: Any) -> bool:
 
 
 def _plain_jpegs(images: Any) -> np.ndarray:
-    """Return the rows of images that are JPEGs in grey or three colours, with zeros for other images."""
+    """Return the rows of JPEGs in grey or three colours, with zeros for other images."""
     sizes = [_jpeg_size(view) for view in memoryviews(images)]
     row = np.zeros(len(images), _ROW)
     row["mode"] = JPEG_MODE
@@ -191,8 +188,8 @@ def _plain_jpegs(images: Any) -> np.ndarray:
 
 
 def _jpeg_size(image: memoryview) -> tuple[int, int]:
-    """Return width and height from the frame header of a JPEG with 8 bits and one or three components,
-    which every program can decode to RGB; return zeros for anything else."""
+    """Return width and height from a JPEG's frame header, if it has 8 bits and one or three components, which every
+    program can decode to RGB. Otherwise return zeros."""
     at, end = 2, len(image)
     if bytes(image[:2]) != b"\xff\xd8":
         return 0, 0
@@ -210,12 +207,12 @@ def _jpeg_size(image: memoryview) -> tuple[int, int]:
 
 
 def pixel_bytes(array: Any) -> np.ndarray:
-    """Return the bytes that each image takes as pixels, computed from its header; 0 if it is not an image."""
+    """Return the bytes that each image takes as pixels, from its header, or 0 if it is not an image."""
     from penstock.payloads.images import image_sizes
 
     try:
         sizes = image_sizes(array)
     except PenstockError:
-        return np.zeros(len(array), np.int64)  # the error is raised when the image is written
+        return np.zeros(len(array), np.int64)  # writing the image raises the error
     width, height = (np.asarray(sizes.field(name)).astype(np.int64) for name in ("width", "height"))
     return width * height * 3

@@ -1,8 +1,5 @@
-"""The layout of a .beton: the header, the field descriptors, and the rows that they describe.
-
-This module reads no values. It compares all numbers in the header and the descriptors with the file's size and
-with each other before it allocates memory.
-"""
+"""The layout of a .beton: the header, the field descriptors, and the rows. No values are read here. All numbers in the
+header and the descriptors are compared with the size of the file and with each other before memory is allocated."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ MIN_PAGE_BYTES = 1 << 21
 MAX_PAGE_BYTES = 1 << 31
 """The largest power of two that fits the header."""
 ENTRY = np.dtype([("record", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
-"""An entry of the allocation table. It describes one stored value."""
+"""An entry of the allocation table, for one stored value."""
 MAX_DIMENSIONS = 32
 
 FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR, CUSTOM = 0, 1, 2, 3, 4, 5, 6, 255
@@ -46,7 +43,7 @@ _ROWS: dict[int, tuple[np.dtype, int]] = {
     JSON: (np.dtype(_SPAN), 1),
     TENSOR: (np.dtype("<u8"), 8),
 }
-"""The dtype of each kind of field in a row, and its alignment there."""
+"""For each kind of field, its dtype in a row and its alignment there."""
 
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _SHAPE = struct.Struct(f"<{MAX_DIMENSIONS}QQ")
@@ -59,27 +56,27 @@ class Field:
     name: str
     kind: int
     row: np.dtype
-    """The dtype of the field's part of a row."""
+    """The field's dtype in a row."""
     align: int
     shape: tuple[int, ...] = ()
     dtype: np.dtype | None = None
     """The dtype of a tensor's values; None if Arrow has no type for them."""
     described: str = ""
-    """The dtype as the file writes it."""
+    """The dtype as the file describes it."""
 
     @property
     def is_stored(self) -> bool:
-        """Whether the field's values are in pages, each with an entry in the allocation table."""
+        """Whether the field's values are in pages, with entries in the allocation table."""
         return self.kind not in (FLOAT, INT, CUSTOM)
 
     @property
     def value_bytes(self) -> int:
-        """The size of one tensor in bytes."""
+        """The bytes of one tensor."""
         return math.prod(self.shape) * (1 if self.dtype is None else self.dtype.itemsize)
 
     @property
     def type(self) -> Any:
-        """The Arrow type of the column, or None if Arrow has none for it."""
+        """The Arrow type of the column, or None if there is none."""
         if self.kind in (NDARRAY, TENSOR):
             if self.dtype is None:
                 return None
@@ -105,11 +102,10 @@ class Layout:
     page_bytes: int
     num_records: int
     table_start: int
-    """Where the allocation table begins, and the pages end."""
+    """Where the pages end and the allocation table begins."""
 
     @property
     def rows_start(self) -> int:
-        """Where the first row is."""
         return HEADER.size + DESCRIPTOR_BYTES * len(self.fields)
 
     @property
@@ -120,19 +116,12 @@ class Layout:
 
     @property
     def stored(self) -> tuple[Field, ...]:
-        """The fields whose values are in pages."""
         return tuple(field for field in self.fields if field.is_stored)
 
 
 def row_dtype(fields: tuple[Field, ...]) -> np.dtype:
-    """Return the dtype of a row. Fields are in order, each at the next multiple of its alignment. The
-    row's size is a multiple of the largest alignment.
-
-    Example:
-        >>> image, number = (Field(n, k, *_ROWS[k]) for n, k in (("a", IMAGE), ("b", INT)))
-        >>> row_dtype((image, number)).itemsize
-        24
-    """
+    """Return the dtype of a row. Each field is at the next multiple of its alignment, and the size of the row is a
+    multiple of the largest alignment."""
     offsets: list[int] = []
     at = 0
     for field in fields:
@@ -158,7 +147,7 @@ def field_of(name: str, kind: int, shape: tuple[int, ...] = (), dtype: Any = Non
 
 
 def descriptor(field: Field) -> bytes:
-    """Return the bytes of a field's descriptor."""
+    """Return the descriptor of a field."""
     arguments = b""
     if field.kind in (NDARRAY, TENSOR):
         sizes = (*field.shape, *(0 for _ in range(MAX_DIMENSIONS - len(field.shape))))
@@ -172,11 +161,8 @@ def descriptor(field: Field) -> bytes:
 
 
 def read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
-    """Read and check the header and the descriptors.
-
-    Args:
-        source: the file.
-        custom: for each user-defined field, NumPy's name of its dtype in a row, such as "<u8,<u8".
+    """Read and check the header and the descriptors. `custom` has NumPy's name of the dtype of each user-defined field
+    in a row, such as "<u8,<u8".
 
     Raises:
         TruncatedError: the file is shorter than its header says, or was never finished.
@@ -192,20 +178,20 @@ def read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
 def _read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
     head = source.read(0, HEADER.size).to_bytes()
     if len(head) < HEADER.size:
-        message = "the header is cut"
+        message = "the header is truncated"
         raise TruncatedError(message, byte=len(head), expected="24 bytes", found=len(head))
     version, num_fields, page_bytes, num_records, table_start = HEADER.unpack(head)
     if version != VERSION:
-        raise FormatError("no .beton of this version", byte=0, expected=VERSION, found=version)
+        raise FormatError("unknown version of .beton", byte=0, expected=VERSION, found=version)
     if page_bytes < MIN_PAGE_BYTES or page_bytes & (page_bytes - 1):
-        message = "the size of a page is no power of two from 2 MiB on"
+        message = "the page size is not a power of two of at least 2 MiB"
         raise FormatError(message, byte=4, found=page_bytes)
     if not num_fields:
-        raise FormatError("a file without fields", byte=2, found=0)
+        raise FormatError("the file has no fields", byte=2, found=0)
     length = num_fields * DESCRIPTOR_BYTES
     data = source.read(HEADER.size, length).to_bytes()
     if len(data) < length:
-        message = f"the descriptors of {num_fields} fields are cut"
+        message = f"the descriptors of {num_fields} fields are truncated"
         raise TruncatedError(message, byte=source.size)
     fields = _fields(data, page_bytes, custom)
     layout = Layout(fields, row_dtype(fields), page_bytes, num_records, table_start)
@@ -214,12 +200,12 @@ def _read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
 
 
 def _check_sizes(layout: Layout, size: int) -> None:
-    """Compare the header's counts with the size of the file."""
+    """Compare the counts in the header with the size of the file."""
     if layout.table_start == 0:
         raise TruncatedError(
-            "the file was never finished: its header tells of no allocation table",
+            "the file was never finished: its header has no allocation table",
             byte=16,
-            hint="write it again; what was written so far cannot be told apart",
+            hint="write the file again; its records cannot be recovered",
         )
     if layout.table_start > size:
         raise TruncatedError(
@@ -243,7 +229,7 @@ def _check_sizes(layout: Layout, size: int) -> None:
     if is_cut or is_longer:
         kind = TruncatedError if is_cut else FormatError
         raise kind(
-            "the allocation table has another length than the header's counts make it",
+            "the length of the allocation table contradicts the counts in the header",
             byte=layout.table_start,
             expected=f"{wanted} entries of {ENTRY.itemsize} bytes",
             found=f"{size - layout.table_start} bytes",
@@ -258,11 +244,11 @@ def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Fi
         field = _field(data[start : start + DESCRIPTOR_BYTES], byte, custom)
         if field.name in fields:
             raise FormatError("two fields have this name", field=field.name, byte=byte)
-        # Zeros count as ones, so that a zero in a shape cannot hide that other sizes are too large.
+        # Zeros count as ones, so that a zero in a shape cannot hide other sizes that are too large.
         num_values = math.prod(size or 1 for size in field.shape)
         if max(num_values, field.value_bytes) > page_bytes:
             raise FormatError(
-                "one tensor is larger than a page",
+                "a tensor is larger than a page",
                 field=field.name,
                 byte=byte,
                 expected=f"at most {page_bytes} bytes",
@@ -271,7 +257,7 @@ def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Fi
         fields[field.name] = field
     unknown = [name for name in custom if name not in fields]
     if unknown:
-        message = f"custom_fields names a field that is not there: {', '.join(fields)}"
+        message = f"custom_fields names a field that the file lacks; it has: {', '.join(fields)}"
         raise UnsupportedError(message, field=unknown[0])
     return tuple(fields.values())
 
@@ -282,13 +268,13 @@ def _field(data: bytes, byte: int, custom: Mapping[str, str]) -> Field:
     try:
         name = name_bytes.decode("ascii")
     except UnicodeDecodeError:
-        raise FormatError("a field's name is no ASCII", byte=byte + 1, found=name_bytes) from None
+        raise FormatError("a field's name is not ASCII", byte=byte + 1, found=name_bytes) from None
     if not name:
         raise FormatError("a field has no name", byte=byte + 1)
     if kind == CUSTOM:
         return _custom_field(name, byte, custom)
     if kind not in _ROWS:
-        raise FormatError("no type has this number", field=name, byte=byte, found=kind)
+        raise FormatError("no type of field has this number", field=name, byte=byte, found=kind)
     row, align = _ROWS[kind]
     if kind not in (NDARRAY, TENSOR):
         return Field(name, kind, row, align)
@@ -299,14 +285,14 @@ def _field(data: bytes, byte: int, custom: Mapping[str, str]) -> Field:
 def _custom_field(name: str, byte: int, custom: Mapping[str, str]) -> Field:
     if name not in custom:
         raise UnsupportedError(
-            "a user-defined field: only the class that wrote it knows how long its rows are",
+            "the field is user-defined: only the class that wrote it knows the size of its rows",
             field=name,
             byte=byte,
             hint=f'open(..., custom_fields={{"{name}": "<u8,<u8"}}), with the dtype of its metadata',
         )
     row = np.dtype(custom[name], align=False)
     if not row.itemsize or row.hasobject:
-        raise ValueError(f"custom_fields: {custom[name]!r} is no dtype of plain bytes")
+        raise ValueError(f"custom_fields: {custom[name]!r} is not a dtype of plain bytes")
     return Field(name, CUSTOM, row, row.alignment)
 
 
@@ -316,7 +302,7 @@ def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], An
     while sizes and not sizes[-1]:
         sizes.pop()
     if not sizes:
-        raise FormatError("a tensor without dimensions", field=name, byte=byte)
+        raise FormatError("the tensor has no dimensions", field=name, byte=byte)
     text = arguments[_SHAPE.size : _SHAPE.size + length]
     try:
         # A dtype's description: a list of one (name, dtype).
@@ -325,7 +311,10 @@ def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], An
             raise ValueError
     except (ValueError, TypeError, RecursionError):
         raise FormatError(
-            "no description of a dtype", field=name, byte=byte + _SHAPE.size, found=text[:40]
+            "there is no description of a dtype here",
+            field=name,
+            byte=byte + _SHAPE.size,
+            found=text[:40],
         ) from None
     if _DTYPE.fullmatch(described) is None:
         return tuple(sizes), None, described

@@ -1,9 +1,8 @@
-"""Writes the bytes of a .beton: first the values into pages, then the rows before and the table after them.
+"""Writes the bytes of a .beton: first the values into pages, then the rows before the pages and the table after them.
 
-The rows come before the pages, but their number is known only at the end. So one page is left free for the
-header and the rows. If the rows outgrow it, the pages that are in their place are copied to the end. Few pages
-need this copy, since a row has a few bytes and its values have thousands. Until the end, the rows and the table
-are in memory, or in unnamed temporary files if they are large.
+The number of rows is known only at the end, so one page is left free for the header and the rows. If the rows need
+more, the pages in their place are copied to the end. These are few, as a row has a few bytes and its values have
+thousands. Until the end, the rows and the table are in memory, or in unnamed temporary files if they are large.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from penstock.storage.base import Sink
 
 _SPOOL_BYTES = 16 << 20
 _PIECE = 1 << 16
-"""The number of rows, or of table entries, that are written together at the end."""
+"""How many rows, or table entries, are written together at the end."""
 
 
 class Pages:
-    """Writes one file. All values of a record go into one page; rows and table are written at the end."""
+    """Writes one file. All values of a record go into one page."""
 
     def __init__(self, sink: Sink, fields: tuple[Field, ...], page_bytes: int) -> None:
         self._sink = sink
@@ -36,10 +35,10 @@ class Pages:
         sink.write(head)
         self._rows_start = self.num_bytes = len(head)
         self._first_page = self._page_end = self._up(len(head))
-        """Where the first page begins, and where the last page ends. They are equal while there is no page."""
+        """The start of the first page and the end of the last page, which are equal while there is no page."""
         self.num_records = 0
         self.record_bytes = 0
-        """Bytes of the records: their rows, their values, and the table's entries for the values."""
+        """Bytes of the rows, the values, and the table's entries for the values."""
         self._rows, self._table = _spool(sink.path), _spool(sink.path)
 
     def _up(self, size: int) -> int:
@@ -48,13 +47,12 @@ class Pages:
     def add(
         self, rows: np.ndarray, sizes: np.ndarray, values: np.ndarray | list[memoryview]
     ) -> None:
-        """Append records.
+        """Append records, each of which fits into a page.
 
         Args:
-            rows: the rows of the records; this method fills in the places of values.
-            sizes: bytes of each stored value, int64[records, fields]. No record is larger than a
-                page.
-            values: the stored values in the order of records: one array of all bytes, or a view for each record.
+            rows: the rows of the records. This method fills in the places of their values.
+            sizes: the bytes of each stored value, int64 [records, fields].
+            values: the stored values, record by record: one array of all bytes, or a view for each record.
         """
         if not self._stored:
             self._sink.write(rows.view(np.uint8).data)
@@ -99,7 +97,7 @@ class Pages:
         self.num_bytes += len(data)
 
     def close(self) -> None:
-        """Write the parts that are only known at the end: rows, table and header."""
+        """Write the rows, the table and the header, which are known only at the end."""
         table_start = self.num_bytes
         if self._rows.tell():
             self._write(bytes(self._page_end - self.num_bytes))
@@ -114,13 +112,13 @@ class Pages:
         self.drop()
 
     def drop(self) -> None:
-        """Delete the rows and the table."""
+        """Delete the temporary rows and table."""
         self._rows.close()
         self._table.close()
 
     def _make_room(self, rows_end: int) -> tuple[int, int, int]:
-        """Copy the pages that occupy the rows' place to the end. Return where they began and ended,
-        and how far they moved."""
+        """Copy the pages that occupy the rows' place to the end. Return where they began and ended, and how far they
+        moved."""
         low, high = self._first_page, self._up(rows_end)
         if high <= low:
             return low, low, 0
@@ -148,7 +146,7 @@ def _places(rows: np.ndarray, field: Field) -> np.ndarray:
 
 
 def _move(places: np.ndarray, low: int, high: int, way: int) -> None:
-    """Add `way` to all places from `low` to before `high`."""
+    """Add `way` to all places in [low, high)."""
     if way:
         places[(places >= low) & (places < high)] += np.uint64(way)
 

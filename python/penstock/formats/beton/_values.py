@@ -1,9 +1,8 @@
 """The values of a .beton: where the values of some records are, and their bytes as Arrow arrays.
 
-Rows hold the places of values. The length of a JPEG is only in the allocation table, which has one entry for
-each stored value, in any order. In a file written by a single writer, the entries are in the order of
-records and fields, so a record's entries are first looked for at their place in that order.
-If they are elsewhere, the whole table is read once and sorted by place.
+Rows hold the places of values, but only the allocation table has the length of a JPEG. The table has one entry per
+stored value, in any order. A single writer leaves the entries in the order of records and fields, so a record's entries
+are first read at their place in that order. If they are elsewhere, the whole table is read once and sorted by place.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ _MOST_OFFSET = (1 << 31) - 1
 
 
 class Spans(NamedTuple):
-    """Places of the values of one field: uint64 starts and int64 lengths. Each value is verified to be
-    inside one page."""
+    """Places of the values of one field: uint64 starts and int64 lengths. Each value was verified to be inside one
+    page."""
 
     starts: np.ndarray
     lengths: np.ndarray
 
 
 class ValueWindow(NamedTuple):
-    """A stretch of the file that holds all requested values and few other bytes."""
+    """A range of the file that holds all requested values and few other bytes."""
 
     start: int
     data: _core.Buffer
 
 
 class Values:
-    """Finds and fetches the stored values of one file. Several threads may use it concurrently."""
+    """Finds and reads the stored values of one file. Several threads may use it concurrently."""
 
     def __init__(self, source: Source, layout: Layout, limits: Limits) -> None:
         self._source = source
@@ -55,20 +54,20 @@ class Values:
     # -- places of values --------------------------------------------------------------------------
 
     def spans(self, field: Field, starts: np.ndarray, lengths: Any, records: np.ndarray) -> Spans:
-        """Verify that the values of some records are inside pages. Empty values may be anywhere."""
+        """Verify that values are inside pages. Empty values may be anywhere."""
         lengths = np.broadcast_to(np.asarray(lengths, np.uint64), starts.shape)
         layout = self._layout
         shift = layout.page_bytes.bit_length() - 1
         low, high = np.uint64(layout.first_page), np.uint64(layout.table_start)
         fits = (starts >= low) & (starts < high) & (lengths <= np.uint64(layout.page_bytes))
-        # Values that fit so far cannot overflow: they start inside the file, and a page is at most 2 GiB.
+        # No overflow: values that fit so far start inside the file, and a page is at most 2 GiB.
         last = np.where(fits, starts + np.maximum(lengths, 1) - np.uint64(1), high)
         fits &= (last < high) & (last >> shift == starts >> shift)
         wrong = np.flatnonzero(~fits & (lengths > 0))
         if len(wrong):
             at = int(wrong[0])
             raise FormatError(
-                "a value does not lie inside one page of the file",
+                "a value is not inside one page of the file",
                 record=int(records[at]),
                 field=field.name,
                 byte=self._row_byte(int(records[at])),
@@ -88,11 +87,10 @@ class Values:
         try:
             self._limits.check_batch(total)
         except LimitError as error:
-            raise error.at(
-                field=field.name
-            ) from None  # not caused by one record: reading fewer records at once works
+            # No single record caused this: reading fewer records together works.
+            raise error.at(field=field.name) from None
         if total > _MOST_OFFSET:
-            message = f"{total} bytes in one column of a batch, beyond Arrow's offsets"
+            message = f"a column of a batch has {total} bytes, beyond Arrow's offsets"
             raise batch_limit(message, field=field.name)
         return lengths.astype(np.int64)
 
@@ -100,14 +98,14 @@ class Values:
         return self._layout.rows_start + record * self._layout.row.itemsize
 
     def image_lengths(self, field: Field, rows: np.ndarray, records: np.ndarray) -> np.ndarray:
-        """The size of each image in bytes: for pixels from the row, for a JPEG from the table."""
+        """Return the bytes of each image: of pixels from the row, of a JPEG from the table."""
         modes = rows["mode"]
         pixels = rows["width"].astype(np.uint64) * rows["height"]
         wrong = np.flatnonzero((modes > RAW_MODE) | ((pixels == 0) & (modes == RAW_MODE)))
         if len(wrong):
             at = int(wrong[0])
             raise FormatError(
-                "neither a JPEG nor pixels",
+                "the image is neither a JPEG nor pixels",
                 record=int(records[at]),
                 field=field.name,
                 byte=self._row_byte(int(records[at])),
@@ -120,7 +118,7 @@ class Values:
         return lengths
 
     def _table_lengths(self, field: Field, starts: np.ndarray, records: np.ndarray) -> np.ndarray:
-        """Return the lengths of the values of some records from the allocation table."""
+        """Return the lengths of values from the allocation table."""
         if self._sorted is None:
             found = self._expected_entries(field, records)
             is_right = (found["ptr"] == starts) & (found["record"] == records.astype(np.uint64))
@@ -137,7 +135,7 @@ class Values:
         if len(wrong):
             at = int(wrong[0])
             raise FormatError(
-                "the allocation table does not tell how long this JPEG is",
+                "the allocation table does not have the length of this JPEG",
                 record=int(records[at]),
                 field=field.name,
                 byte=self._row_byte(int(records[at])),
@@ -146,12 +144,12 @@ class Values:
         return found["size"]
 
     def _expected_entries(self, field: Field, records: np.ndarray) -> np.ndarray:
-        """Return the entries where a field's entries are if the table is in order."""
+        """Return the entries at the places where a field's entries are if the table is in order."""
         step = len(self._places)
         place = self._places[field.name]
         first, last = int(records[0]), int(records[-1])
         start = self._layout.table_start
-        if last - first == len(records) - 1 and (len(records) == 1 or _is_rising(records)):
+        if last - first == len(records) - 1 and (np.diff(records) == 1).all():
             length = len(records) * step * ENTRY.itemsize
             data = self._source.read(start + first * step * ENTRY.itemsize, length)
             self._check_length(data, length)
@@ -163,8 +161,7 @@ class Values:
         return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
-        """Return the whole table, sorted by place. Entries of empty values are left out, since they
-        share their place with others."""
+        """Return the whole table, sorted by place. Empty values are left out, as they share their place with others."""
         with self._lock:
             if self._sorted is None:
                 self._sorted = self._read_table()
@@ -185,7 +182,7 @@ class Values:
         twice = np.flatnonzero(table["ptr"][1:] == table["ptr"][:-1])
         if len(twice):
             raise FormatError(
-                "the allocation table has two values in one place",
+                "the allocation table has two values at the same place",
                 record=int(min(table["record"][twice[0] + 1], np.uint64(_MOST_OFFSET))),
                 byte=start,
                 found=f"byte {int(table['ptr'][twice[0]])}",
@@ -199,8 +196,7 @@ class Values:
     # -- their bytes -------------------------------------------------------------------------------
 
     def window(self, spans: list[Spans]) -> ValueWindow | None:
-        """Read the stretch that spans all these values in one read. Return None if it would contain
-        many other bytes."""
+        """Read the range that spans all these values in one read. Return None if it would hold many other bytes."""
         total = sum(int(span.lengths.sum()) for span in spans)
         if not total:
             return None
@@ -215,7 +211,7 @@ class Values:
         return ValueWindow(low, data)
 
     def views(self, spans: Spans, window: ValueWindow | None) -> pa.Array:
-        """Return the values as views into a window, into the mapped file, or into bytes that are read now."""
+        """Return the values as views into the window, into the mapped file, or into bytes that are read now."""
         lengths = spans.lengths.astype(np.uint64)
         # Empty values may be anywhere.
         is_some = spans.lengths > 0
@@ -245,11 +241,6 @@ class Values:
         return _binary(offsets, pa.py_buffer(held))
 
 
-def _is_rising(records: np.ndarray) -> bool:
-    """Whether each number is one more than the number before it."""
-    return bool((np.diff(records) == 1).all())
-
-
 def _binary(offsets: np.ndarray, data: Any) -> Any:
     buffers = [None, pa.py_buffer(offsets), data]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
@@ -258,7 +249,7 @@ def _binary(offsets: np.ndarray, data: Any) -> Any:
 def _contiguous(spans: Spans, window: ValueWindow) -> Any:
     """Return the values as an array over the window if they are contiguous there, else None."""
     starts = spans.starts.astype(np.int64) - window.start
-    # The place of an empty value can be anything, so it is set to the end of the value before it.
+    # An empty value may be anywhere, so it is put at the end of the value before it.
     ends = np.where(spans.lengths > 0, starts + spans.lengths, 0)
     starts = np.where(spans.lengths > 0, starts, np.maximum.accumulate(ends))
     ends = starts + spans.lengths

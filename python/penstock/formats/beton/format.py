@@ -1,7 +1,7 @@
-r"""FFCV's .beton, version 2: rows of fixed size with the places of their values in large pages.
+r"""FFCV's .beton, version 2: rows of fixed size, with the places of their values in large pages.
 
-Source: files and behaviour of ffcv 1.0.2 (https://ffcv.io); there is no written specification. All
-numbers are little-endian; there are no checksums.
+All numbers are little-endian. There are no checksums. Source: the files and behaviour of ffcv 1.0.2 (https://ffcv.io),
+as there is no written specification.
 
     bytes                  what
     24                     header: u16 version (2), u16 fields, u32 bytes of a page (a power of two
@@ -40,6 +40,7 @@ from penstock.columns.numbers import in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.regions import Region
 from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
 from penstock.formats.beton._columns import bytes_of, edges_of
 from penstock.formats.beton._layout import (
@@ -73,15 +74,10 @@ CHUNK_RECORDS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class BetonReadOptions:
-    """Options for reading a .beton.
-
-    Example:
-        >>> BetonReadOptions(custom_fields={"box": "<f4,<f4,<f4,<f4"}).custom_fields["box"]
-        '<f4,<f4,<f4,<f4'
-    """
+    """Options for reading a .beton."""
 
     custom_fields: dict[str, str] = field(default_factory=dict[str, str])
-    """The NumPy dtype of the metadata of each user-defined field, because files do not store it. The
+    """The NumPy dtype of the metadata of each user-defined field, such as "<f4,<f4", as files do not store it. The
     field's column holds these metadata bytes of each record."""
 
 
@@ -107,7 +103,6 @@ class BetonFormat(Format):
         return BetonOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file of `size` bytes that starts with `head` is a .beton."""
         if len(head) < HEADER.size + DESCRIPTOR_BYTES:
             return False
         version, num_fields, page_bytes, _, table_start = HEADER.unpack_from(head)
@@ -124,10 +119,15 @@ class BetonFormat(Format):
 
         Raises:
             UnsupportedError: raw=True, or a user-defined field is not in custom_fields=.
-            TruncatedError, FormatError: the bytes are not a .beton.
+            TruncatedError, FormatError: the file is not a valid .beton.
             SchemaError: a field of schema= is not in the file.
         """
         return BetonReader(source, options, self.own_options(options))
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.beton._regions import file_regions
+
+        return file_regions(source, record, self.own_options(options).custom_fields)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")
@@ -144,7 +144,7 @@ class BetonFormat(Format):
 
 
 def _is_descriptor(data: bytes) -> bool:
-    """Whether the data is a known type followed by a name."""
+    """Whether the data is a known type and a name."""
     name, _, rest = data[1:].partition(b"\0")
     return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
         not rest.strip(b"\0")
@@ -161,12 +161,12 @@ class BetonReader(Reader):
         self._layout: Layout = read_layout(source, own.custom_fields)
         self._fields = {field.name: field for field in self._layout.fields}
         self._values = Values(source, self._layout, options.limits)
-        # A field that cannot be read has type binary here, so that the other fields can be read.
+        # A field that cannot be read is binary here, so that the other fields can be read.
         types = {f.name: pa.binary() if f.type is None else f.type for f in self._layout.fields}
         stored = pa.schema([pa.field(name, types[name], nullable=False) for name in types])
         if asked is not None:
             check_columns(asked, stored, self._path, options.settled)
-        # A later shard is opened with the schema of the first shard. The two are usually equal.
+        # A later shard is opened with the schema of the first shard, which is usually equal.
         self.schema: pa.Schema = stored if asked is None else asked
         self._codecs = {f.name: f.type.codec for f in self.schema if isinstance(f.type, ImageType)}
         self._lendable = {f.name for f in self.schema if self._is_lendable(f, types[f.name])}
@@ -185,7 +185,7 @@ class BetonReader(Reader):
     # -- chunks ------------------------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
-        """Yield runs of records with about BETON_CHUNK_BYTES of values each, by the lengths in the rows."""
+        """Yield runs of records with about BETON_CHUNK_BYTES of values each."""
         step = max(1, BETON_CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
             rows = self._rows(first, min(step, self.num_records - first))
@@ -210,8 +210,8 @@ class BetonReader(Reader):
             start = end
 
     def _sizes(self, rows: np.ndarray) -> np.ndarray:
-        """Return the approximate size of each record's values in bytes: the length in its row. Rows hold no
-        length for JPEGs; for these it is the distance to the next record's value."""
+        """Return the approximate bytes of each record's values, from the lengths in its row. For a JPEG, whose row has
+        no length, use the distance to the next record's value."""
         most = self._layout.page_bytes
         sizes = np.zeros(len(rows), np.int64)
         for each in self._layout.stored:
@@ -244,7 +244,7 @@ class BetonReader(Reader):
         return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
-        """Yield all records in one pair, since each row is read directly at its place."""
+        """Yield all records in one pair, as each row is read directly."""
         check_records(records, self.num_records, self._path)
         if len(records):
             end = self._layout.table_start
@@ -258,7 +258,7 @@ class BetonReader(Reader):
         """Return some records of one chunk.
 
         Raises:
-            FormatError: a row or the allocation table points to a place that cannot hold a value.
+            FormatError: a row or the allocation table has a place that cannot hold a value.
             UnsupportedError: Arrow has no type for the dtype of a tensor.
             SchemaError: there is no such column, or a value does not fit schema=.
         """
@@ -326,9 +326,9 @@ class BetonReader(Reader):
             return self._values.spans(each, row["ptr"], row["size"], numbers)
         if each.dtype is None:
             raise UnsupportedError(
-                f"a tensor of {each.described}, for which Arrow has no type",
+                f"Arrow has no type for a tensor of {each.described}",
                 field=each.name,
-                hint="columns= with the other fields reads those",
+                hint="use columns= with the other fields",
             )
         return self._values.spans(each, row, each.value_bytes, numbers)
 
@@ -359,7 +359,6 @@ class BetonReader(Reader):
         return _tensors(each, array)
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()
 
 
@@ -374,7 +373,7 @@ def _row_column(each: Field, row: np.ndarray) -> Any:
 
 
 def _ppm_heads(row: np.ndarray) -> pa.Array:
-    """Return the PPM header to put before the pixels of each image; it is empty before a JPEG."""
+    """Return the PPM header of each image's pixels, empty for a JPEG."""
     pixels, width, height = row["mode"] == RAW_MODE, row["width"], row["height"]
     sizes = np.where(pixels, width.astype(np.uint32) << 16 | height, 0).tolist()
     heads = {size: b"P6\n%d %d\n255\n" % (size >> 16, size & 0xFFFF) for size in set(sizes)}
@@ -383,12 +382,12 @@ def _ppm_heads(row: np.ndarray) -> pa.Array:
 
 
 def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
-    """Return JSON texts, each up to its first NUL, as strings."""
+    """Return JSON texts as strings, each up to its first NUL."""
     data, ends = bytes_of(array), edges_of(array)
     last = ends[1:] - ends[0] - 1
     is_plain = bool((np.diff(ends) > 0).all() and not data[last].any())
     if is_plain and np.count_nonzero(data == 0) == len(array):
-        import pyarrow.compute  # only here: it takes 60 ms to import
+        import pyarrow.compute  # the import takes 60 ms
 
         pc: Any = pyarrow.compute
 
@@ -403,7 +402,8 @@ def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
                 value.decode()
             except UnicodeDecodeError:
                 record = int(number)
-                raise FormatError("no UTF-8", record=record, field=each.name) from None
+                raise FormatError("the text is not UTF-8", record=record, field=each.name) from None
+
         raise
 
 

@@ -53,7 +53,7 @@ class BetonWriter(Writer):
         try:
             if not schema.names or len(schema.names) > MOST_FIELDS:
                 raise SchemaError(
-                    "a .beton has 1 to 65535 fields", found=f"{len(schema.names)} fields"
+                    "a .beton can have 1 to 65535 fields", found=f"{len(schema.names)} fields"
                 )
             columns = [
                 column_of(f, Images(f.name, options, threads, self._losses), self._losses)
@@ -61,14 +61,13 @@ class BetonWriter(Writer):
             ]
             for name, times in Counter(schema.names).items():
                 if times > 1:
-                    raise SchemaError("two fields have this name", field=name)
+                    raise SchemaError("two fields have the same name", field=name)
             return columns
         except SchemaError as error:
             raise error.at(file=self._path) from None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See Noting."""
         return self._losses.notes
 
     @property
@@ -78,12 +77,11 @@ class BetonWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the records so far: rows, values and the table's entries; after close, bytes of the file.
-        Pages are not counted before, since with whole pages a few records would already take 16 MiB."""
+        """Bytes of the rows, values and table entries so far. After `close`, bytes of the file: until then its whole
+        pages would count 16 MiB for a few records."""
         return self._pages.num_bytes if self._is_closed else self._pages.record_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         same_columns(batch, self._schema, self._path)
         start = 0
         for end in _piece_ends(batch, self._is_decoding):
@@ -99,7 +97,7 @@ class BetonWriter(Writer):
             if array.null_count:
                 at = int(np.flatnonzero(np.asarray(array.is_null()))[0])
                 raise SchemaError(
-                    "the value is missing, and a .beton has a value for every record",
+                    "the value is null, and a .beton cannot hold nulls",
                     record=first + at,
                     field=name,
                 )
@@ -120,7 +118,7 @@ class BetonWriter(Writer):
         self._pages.add(rows, sizes, joined)
 
     def _check_sizes(self, sizes: np.ndarray, first: int) -> None:
-        """Raise SchemaError for a record that no page can hold."""
+        """Raise SchemaError for a record that does not fit into a page."""
         totals = sizes.sum(axis=1)
         most = self._pages.page_bytes
         wrong = np.flatnonzero(totals > most)
@@ -131,24 +129,23 @@ class BetonWriter(Writer):
         needed = 1 << (total - 1).bit_length()
         names = [column.field.name for column in self._columns if column.field.is_stored]
         raise SchemaError(
-            "the values of a record lie in one page, and these take more",
+            "the values of a record must fit into one page, and these do not",
             record=first + at,
             field=names[int(sizes[at].argmax())],
             expected=f"at most {most} bytes",
             found=total,
             hint=f"page_bytes={needed}"
             if needed <= MAX_PAGE_BYTES
-            else "another format: no page can be as large",
+            else "write another format: no page can be as large",
         )
 
     def close(self) -> None:
-        """Write rows, table and header. The sink stays open."""
+        """Write the rows, the table and the header. The sink stays open."""
         if not self._is_closed:
             self._is_closed = True
             self._pages.close()
 
     def abort(self) -> None:
-        """Delete the temporary data of an unfinished file."""
         self._pages.drop()
 
 
@@ -157,7 +154,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
     if not batch.num_rows:
         return []
     if not is_decoding and batch.nbytes <= _PIECE_BYTES:
-        return [batch.num_rows]  # where pieces end changes no byte of the file
+        return [batch.num_rows]  # the split changes no byte of the file
     sizes = sum((record_bytes(column) for column in batch.columns), start=0)
     if is_decoding:
         pixels = (pixel_bytes(column) for column in batch.columns if is_image(column.type))
@@ -168,7 +165,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
 
 
 def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
-    """Fill rows with everything about their values except the places."""
+    """Fill everything about values into the rows, except their places."""
     field = column.field
     if not field.is_stored:
         rows[field.name] = stored.row
@@ -180,8 +177,8 @@ def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
 
 
 def _interleaved(values: list[Any]) -> tuple[np.ndarray | list[memoryview], np.ndarray]:
-    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero
-    byte, because ffcv would otherwise treat the next value as empty as well."""
+    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero byte, as ffcv
+    would otherwise treat the next value as empty too."""
     count = len(values[0])
     if len(values) == 1 and values[0].type == pa.binary_view():
         views = memoryviews(values[0])

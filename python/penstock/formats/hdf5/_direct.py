@@ -1,13 +1,12 @@
-"""Values of HDF5 that are read without libhdf5, by several threads.
+"""Reads values of HDF5 without libhdf5, on several threads.
 
-libhdf5 works for one thread at a time, whatever it has to inflate. Here it only reports where a
-dataset's bytes are: one range, or one for each chunk. penstock reads and unpacks them if they are on
-disk what NumPy needs in memory, plain or packed by gzip, LZF and shuffle; libhdf5 reads anything
-else (`format.py`).
+libhdf5 runs on one thread at a time, even while it inflates. Here it only reports where a dataset's bytes are: in one
+range, or in one range per chunk. penstock reads the values itself if the file has the bytes that NumPy has in memory,
+plain or packed with gzip, LZF and shuffle. libhdf5 reads everything else (`format.py`).
 
-A chunk's values are in C order, and are whole even where the dataset ends inside the chunk. They went
-through the filters that the dataset names, except those whose bits are set in the chunk's mask:
-chunks that LZF would not have made smaller are stored unpacked.
+A chunk's values are in C order and complete, even if the dataset ends inside the chunk. They went through the filters
+of the dataset, except those whose bits are set in the chunk's mask: LZF is skipped for a chunk that it would not make
+smaller.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from penstock.tuned import HDF5_GROUP_BYTES
 
 _FILTERS = ((), ("gzip",), ("lzf",), ("shuffle",), ("shuffle", "gzip"), ("shuffle", "lzf"))
 GROUP_CHUNKS = 1 << 16
-"""Chunks are unpacked in parallel in groups of at most this many bytes and chunks."""
+"""The maximum chunks that are unpacked together."""
 
 _Part = tuple[int, slice | np.ndarray, slice]
-"""Of a row of chunks: its number, which of its records, and where they go."""
+"""For a row of chunks: its number, which of its records, and where they go."""
 
 
 def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
-    """A way to read a dataset without libhdf5, or None if there is none."""
+    """Return a way to read a dataset without libhdf5, or None if there is none."""
     import h5py
 
     dtype = found.dtype
@@ -57,7 +56,7 @@ def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArr
         return None
     if start + size > source.size:
         raise TruncatedError(
-            "the values reach beyond the file",
+            "the values extend beyond the end of the file",
             byte=source.size,
             expected=f"{size} bytes at {start}",
         )
@@ -66,7 +65,6 @@ def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArr
 
 
 def _is_unpackable(found: Found) -> bool:
-    """Whether penstock can unpack the chunks of a dataset."""
     if (
         found.filters not in _FILTERS
         or not math.prod(found.chunk or ())
@@ -93,7 +91,7 @@ class ChunkedArray:
         self._written: tuple[np.ndarray, np.ndarray] | None = None
         self._is_odd = False
         self._fill = np.zeros((), found.dtype)
-        # The first cells of the chunks that together hold a record.
+        # The first cell of each chunk in a row: together, these chunks hold a record.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
         # Whether one chunk holds all values of its records.
@@ -101,14 +99,14 @@ class ChunkedArray:
         self._most = max(1, min(HDF5_GROUP_BYTES // self._bytes, GROUP_CHUNKS))
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
-        """Where chunks are, numbered along the rows of chunks: int64 [chunks, (offset in the file,
-        bytes, mask of skipped filters)]; -1 bytes where one was never written."""
+        """Return where chunks are, given by their numbers: int64 [chunks, (file offset, bytes, mask of skipped
+        filters)]. A chunk that was never written has -1 bytes."""
         keys, table = self._index()
         at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
         return np.where((keys[at] == numbers)[:, None], table[at], -1)
 
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted numbers of the chunks in the file, and their places; libhdf5 is asked once."""
+        """Return the sorted numbers of the chunks in the file, and their places. libhdf5 is asked once."""
         with self._lock:
             if self._written is None:
                 numbers = {column: number for number, column in enumerate(self._columns)}
@@ -138,9 +136,8 @@ class ChunkedArray:
         return any(at + length > end for at, length, end in ends)
 
     def read(self, cut: Cut, *, alone: bool) -> np.ndarray | None:
-        """The records of a cut; `alone` if no other thread works on the same call. None if chunks at
-        the end of the dataset may be stored unfiltered without a mask that reports it, an option of
-        newer files: then libhdf5 reads."""
+        """Return records. `alone` means that no other thread works on the same call. Return None if libhdf5 must read:
+        partial chunks at the end of the dataset may be stored unfiltered without a mask, an option of newer files."""
         self._index()
         if self._is_odd:
             return None
@@ -152,7 +149,6 @@ class ChunkedArray:
         return self._read_records(cut.records, threads)
 
     def _read_run(self, first: int, count: int, threads: int) -> np.ndarray:
-        """Read consecutive records."""
         step, inner = self._chunk[0], self._found.shape[1:]
         low, high = first // step, -(-(first + count) // step)
         numbers = np.arange(low, high)
@@ -177,7 +173,7 @@ class ChunkedArray:
         return out
 
     def _read_records(self, records: np.ndarray, threads: int) -> np.ndarray:
-        """Read records that are given in ascending order."""
+        """Read records in ascending order."""
         step, row = self._chunk[0], self._bytes // self._chunk[0]
         bases = records // step
         inside = records - bases * step
@@ -209,7 +205,7 @@ class ChunkedArray:
         return out
 
     def _fill_parts(self, out: np.ndarray, parts: list[_Part], threads: int) -> None:
-        """Unpack the wanted records of rows of chunks, a group of chunks at a time."""
+        """Unpack the wanted records of rows of chunks, one group of chunks at a time."""
         width = len(self._columns)
         pairs = ((part, column) for part in parts for column in range(width))
         while group := list(itertools.islice(pairs, self._most)):
@@ -226,12 +222,12 @@ class ChunkedArray:
                     out[(target, *cells)] = self._fill
 
     def _are_stored(self, places: np.ndarray) -> np.ndarray:
-        """Return which chunks are stored unchanged by filters."""
+        """Return which chunks no filter has changed."""
         every = (1 << len(self._found.filters)) - 1
         return (places[:, 1] == self._bytes) & (places[:, 2] & every == every)
 
     def _rows(self, starts: np.ndarray, lengths: np.ndarray | int) -> np.ndarray:
-        """Records of chunks that no filter has changed: only their own bytes are read."""
+        """Return records of chunks that no filter has changed, so only their bytes are read."""
         lengths = np.broadcast_to(lengths, starts.shape)
         inner = self._found.shape[1:]
         if not len(starts):
@@ -240,12 +236,12 @@ class ChunkedArray:
         return self._place.gather(starts, lengths).view(self._dtype).reshape(-1, *inner)
 
     def _cells(self, column: tuple[int, ...]) -> Iterator[slice]:
-        """The cells of a record that the chunk starting at `column` covers."""
+        """Yield the cells of a record that the chunk starting at `column` covers."""
         for start, length, end in zip(column, self._chunk[1:], self._found.shape[1:], strict=True):
             yield slice(start, min(start + length, end))
 
     def _unpacked(self, places: np.ndarray, threads: int) -> np.ndarray:
-        """The values of some chunks: [chunks, ...]."""
+        """Return the values of chunks: [chunks, ...]."""
         if not len(places):
             return np.empty((0, *self._chunk), self._dtype)
         starts, sizes = places[:, 0], places[:, 1]
@@ -270,6 +266,6 @@ class ChunkedArray:
 
     def _check(self, starts: np.ndarray, lengths: np.ndarray) -> None:
         path, size = self._place.source.path, self._place.size
-        # Compared without a sum, which could wrap.
+        # No sum, as it could overflow.
         if ((starts < 0) | (lengths > size) | (starts > size - lengths)).any():
-            raise TruncatedError("a chunk reaches beyond the file", file=path, byte=size)
+            raise TruncatedError("a chunk extends beyond the end of the file", file=path, byte=size)

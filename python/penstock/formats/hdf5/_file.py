@@ -1,13 +1,12 @@
-"""The datasets of an HDF5 file: found without leaving the file, and each checked before any value
-of it is read.
+"""The datasets of an HDF5 file. They are found without opening other files, and checked before their values are read.
 
-Only hard links are followed. An external link, a dataset whose values are in other files (external
-storage, virtual datasets) and one that needs a filter from a plug-in are errors; a soft link is
-skipped, since its target in this file has a name of its own.
+Only hard links are followed. These are errors: an external link, a dataset whose values are in other files (external
+storage, virtual datasets), and a dataset that needs a filter from a plug-in. A soft link is skipped, as its target in
+this file has another name.
 
-libhdf5 gets the file's bytes through `_Guarded`, which checks each heap of texts and lists before
-libhdf5 reads it: on some broken ones it would loop forever. Names are listed in stored order: for any
-other, libhdf5 builds a table, and frees uninitialized entries of it where a broken file ends early.
+libhdf5 reads the file through `_Guarded`, which checks each heap of texts and lists: some broken heaps would make
+libhdf5 loop forever. Names are listed in stored order. For any other order libhdf5 builds a table, and if a broken file
+ends early, it frees uninitialized entries of that table.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from penstock.storage.pyarrow_files import PositionedFile
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _BUILT_IN = ("gzip", "shuffle", "fletcher32", "szip", "nbit", "scaleoffset")
 FILTERS = {**dict(enumerate(_BUILT_IN, 1)), 32000: "lzf"}
-"""The filters that are built into libhdf5 and h5py. Any other filter would be loaded from a library."""
+"""The filters that are part of libhdf5 and h5py. Any other filter would be loaded from a library."""
 MOST_DATASETS = 1 << 16
 MOST_PIECES = 1 << 16
-"""Chunks that may hold parts of one record, unless the file has more bytes: chunks that were never
-written take none."""
+"""The maximum chunks that hold parts of one record, unless the file has more bytes. Chunks that were never written take
+no bytes."""
 MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
@@ -54,13 +53,13 @@ _HEAP = b"GCOL\1"
 """The first bytes of a heap of texts and lists."""
 _OBJECT_HEAD = 16
 _OBJECTS = {n: struct.Struct(f"<H6x{kind}") for n, kind in ((2, "H"), (4, "I"), (8, "Q"))}
-"""The head of an object in a heap (its number and length), by the number of bytes of a length."""
+"""The head of an object in a heap (its number and length), by the bytes of a length."""
 _EXPANSION = 1100
-"""The most values that one byte of the file can hold, in bytes: deflate's best, with a margin."""
+"""The maximum bytes of values per byte of the file: deflate's best, with a margin."""
 
 
 def h5py_or_error() -> Any:
-    """The module h5py. Raises UnsupportedError if it is not installed."""
+    """Return the module h5py. Raise UnsupportedError if it is not installed."""
     try:
         import h5py
     except ImportError as error:
@@ -73,13 +72,13 @@ def h5py_or_error() -> Any:
 
 @contextmanager
 def translated(path: str) -> Generator[None, None, None]:
-    """Convert the errors that h5py raises for the bytes of `path` to penstock's errors."""
+    """Convert the errors that h5py raises for a file to penstock's errors."""
     try:
         yield
     except PenstockError as error:
         raise error.at(file=path) from error.__cause__
     except MemoryError as error:
-        raise LimitError(f"asks for more memory than there is: {error}", file=path) from error
+        raise LimitError(f"the file needs more memory than there is: {error}", file=path) from error
     except OSError as error:
         if error.errno is not None:
             raise
@@ -92,22 +91,21 @@ def translated(path: str) -> Generator[None, None, None]:
 
 
 class _Guarded(PositionedFile):
-    """A source as the file that libhdf5 reads, with an error where it would loop forever."""
+    """A source as the file that libhdf5 reads. Raises an error if libhdf5 would loop forever."""
 
     lengths = 8
-    """Bytes of a length in this file."""
+    """The bytes of a length in this file."""
 
     def readinto(self, into: memoryview) -> int:
         at = self.tell()
         data = self.read(len(into))
         into[: len(data)] = data
         if data.startswith(_HEAP) and self._is_broken(at, data):
-            raise FormatError("texts or lists that do not lie one behind another", byte=at)
+            raise FormatError("texts or lists are not contiguous", byte=at)
         return len(data)
 
     def _is_broken(self, at: int, data: bytes) -> bool:
-        """Whether the objects of a heap are not contiguous. Number 0 is free space, whose size
-        includes its head."""
+        """Whether the objects of a heap are not contiguous. Object 0 is free space, whose size includes its head."""
         size = int.from_bytes(data[8 : 8 + self.lengths], "little")
         if len(data) < size <= self._source.size - at:
             data = self._source.read(at, size).to_bytes()
@@ -125,7 +123,7 @@ class _Guarded(PositionedFile):
 
 
 def open_file(source: Source) -> Any:
-    """The file opened by h5py. It must be closed before Python exits: libhdf5 would read its bytes
+    """Open a file with h5py. The file must be closed before Python exits, as libhdf5 would read its bytes
     afterwards."""
     h5py = h5py_or_error()
     with translated(source.path):
@@ -144,21 +142,23 @@ def open_file(source: Source) -> Any:
 
 def _check_superblock(source: Source, file: Any, lengths: int) -> None:
     if lengths not in _OBJECTS:
-        raise UnsupportedError(f"lengths of {lengths} bytes")
+        raise UnsupportedError(f"lengths of {lengths} bytes are not supported")
     expected, found = f"{file.id.get_filesize()} bytes", f"{source.size} bytes"
     if file.id.get_filesize() > source.size:
-        raise TruncatedError("the file is cut", byte=source.size, expected=expected, found=found)
+        raise TruncatedError(
+            "the file is truncated", byte=source.size, expected=expected, found=found
+        )
     block = source.read(file.userblock_size, 12).to_bytes()
     if block[8] >= 3 and block[11] & _IN_WRITING:
         raise FormatError(
-            "the file is marked as being written: a program writes it, or died at it",
-            hint="where no program does, h5clear -s FILE",
+            "the file is marked as being written: a program writes it, or died while writing it",
+            hint="if no program writes it, h5clear -s FILE",
         )
 
 
 def _check_no_writer(path: str) -> None:
-    """libhdf5 locks a file that it writes. The lock taken here to see that is released at once, so that
-    others, penstock among them, can replace or grow the file."""
+    """Raise an error if libhdf5 holds the lock of a writer. The lock taken here to see that is released immediately, so
+    that others, including penstock, can replace or extend the file."""
     if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
         return
     with open(path, "rb") as file:
@@ -172,7 +172,7 @@ def _check_no_writer(path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One dataset: its handle in h5py and what its header says."""
+    """One dataset: its handle in h5py, and facts from its header."""
 
     name: str
     id: Any
@@ -181,23 +181,23 @@ class Found:
     chunk: tuple[int, ...] | None
     filters: tuple[str, ...]
     user_block: bool
-    """Whether places in the file count from the end of a user block."""
+    """Whether file offsets count from the end of a user block."""
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of one record, without texts and lists of any length."""
+        """The bytes of one record, without texts and lists of any length."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
 def datasets(
     file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
 ) -> tuple[list[Found], list[Found]]:
-    """The datasets of a file with at least one axis, and those with none."""
+    """Return the datasets of a file that have an axis, and those that have none."""
     tables: list[Found] = []
     single: list[Found] = []
     for count, (name, handle) in enumerate(_named(file.id, "", chosen, limits.nesting, set())):
         if count >= MOST_DATASETS:
-            raise LimitError(f"more than {MOST_DATASETS} datasets")
+            raise LimitError(f"the file has more than {MOST_DATASETS} datasets")
         try:
             found = _checked(name, handle, limits, size, file.userblock_size > 0)
         except PenstockError as error:
@@ -210,10 +210,10 @@ def datasets(
 def _named(
     group: Any, prefix: str, chosen: tuple[str, ...] | None, levels: int, seen: set[Any]
 ) -> Iterator[tuple[str, Any]]:
-    """(name, handle) of the datasets under a group, names joined by "/", sorted in each group."""
+    """Yield (name, handle) of the datasets in a group. Names are paths joined by "/", sorted in each group."""
     h5py = h5py_or_error()
     if levels < 0:
-        raise LimitError("groups nested too deep", field=prefix)
+        raise LimitError("the groups are nested too deep", field=prefix)
     place = h5py.h5o.get_info(group)
     if (place.fileno, place.addr) in seen:
         return  # the group contains itself, or has two names
@@ -228,15 +228,15 @@ def _named(
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise FormatError("a name that is no UTF-8", found=raw) from None
+            raise FormatError("a name is not UTF-8", found=raw) from None
         kind = group.links.get_info(raw).type
         if kind == h5py.h5l.TYPE_SOFT:
             continue
         if kind != h5py.h5l.TYPE_HARD:
             raise UnsupportedError(
-                "an external link: it would open another file, which penstock does not do",
+                "this is an external link to another file, which penstock does not open",
                 field=name,
-                hint="datasets=, the names or groups to read; or put the data into this file",
+                hint="choose what to read with datasets=, or put the data into this file",
             )
         handle = h5py.h5o.open(group, raw)
         if isinstance(handle, h5py.h5g.GroupID):
@@ -246,23 +246,23 @@ def _named(
 
 
 def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
-    """Whether a name was chosen, is in a chosen group, or leads to one."""
+    """Whether a name was chosen, is in a chosen group, or is a group of a chosen name."""
     return chosen is None or any(
         f"{name}/".startswith(f"{one}/") or one.startswith(f"{name}/") for one in chosen
     )
 
 
 def _checked(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
-    """A dataset that may be read, or None if it has no shape. The order matters: nothing that could
-    touch another file is asked for before it is known that there is none."""
+    """Return a dataset that may be read, or None if it has no shape. The order of the checks matters: nothing that
+    could open another file happens before it is known that the dataset needs none."""
     h5py = h5py_or_error()
     plan = handle.get_create_plist()
     layout = plan.get_layout()
     if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
         what = "a virtual dataset" if layout == h5py.h5d.VIRTUAL else "a dataset in external files"
         raise UnsupportedError(
-            f"{what}: its values lie in other files, which penstock does not open",
-            hint="datasets=, the names or groups to read; or copy the values into this file",
+            f"this is {what}: its values are in other files, which penstock does not open",
+            hint="choose what to read with datasets=, or copy the values into this file",
         )
     filters = _filters(plan)
     if handle.shape is None:
@@ -270,66 +270,65 @@ def _checked(name: str, handle: Any, limits: Limits, size: int, user_block: bool
     shape = tuple(int(length) for length in handle.shape)
     chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
     found = Found(name, handle, _dtype(handle), shape, chunk, filters, user_block)
-    if found.record_bytes <= limits.record_bytes:  # a larger one is refused when it is read
+    if found.record_bytes <= limits.record_bytes:  # otherwise, reading it raises an error
         _check_claims(found, limits, size)
     return found
 
 
 def _filters(plan: Any) -> tuple[str, ...]:
-    """The filters of a dataset. Raises UnsupportedError where one is not built in."""
+    """Return the filters of a dataset. Raise UnsupportedError if one is not built in."""
     codes = [plan.get_filter(n)[0] for n in range(plan.get_nfilters())]
     unknown = [code for code in codes if code not in FILTERS]
     if unknown:
         raise UnsupportedError(
-            f"it is packed by the filter {unknown[0]}, which would be loaded as a plug-in",
-            hint="h5repack it with gzip; or datasets=, the names or groups to read",
+            f"the dataset needs the filter {unknown[0]}, a plug-in, which penstock does not load",
+            hint="choose what to read with datasets=, or h5repack it with gzip",
         )
     return tuple(FILTERS[code] for code in codes)
 
 
 def _dtype(handle: Any) -> np.dtype[Any]:
-    """The dtype of a dataset. Raises UnsupportedError for one that cannot be read."""
     try:
         dtype: np.dtype[Any] = handle.dtype
     except TypeError as error:
-        raise UnsupportedError(f"a type that NumPy has not: {error}") from error
+        raise UnsupportedError(f"NumPy has no such type: {error}") from error
     if dtype.hasobject and dtype.kind != "O":
-        # libhdf5 1.14 keeps its conversions of such types after their file is closed; to read one
-        # again after another handle of the file was closed crashes the process.
+        # libhdf5 1.14 keeps conversions of such types after their file is closed. Reading such a
+        # type again after another handle of the file was closed crashes the process.
         raise UnsupportedError(
-            "text or lists of any length inside of a structure, which libhdf5 does not read safely",
-            hint="datasets=, the names or groups to read; or store them as datasets of their own",
+            "a structure holds text or lists of any length, which libhdf5 does not read safely",
+            hint="choose what to read with datasets=, or store each in a separate dataset",
         )
     return dtype
 
 
 def _check_claims(found: Found, limits: Limits, size: int) -> None:
-    """Compare a dataset's size with that of the file: values that were never written take no bytes,
-    and could be any number."""
+    """Compare the size of a dataset with that of the file. Values that were never written take no bytes, so their
+    number is not limited otherwise."""
     shape, chunk, dtype = found.shape, found.chunk, found.dtype
     total = math.prod(shape) * dtype.itemsize
     most = max(limits.member_bytes, _EXPANSION * size)
     if total > most:
         raise LimitError(
-            f"{total} bytes of values in a file of {size} bytes",
+            f"the dataset declares {total} bytes of values in a file of {size} bytes",
             hint=f"open(..., limits={{'member_bytes': {total}}})",
         )
     if shape and not found.record_bytes and shape[0] > 1 << 24:
-        raise LimitError(f"{shape[0]} records of no bytes")
+        raise LimitError(f"the dataset declares {shape[0]} records of no bytes")
     if chunk is not None:
         limits.check("member_bytes", math.prod(chunk) * dtype.itemsize)
         axes = zip(shape[1:], chunk[1:], strict=True)
         pieces = math.prod(-(-length // max(part, 1)) for length, part in axes)
         if pieces > max(size, MOST_PIECES):
             raise LimitError(
-                f"a record in {pieces} chunks, in a file of {size} bytes",
-                hint="datasets=, the names or groups to read; or h5repack it with larger chunks",
+                f"a record is in {pieces} chunks, in a file of {size} bytes",
+                hint="choose what to read with datasets=, or h5repack it with larger chunks",
             )
 
 
 def check_chunks(found: Found) -> None:
-    """Raise FormatError for a chunk shorter than the 4 bytes of its checksum, which libhdf5 takes
-    off without checking its size."""
+    """Raise FormatError for a chunk shorter than its checksum of 4 bytes, as libhdf5 removes these bytes without a
+    check."""
     if "fletcher32" not in found.filters:
         return
     bit = 1 << found.filters.index("fletcher32")
@@ -343,15 +342,15 @@ def check_chunks(found: Found) -> None:
         found.id.chunk_iter(check)
     if broken:
         raise FormatError(
-            "a chunk that is shorter than its checksum",
+            "a chunk is shorter than its checksum",
             byte=broken[0].byte_offset,
             found=f"{broken[0].size} bytes",
         )
 
 
 def attributes(handle: Any) -> dict[bytes, bytes]:
-    """Return the attributes of a dataset or group as text: strings unchanged, other values as JSON.
-    Attributes that are large, or neither numbers nor text, are skipped."""
+    """Return the attributes of a dataset or group as text: strings unchanged, other values as JSON. Skip attributes
+    that are large, or are neither numbers nor text."""
     h5py = h5py_or_error()
     found: dict[bytes, bytes] = {}
     names: list[bytes] = []
@@ -375,8 +374,8 @@ def attributes(handle: Any) -> dict[bytes, bytes]:
 
 
 def text_of(values: np.ndarray) -> bytes:
-    """Some values as metadata: one string as its bytes, all else as JSON, in which what is no UTF-8 is
-    base64 and a number that JSON lacks is the text that Python has for it."""
+    """Return values as metadata: one string as its bytes, others as JSON. JSON has base64 for bytes that are not UTF-8,
+    and Python's text for numbers that it lacks."""
     items = values.reshape(-1).tolist()
     if values.shape == () and isinstance(items[0], (str, bytes)):
         return items[0] if isinstance(items[0], bytes) else items[0].encode("utf-8", "replace")
@@ -396,4 +395,4 @@ def _item(value: Any) -> Any:
 
 
 SCHEMA_ATTRIBUTE = b"penstock.schema"
-"""Of the file: Arrow's schema in Base64, if it differs from what the datasets alone give."""
+"""The file's attribute for Arrow's schema, in Base64, if it differs from what the datasets alone give."""

@@ -1,17 +1,15 @@
-r"""HDF5: datasets of one length as the fields of a table.
+r"""HDF5: datasets of one length as the fields of a table, read by h5py.
 
-Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read by h5py.
+Specification: The HDF Group, "HDF5 File Format Specification Version 3.0".
 
     bytes        what
-    8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... behind a user block
-    ...          object headers (what a dataset is), B-trees and heaps (where things are), values
+    8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... after a user block
+    ...          object headers (what a dataset is), B-trees and heaps (where its parts are), values
 
-A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
-datasets must be equally long, or `datasets=` chooses some. Values without axes and attributes go to
-the metadata of the schema and of the fields. Nothing outside the file is opened (`_file.py`).
-
-A chunk of penstock is a run of whole chunks of HDF5, so that none is inflated twice; a take reads
-each chunk that it needs once. libhdf5 works for one thread at a time.
+A field is a dataset, called by its path ("data/demo_0/actions"). Its first axis counts records. All datasets must be of
+one length, or `datasets=` selects some. Values without axes and attributes become metadata of the schema and of the
+fields. No other file is opened (`_file.py`). A chunk of penstock is a run of whole chunks of HDF5, and a take reads
+each chunk that it needs once, so no chunk is inflated twice. libhdf5 runs on one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +33,16 @@ from penstock.columns.batches import (
 )
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.formats.hdf5._direct import direct
@@ -64,15 +71,10 @@ LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
 
 @dataclass(frozen=True, slots=True)
 class Hdf5ReadOptions:
-    """Options for reading HDF5.
-
-    Example:
-        >>> Hdf5ReadOptions(datasets=["data/demo_0"]).datasets
-        ['data/demo_0']
-    """
+    """Options for reading HDF5."""
 
     datasets: Sequence[str] | None = None
-    """Names of the datasets or groups that form the table; None takes all."""
+    """Names of the datasets or groups that form the table; None for all."""
 
 
 class Hdf5Format(Format):
@@ -94,8 +96,8 @@ class Hdf5Format(Format):
         return Hdf5Options
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file that starts with `head` is HDF5. The superblock holds its own offset, so an
-        HDF5 file inside another file is not detected."""
+        """Whether the file is HDF5. The superblock has its own offset, so an HDF5 file inside another file is not
+        detected."""
         for place in (0, 512, 1024, 2048):
             block = head[place : place + 32]
             if block[:8] == SIGNATURE and len(block) > 13:
@@ -106,22 +108,31 @@ class Hdf5Format(Format):
         return False
 
     def open(self, source: Source, options: Options) -> Hdf5Reader:
-        """Open the file and look at its datasets.
+        """Open the file and check its datasets.
 
         Raises:
-            FormatError, TruncatedError, LimitError: the bytes are not HDF5, or ask for too much.
-            UnsupportedError: part of it is in other files or needs a plug-in, Arrow lacks a type,
-                h5py is not installed, or raw=True.
-            SchemaError: the datasets are not equally long, or a field of schema= is not there.
+            FormatError, TruncatedError, LimitError: the file is not HDF5, or a size exceeds a limit.
+            UnsupportedError: a dataset is in other files or needs a plug-in, Arrow lacks a type, h5py is not
+                installed, or raw=True.
+            SchemaError: the datasets differ in length, or a field of schema= is not in the file.
         """
         chosen = self.own_options(options).datasets
         if isinstance(chosen, str):
-            raise TypeError("datasets is a list of names")
+            raise TypeError("datasets must be a list of names")
         names = None if chosen is None else tuple(name.strip("/") for name in chosen)
         return Hdf5Reader(source, options, names)
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.hdf5._regions import file_regions
+
+        yield from file_regions(source, record, options.limits)
+        try:
+            num_records = self.open(source, options).num_records
+        except PenstockError:
+            return  # the datasets are no table, whose records could be counted
+        check_record(record, num_records)
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a file. Raises SchemaError where no datasets hold records of `schema`."""
         from penstock.formats.hdf5.writer import Hdf5Writer
 
         return Hdf5Writer(sink, schema, options)
@@ -146,12 +157,12 @@ class _Field:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a record is above the limit: then only this field of the file cannot be read."""
+        """Whether a record exceeds the limit. Then only this field of the file cannot be read."""
         return self.found.record_bytes > self._limits.record_bytes
 
     def read(self, cut: Cut, *, alone: bool) -> Any:
-        """Some records as a column. The runs of a cut ascend and do not touch. `alone` if the caller
-        has no other threads at work."""
+        """Return records as a column. The runs of `cut` ascend and do not touch. `alone` means that the caller uses no
+        other threads."""
         if self.is_refused:
             self._limits.check("record_bytes", self.found.record_bytes)
         values: np.ndarray | None = None
@@ -188,8 +199,8 @@ class _Field:
         return values
 
     def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
-        """(first, last, which of them or None for all): runs of records to be read at once, so that
-        no chunk of HDF5 is read twice."""
+        """Yield (first, last, which of them or None for all): runs of records to read together, so that no chunk of
+        HDF5 is read twice."""
         starts, counts = cut.runs
         if len(starts) <= 1 or self.found.chunk is None:
             for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
@@ -211,7 +222,7 @@ class Hdf5Reader(Reader):
         self._path = source.path
         self._lock = Lock()
         self._file = open_file(source)
-        weakref.finalize(self, self._file.close)  # also where Python ends
+        weakref.finalize(self, self._file.close)  # also when Python exits
         try:
             with translated(self._path):
                 self._look(options, chosen)
@@ -225,7 +236,7 @@ class Hdf5Reader(Reader):
         tables, single = datasets(self._file, chosen, options.limits, self._source.size)
         for name in chosen or ():
             if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
-                message = "no such dataset or group in the file, or it holds nothing"
+                message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
         sizes = ((found.name, found.shape[0]) for found in tables)
         self._num_records = one_length("datasets", sizes, ", or names of groups")
@@ -245,7 +256,7 @@ class Hdf5Reader(Reader):
             raise error.at(field=found.name) from None
 
     def _schema(self, options: Options, kept: bytes | None) -> Any:
-        """The schema that was asked for, else the one that was written, else that of the datasets."""
+        """Return the caller's schema, else the schema that was written, else that of the datasets."""
         if options.schema is not None:
             check_columns(options.schema, self._stored, self._path, options.settled)
             return options.schema
@@ -265,18 +276,18 @@ class Hdf5Reader(Reader):
         return Chunk(first, count, 0, self._source.size)
 
     def chunks(self) -> Iterator[Chunk[None]]:
-        """Runs of whole chunks of HDF5, of about 2 MiB."""
+        """Yield runs of whole chunks of HDF5, of about 2 MiB."""
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
-        """All records in one pair, so that no chunk of HDF5 is read twice."""
+        """Yield all records in one pair, so that no chunk of HDF5 is read twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
             yield self._chunk(0, self.num_records), records
 
     def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
             FormatError: libhdf5 cannot read the values, or a value does not fit its type.
@@ -310,34 +321,30 @@ class Hdf5Reader(Reader):
         return batch if back is None else gather(batch, back)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._file.close()
         self._source.close()
 
 
 def _step(fields: list[_Field]) -> int:
-    """Records of a chunk: whole chunks of the dataset with the longest chunks of HDF5, unless its
-    records are small compared with the others'."""
+    """Return the records of a chunk: whole HDF5 chunks of the dataset with the longest chunks, among those whose chunks
+    are not too large."""
     size = max(sum(field.record_bytes for field in fields), 1)
     wanted = max(1, min(CHUNK_BYTES // size, CHUNK_RECORDS))
-    # libhdf5's cache holds a long chunk of a small field, not of a large one.
+    # libhdf5's cache can hold a long chunk of a small field, but not of a large field.
     steps = [field.step for field in fields if field.step * size <= MOST_STEP_BYTES]
     large = max(fields, key=lambda field: field.record_bytes * field.step, default=None)
     step = max(steps, default=large.step if large else 1)
     step = -(-wanted // step) * step
-    # A chunk that was never written takes no bytes of the file, whatever its size. So a batch takes
-    # at most as much as one chunk, which is within the limits, or MOST_BATCH_BYTES.
+    # An unwritten chunk of any size takes no bytes in the file. So limit a batch to MOST_BATCH_BYTES,
+    # or to one chunk, whose size was checked.
     most = max(MOST_BATCH_BYTES, large.record_bytes * large.step if large else 0)
     return max(1, min(step, most // size))
 
 
 def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
-    """Read the records from `first` on into an array of them.
-
-    h5py refuses an empty list of fixed strings, so a run that has one is read in halves, until the
-    empty list is left: its value is already there.
-    """
+    """Read consecutive records into an array. h5py refuses an empty list of fixed strings, so a run with such a list is
+    read in halves, until only the empty list is left, which is already in the array."""
     import h5py
 
     rest = found.shape[1:]
@@ -355,7 +362,7 @@ def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
 
 
 def _texts_of(single: list[Found]) -> dict[bytes, bytes]:
-    """The small ones of values without axes as texts, for metadata."""
+    """Return values without axes as metadata, if they are small numbers or text."""
     import h5py
 
     texts: dict[bytes, bytes] = {}
@@ -371,12 +378,12 @@ def _texts_of(single: list[Found]) -> dict[bytes, bytes]:
 
 
 def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
-    """The schema that was written, as far as the datasets fit it. Empty ones fit any: there, labels
-    without names are whole numbers."""
+    """Return the schema that was written, as far as the datasets fit it. Datasets without records fit any schema: class
+    labels without names are stored as integers."""
     try:
         schema: Any = schema_of(base64.b64decode(text, validate=True))
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored  # another program's attribute
+        return stored  # another program wrote the attribute
     names: list[str] = schema.names
     kept = {field.name: field for field in schema}
     fields = [
@@ -391,7 +398,7 @@ def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
 
 
 def _fits(stored: Any, wanted: Any) -> bool:
-    """Whether values of the type that was written can be made of those that are stored."""
+    """Whether stored values can be cast to the type that was written."""
     if wanted == stored or (stored, wanted) == (pa.binary(), LISTS_OF_BYTES):
         return True
     try:
@@ -402,7 +409,7 @@ def _fits(stored: Any, wanted: Any) -> bool:
 
 
 def _as_lists(array: Any, type_: Any) -> Any:
-    """Lists of uint8, which HDF5 stores like bytes."""
+    """Convert binary to lists of uint8, if `type_` is that, as HDF5 stores both in the same way."""
     if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
         return array
     _, offsets, data = array.buffers()

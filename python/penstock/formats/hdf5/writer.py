@@ -1,7 +1,7 @@
 """Writes HDF5: one chunked dataset per field, with a first axis that can grow.
 
-h5py writes into a temporary file, since it seeks while it writes; the sink gets the bytes at the
-end. Each dataset gets whole chunks, always in the same order, so the bytes depend only on the records.
+h5py writes to a temporary file, as it seeks while writing, and the sink gets the bytes at the end. Each dataset gets
+whole chunks, always in the same order, so the bytes depend only on the records.
 """
 
 from __future__ import annotations
@@ -32,37 +32,33 @@ from penstock.storage.local_sink import LocalSink, private_beside
 
 CHUNK_BYTES = 1 << 18
 VALUES_PER_CHUNK = 256
-"""The number of records in a chunk of texts or lists of any length."""
+"""The records in a chunk of texts or lists of any length."""
 COPY_BYTES = 1 << 20
 COMPRESSIONS = ("none", "gzip", "lzf")
 
 
 @dataclass(frozen=True, slots=True)
 class Hdf5Options:
-    """How HDF5 is written.
-
-    Example:
-        >>> Hdf5Options(compression="gzip", level=6).shuffle is None
-        True
-    """
+    """Options for writing HDF5."""
 
     compression: str | None = None
-    """None or "none", "gzip", or "lzf", which is fast and read by h5py alone."""
+    """None or "none", "gzip", or "lzf", which is fast and which only h5py reads."""
     level: int = 4
-    """Of gzip: 1 is fast, 9 small."""
+    """The gzip level: 1 is fast, 9 is small."""
     shuffle: bool | None = None
-    """Group the bytes of numbers by significance, which packs better; None does so if compressed."""
+    """Whether to group the bytes of numbers by significance, which compresses better. None does so if compressed."""
     chunk_records: int | None = None
-    """Records of a chunk; None takes a power of two for each field, of about 256 KiB."""
+    """The records of a chunk. None takes a power of two for each field, of about 256 KiB."""
 
 
 def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
-    """HDF5 has no times. A column of them is stored as opaque values, which a struct cannot hold."""
+    """Raise SchemaError for times in a struct. HDF5 has no times: a column of times is stored as opaque values, which a
+    struct cannot hold."""
     fields = dtype.base.fields or {}
     for inside, *_ in fields.values():
         if inside.base.kind in "mM":
             raise SchemaError(
-                f"HDF5 holds no times inside of structs: {field.type}",
+                f"HDF5 cannot hold times inside structs: {field.type}",
                 field=field.name,
                 hint="cast them to int64, leave them out (columns=), or write Parquet, Arrow or npz",
             )
@@ -70,7 +66,7 @@ def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
 
 
 def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A structure as it will be read: its members have no attributes that name what their bits are."""
+    """Return a structure as it reads back: its members have no attributes that name the dtype of their bits."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((_as_read(base), shape))
@@ -80,7 +76,7 @@ def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _stored_as(field: Any) -> tuple[str, np.dtype[Any]]:
-    """The kind of a field's values, and the dtype that they are stored with."""
+    """Return the kind of a field's values, and the dtype that stores them."""
     import h5py
 
     type_: Any = field.type if is_fixed_tensor(field.type) else storage_of(field.type)
@@ -93,7 +89,7 @@ def _stored_as(field: Any) -> tuple[str, np.dtype[Any]]:
         inner = dtype_of(pa.field(field.name, type_.value_type))
         if inner.kind not in "iufb" or inner.subdtype is not None:
             raise SchemaError(
-                f"HDF5 holds lists of numbers, not of {type_.value_type}",
+                f"HDF5 can hold lists of numbers, not of {type_.value_type}",
                 field=field.name,
                 hint="cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz",
             )
@@ -104,7 +100,7 @@ def _stored_as(field: Any) -> tuple[str, np.dtype[Any]]:
     _refuse_times_inside(dtype, field)
     if 0 in dtype.shape or not dtype.base.itemsize:
         raise SchemaError(
-            f"HDF5 holds no values without bytes, such as those of {type_}",
+            f"HDF5 cannot hold values of no bytes, such as those of {type_}",
             field=field.name,
             hint="leave it out (columns=), or write Arrow or npz",
         )
@@ -126,12 +122,13 @@ class _Dataset:
         self._waiting: list[np.ndarray] = []
         self._num_waiting = 0
         self.waiting_bytes = 0
-        """Bytes of the values that do not fill a chunk yet."""
+        """The bytes of values that do not fill a chunk yet."""
+
         self._written = 0
         self._dataset: Any = None
 
     def _native(self) -> Any:
-        """The field that is read from the file; None where that depends on the values."""
+        """Return the field that reads back from the file, or None if it depends on the values."""
         if self._kind == "labels":
             return None  # the type of the numbers depends on the number of names
         dtype = self.dtype if self.dtype.names is None else _as_read(self.dtype)
@@ -146,8 +143,8 @@ class _Dataset:
         return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
 
     def _create(self, file: Any, chunk_records: int) -> None:
-        """Make the dataset with its first records: they have the names of labels, and fill a chunk or
-        do not."""
+        """Create the dataset. This waits for the first records, which have the names of labels and may be less than a
+        chunk."""
         import h5py
 
         dtype: Any = self.dtype
@@ -174,7 +171,7 @@ class _Dataset:
             set_attribute(self._dataset, key, value)
 
     def add(self, array: Any, file: Any) -> None:
-        """Take the values of a column; whole chunks are written."""
+        """Add the values of a column, and write whole chunks."""
         if isinstance(array, pa.ExtensionArray) and not is_fixed_tensor(array.type):
             array = array.storage
         values = self._values(array)
@@ -186,7 +183,7 @@ class _Dataset:
             self._drain(file, self._num_waiting // self.chunk_records * self.chunk_records)
 
     def finish(self, file: Any) -> None:
-        """Write what is left."""
+        """Write the values that are left."""
         if self._kind == "labels" and self._names is None:
             self._names = []
             self._kind = "values"
@@ -200,7 +197,7 @@ class _Dataset:
         whole = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting = [whole[count:]] if count < len(whole) else []
         self._num_waiting -= count
-        self.waiting_bytes = 0  # of steps that make whole chunks, nothing is left
+        self.waiting_bytes = 0  # the steps make whole chunks, so nothing is left
         assert self._dataset is not None
         self._dataset.resize(self._written + count, axis=0)
         if 0 not in self.shape:
@@ -208,7 +205,7 @@ class _Dataset:
         self._written += count
 
     def _put(self, values: np.ndarray) -> None:
-        """Append values, without h5py's guesses about what they mean."""
+        """Append values, without h5py guessing their meaning."""
         import h5py
 
         handle = self._dataset.id
@@ -224,7 +221,7 @@ class _Dataset:
         if array.null_count:
             record = int(np.flatnonzero(missing_of(array))[0])
             raise SchemaError(
-                "a value is missing, and HDF5 holds no nulls",
+                "the value is null, and HDF5 cannot hold nulls",
                 record=record,
                 field=self.name,
                 hint="fill it, or write Parquet, Arrow or npz",
@@ -243,13 +240,12 @@ class _Dataset:
         texts: list[str] = array.to_pylist()
         for record, text in enumerate(texts):
             if "\0" in text:
-                message = "text with a NUL in it, where HDF5's text ends"
+                message = "the text has a NUL, where text ends in HDF5"
                 hint = "cast the field to binary, which is kept as bytes"
                 raise SchemaError(message, record=record, field=self.name, hint=hint)
         return texts
 
     def _parts(self, array: Any) -> Iterable[np.ndarray]:
-        """The bytes or numbers of each record."""
         if self._kind == "bytes":
             return (np.frombuffer(data.as_buffer() or b"", np.uint8) for data in array)
         flat = array.flatten()
@@ -267,25 +263,25 @@ class _Dataset:
             new = [name for name in names if name not in places]
             if new:
                 raise SchemaError(
-                    f"a label that the first records did not have: {new[0]!r}",
+                    f"the dictionary of the first records does not have the label {new[0]!r}",
                     field=self.name,
-                    hint="one dictionary for all batches (unify_dictionaries)",
+                    hint="use one dictionary for all batches (unify_dictionaries)",
                 )
             codes = np.array([places[name] for name in names] or [0])[codes]
         return codes.astype(self.dtype)
 
     def _checked_names(self, names: list[Any]) -> list[str]:
         if len(set(names)) < len(names) or not all(names) or any("\0" in name for name in names):
-            message = "two labels have one name, or one has none or a NUL"
+            message = "two labels have the same name, or a name is empty or has a NUL"
             raise SchemaError(message, field=self.name)
         return names
 
 
 def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
-    """Add metadata as an attribute of text."""
+    """Add metadata as a text attribute."""
     if not key or len(value) > MOST_ATTRIBUTE_BYTES - 1024:
         raise SchemaError(
-            f"metadata of {len(value)} bytes called {key[:40]!r}; an attribute holds 63 KiB",
+            f"the metadata {key[:40]!r} has {len(value)} bytes; an attribute holds at most 63 KiB",
             hint="replace_schema_metadata, or write Parquet or Arrow",
         )
     try:
@@ -294,7 +290,7 @@ def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
             raise ValueError
         handle.attrs[key.decode()] = text
     except ValueError:
-        raise SchemaError(f"metadata called {key[:40]!r} is no text", found=value[:40]) from None
+        raise SchemaError(f"the metadata {key[:40]!r} is not text", found=value[:40]) from None
 
 
 class Hdf5Writer(Writer):
@@ -316,7 +312,7 @@ class Hdf5Writer(Writer):
             kept = self._kept_schema()
         except PenstockError as error:
             raise error.at(file=sink.path) from None
-        # Datasets get their records in steps of one length, the shortest of their chunks.
+        # Datasets get their records in steps as long as the shortest chunk.
         step = min(dataset.chunk_records for dataset in self._datasets)
         self._regroup = Regroup(self._schema, group_records=step, group_bytes=1 << 62)
         if isinstance(sink, LocalSink):
@@ -338,7 +334,7 @@ class Hdf5Writer(Writer):
             raise UnsupportedError(f"h5py cannot write this: {error}", file=sink.path) from error
 
     def _kept_schema(self) -> bytes:
-        """Arrow's schema, or nothing if the datasets alone give the same."""
+        """Return Arrow's schema in Base64, or nothing if the datasets alone give the same."""
         names: list[str] = self._schema.names
         if names == sorted(names, key=lambda name: name.split("/")) and all(
             dataset.native is not None
@@ -349,15 +345,15 @@ class Hdf5Writer(Writer):
         text = base64.b64encode(self._schema.remove_metadata().serialize().to_pybytes())
         if len(text) > MOST_ATTRIBUTE_BYTES - 1024:
             raise SchemaError(
-                "the schema is larger than an attribute can be",
+                "the schema is too large for an attribute",
                 found=f"{len(text)} bytes",
-                hint="fewer fields, or types that HDF5 has itself",
+                hint="use fewer fields, or types that HDF5 has",
             )
         return text
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file so far, and of the values that do not fill a chunk yet, not compressed."""
+        """Bytes of the file so far, and of the values that do not fill a chunk yet, uncompressed."""
         if self._file is None:
             return self._copied
         self._file.flush()
@@ -365,7 +361,6 @@ class Hdf5Writer(Writer):
         return int(self._file.id.get_filesize()) + self._regroup.bytes_waiting + waiting
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         path = self._sink.path
         batch = conform(same_columns(batch, self._schema, path), self._schema, path)
         for group in self._regroup.add(batch):
@@ -386,7 +381,7 @@ class Hdf5Writer(Writer):
         self._records += group.num_rows
 
     def close(self) -> None:
-        """Write what is left and hand the file to the sink, which stays open."""
+        """Write the values that are left, and copy the file to the sink, which stays open."""
         if self._path is None:
             return
         for group in self._regroup.rest():
@@ -418,11 +413,11 @@ class Hdf5Writer(Writer):
 def _check_options(options: Hdf5Options) -> None:
     codec = options.compression or "none"
     if codec not in COMPRESSIONS:
-        raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {codec!r}")
+        raise ValueError(f"compression must be one of {', '.join(COMPRESSIONS)}, not {codec!r}")
     if not 0 <= options.level <= 9:
-        raise ValueError(f"level is 0 to 9, not {options.level}")
+        raise ValueError(f"level must be 0 to 9, not {options.level}")
     if options.chunk_records is not None and options.chunk_records < 1:
-        raise ValueError(f"chunk_records is at least 1, not {options.chunk_records}")
+        raise ValueError(f"chunk_records must be at least 1, not {options.chunk_records}")
 
 
 def _check_names(names: list[str]) -> None:
@@ -432,7 +427,7 @@ def _check_names(names: list[str]) -> None:
         parts = name.split("/")
         if not all(parts) or "." in parts or "\0" in name or times > 1:
             raise SchemaError(
-                "a name that is no path in HDF5: empty parts, '.', a NUL, or two of one name",
+                "the name is not unique, or is not a path in HDF5: it has an empty part, '.' or a NUL",
                 field=name,
                 hint="rename it",
             )
@@ -440,5 +435,6 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         parts = name.split("/")
         if any("/".join(parts[:count]) in whole for count in range(1, len(parts))):
-            message = "a field and a group of fields have one name"
+            message = "a field and a group of fields have the same name"
+
             raise SchemaError(message, field=name, hint="rename it")

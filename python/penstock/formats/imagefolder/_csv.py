@@ -1,18 +1,18 @@
-"""Tables of labels as CSV. Column types are inferred, since CSV does not store them.
+"""Tables of labels as CSV. Column types are inferred, as CSV does not store them.
 
-A column is read as numbers or booleans only if every cell is written exactly as penstock would write such a value.
-So reading text as a number never loses a part of the text:
+A column becomes numbers or booleans only if penstock would write every cell in exactly the same way. So reading text as
+numbers loses nothing:
 
 | values | column |
 |---|---|
-| `7`, `-12` | int64, or uint64 where they need it; larger numbers are text |
+| `7`, `-12` | int64, or uint64 if needed; larger numbers are text |
 | `0.5`, `1e-05`, `nan`, `inf`: as short as possible, or with 17 digits | float64 |
 | `0.50`, `1.25`: all with the same number of digits after the point | float64 |
 | `true` and `false`, or `True` and `False`, or `TRUE` and `FALSE` | bool |
 | `007`, `+1`, `1e5`, `2020-01-01`, and everything else | string |
 
-An empty cell is a missing value; an empty cell in quotes is the empty text. In columns of numbers and booleans a
-quoted empty cell is missing too, and so are `NA`, `N/A`, `null` and `NULL`; spaces around a value are ignored.
+An empty cell is a missing value, and an empty cell in quotes is an empty text. In columns of numbers and booleans,
+`""`, `NA`, `N/A`, `null` and `NULL` are missing too, and spaces around a value are ignored.
 """
 
 from __future__ import annotations
@@ -41,14 +41,10 @@ _MOST_DECIMALS = 100
 
 
 def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
-    """Return the rows of a CSV table.
-
-    Args:
-        data: a pyarrow buffer of the whole file.
-        name_columns: the possible names of the column of file names.
-    """
+    """Return the rows of a CSV file, given as a pyarrow buffer. `name_columns` are the possible names of the column of
+    file names."""
     _check_separator(data.slice(0, min(_HEAD_BYTES, data.size)).to_pybytes(), name_columns)
-    # A single block, so that no row is too long for it.
+    # One block for the whole file, so that every row fits into a block.
     block = csv.ReadOptions(block_size=min(max(data.size, 1), _MOST_BLOCK_BYTES))
     parse = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(pa.BufferReader(data), block, parse) as reader:
@@ -65,7 +61,7 @@ def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
 
 
 def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
-    """Raise FormatError if the header has the image column only if it is split at another separator."""
+    """Raise FormatError if the header names the image column only when split at a separator other than a comma."""
     lines = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").lstrip().splitlines()
     header = lines[0] if lines else ""
     for separator in ",;\t|":
@@ -73,7 +69,7 @@ def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
             if separator == ",":
                 return
             raise FormatError(
-                f"the columns of the table are separated by {separator!r}, and ',' is read",
+                f"the columns of the table are separated by {separator!r}, but penstock reads only ','",
                 found=header[:200],
                 hint="write the table with ',' between its columns, or as Parquet or JSON lines",
             )
@@ -109,7 +105,7 @@ def _all(flags: Any) -> bool:
 
 
 def _are_floats(texts: Sequence[str]) -> bool:
-    """Whether all numbers are written in the same one of the ways in which floats are written."""
+    """Whether all texts use one style of writing floats."""
     texts = [text for text in texts if text not in NOT_FINITE]
     if all(map(_is_short, texts)):
         return True
@@ -121,13 +117,12 @@ def _are_floats(texts: Sequence[str]) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    """Whether a number has exactly the digits that its float value needs."""
     is_plain = _SHORT.fullmatch(text) is not None
     return is_plain and Decimal(text) == Decimal(repr(float(text)))
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """Encode a table of numbers, booleans and texts as CSV, with texts in quotes and missing values empty."""
+    """Encode numbers, booleans and texts as CSV. Texts are quoted, and missing values are empty."""
     lines = [",".join(map(_cell, table.column_names))]
     for batch in table.to_batches(max_chunksize=4096):
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)

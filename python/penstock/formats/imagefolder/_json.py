@@ -15,8 +15,8 @@ from penstock.errors import FormatError
 from penstock.limits import Limits
 
 FORMS = (
-    "an array of objects, or one object a line, each with file_name; "
-    'open(..., table="", other_files="ignore") reads no table'
+    "use an array of objects, or one object per line, each with file_name; "
+    'or open(..., table="", other_files="ignore"), which reads no table'
 )
 
 _BLOCK_ROWS = 1024
@@ -34,7 +34,7 @@ def read_json(text: bytes, limits: Limits) -> pa.Table:
         num_elements += sum(_num_elements(row, limits, 1) for row in some)
         try:
             merged = _merged(schema, pa.infer_type(some))
-            # If each object had different names, the columns would consist almost only of nulls.
+            # If each object has names of its own, nearly all cells are null, and they are too many.
             num_cells = (num_rows + len(some) + num_elements) * _num_columns(pa.struct(merged))
             limits.check("batch_bytes", _CELL_BYTES * num_cells)
             parts.append(pa.Table.from_struct_array(pa.array(some, pa.struct(merged))))
@@ -63,7 +63,6 @@ def _raise_at_row(rows: list[dict[str, Any]], first: int, schema: pa.Schema) -> 
 
 
 def _objects(text: str, limits: Limits) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an array, or consecutive objects."""
     decode = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number).raw_decode
     place = _after_space(text, 0)
     is_array = text.startswith("[", place)
@@ -82,7 +81,7 @@ def _objects(text: str, limits: Limits) -> Iterator[dict[str, Any]]:
             limits.check("nesting", sys.getrecursionlimit())
             raise
         if not isinstance(value, dict):
-            message = f"the table of labels has a {_kind(value)} where an object is wanted"
+            message = f"the table of labels has a {_kind(value)} where it needs an object"
             raise FormatError(message, record=number, hint=FORMS)
         yield value
         number += 1
@@ -100,7 +99,7 @@ def _after_space(text: str, place: int) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError("an object has two values of one name")
+        raise ValueError("an object has two values with the same name")
     return values
 
 
@@ -115,7 +114,7 @@ def _kind(value: object) -> str:
 
 
 def _num_elements(value: Any, limits: Limits, depth: int) -> int:
-    """Count the elements of all lists in a value, except numbers, texts and booleans, which have no columns."""
+    """Count the elements of lists in a value. Numbers, texts and booleans do not count, as they need no columns."""
     limits.check("nesting", depth)
     is_list = isinstance(value, list)
     found = 0

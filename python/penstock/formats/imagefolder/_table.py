@@ -19,7 +19,7 @@ from penstock.limits import Limits
 from penstock.storage.local import LocalSource
 
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
-"""Possible names of the column that names the image of each row; the first one present is used."""
+"""Possible names of the column of file names. The first name present is used."""
 
 _COMPARED_RECORDS = 4096
 _KINDS = {
@@ -32,10 +32,12 @@ _KINDS = {
 
 
 def read_table(path: str, limits: Limits) -> pa.Table:
-    """Read all rows of a table and validate them. The file ending determines the kind of table."""
+    """Read and validate a table. The file extension determines its kind."""
     kind = _kind(path)
     if kind is None:
-        raise FormatError(f"tables of labels are called {', '.join(_KINDS)}", file=path)
+        raise FormatError(
+            f"the name of a table of labels ends with one of {', '.join(_KINDS)}", file=path
+        )
     source = LocalSource(path)
     try:
         limits.check("member_bytes", source.size)
@@ -45,7 +47,7 @@ def read_table(path: str, limits: Limits) -> pa.Table:
     finally:
         source.close()
     if len(set(table.column_names)) < table.num_columns:
-        raise FormatError("the table of labels has two columns of one name", file=path)
+        raise FormatError("the table of labels has two columns with the same name", file=path)
     return table
 
 
@@ -83,14 +85,14 @@ def _text(source: LocalSource, kind: str, limits: Limits) -> pa.Table:
 
 
 def name_column(table: pa.Table, path: str) -> str:
-    """Return the name of the column with the images' file names."""
+    """Return the name of the column of file names."""
     for name in NAME_COLUMNS:
         if name not in table.column_names:
             continue
         if is_text(table.schema.field(name).type) or not table.num_rows:
             return name
     raise FormatError(
-        f"the table of labels has no column of text among {', '.join(NAME_COLUMNS)}",
+        f"the table of labels has no text column with one of the names {', '.join(NAME_COLUMNS)}",
         file=path,
         found=", ".join(table.column_names[:20]),
         hint=FORMS if _kind(path) == "json" else None,
@@ -98,7 +100,7 @@ def name_column(table: pa.Table, path: str) -> str:
 
 
 def table_bytes(table: pa.Table, kind: str) -> bytes:
-    """Encode the table as the content of a file of kind "parquet", "csv" or "jsonl"."""
+    """Encode a table as a "parquet", "csv" or "jsonl" file."""
     if kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -112,17 +114,17 @@ def table_bytes(table: pa.Table, kind: str) -> bytes:
 
 
 def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
-    """Raise SchemaError for the first value that would be read back as a different one."""
+    """Raise SchemaError for the first value that would read back as a different one."""
     if kind == "csv":
         back = read_csv(pa.py_buffer(data), NAME_COLUMNS)
     else:
-        # Default limits suffice: the nesting is that of the schema.
+        # The default limits suffice: values nest no deeper than the schema.
         back = read_json(data, Limits())
     hint = 'write(..., table="parquet")' + (' or table="jsonl"' if kind == "csv" else "")
     hint += ", which keeps types"
     if (back.column_names, back.num_rows) != (table.column_names, table.num_rows):
         raise SchemaError(
-            f"a {kind} table of labels cannot hold columns of these names",
+            f"a {kind} table of labels cannot hold columns with these names",
             expected=table.column_names,
             found=back.column_names,
             hint=hint,
@@ -132,7 +134,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
         for record, (given, found) in enumerate(pairs):
             if given != found:
                 raise SchemaError(
-                    f"a {kind} table of labels would be read with another value here",
+                    f"a {kind} table of labels would read back another value here",
                     record=record,
                     field=name,
                     expected=given,
@@ -142,7 +144,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
 
 
 def _reprs(column: Any) -> Iterator[str]:
-    """Yield the values as text. Values with the same text have the same type and value, including NaN."""
+    """Yield the values as text, which also distinguishes their types and makes NaN equal to NaN."""
     for first in range(0, len(column), _COMPARED_RECORDS):
         yield from map(repr, column.slice(first, _COMPARED_RECORDS).to_pylist())
 

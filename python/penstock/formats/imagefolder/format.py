@@ -6,9 +6,9 @@
 | a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns except the file name |
 | `a.jpg`, `b.jpg` | `image`, `file_name` |
 
-Records are in the order of the table's rows, or of the files' names. A table may be next to
-class folders; if it has no `label` column, the folders provide the labels. There is no specification; the
-layouts are those that torchvision and Hugging Face's datasets read.
+Records are in the order of the table's rows, or of the file names. If there are class folders and a table without a
+column `label`, the folders provide the labels. The layouts are those that torchvision and Hugging Face's datasets read;
+there is no specification.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.storage import folder as folders
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 CHUNK_RECORDS = 1024
 PICK_RECORDS = 64
-"""How many records of a take one thread reads. Each record is a separate file."""
+"""How many records of a take one thread reads; each record is a file."""
 
 LABELS = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6BMGIIIMM", ">u2").astype(np.uint16)
@@ -57,13 +58,12 @@ class ReadOptions:
     """Options for reading a folder of images."""
 
     table: str | None = None
-    """The file name of the table of labels in the folder. None finds a table called `metadata` or `labels`; ""
-    reads no table."""
+    """The file name of the table in the folder. None finds a table called `metadata` or `labels`; "" reads no table."""
     file_names: bool | None = None
     """True adds the column `file_name`, False leaves it out. None adds it if there are neither classes nor a table."""
     other_files: str = "error"
-    """"error" raises an error for files that are not images (except accompanying text such as a README) and for
-    images that the table does not name; "ignore" skips these files."""
+    """"error" raises an error for a file that is not an image, except text such as a README, and for an image that
+    the table does not name. "ignore" skips such files."""
 
 
 class ImageFolderFormat(Format):
@@ -84,7 +84,7 @@ class ImageFolderFormat(Format):
         return WriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Always False: a file is not a folder."""
+        """Return False: a file is not a folder."""
         return False
 
     def open(self, source: Source, options: Options) -> ImageFolderReader:
@@ -97,13 +97,20 @@ class ImageFolderFormat(Format):
         """
         return ImageFolderReader(source, options, self.own_options(options))
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.imagefolder._regions import files
+
+        reader = self.open(source, options)
+        assert isinstance(source, Folder), "open has refused anything else"
+        return files(source, record, reader.file_numbers)
+
     def create(
         self, sink: Sink, schema: pa.Schema, options: Any, threads: int
     ) -> ImageFolderWriter:
         from penstock.formats.imagefolder.writer import ImageFolderWriter
 
         if not isinstance(sink, FolderSink):
-            raise UnsupportedError("a folder of images is made by write and convert only")
+            raise UnsupportedError("only write and convert can create a folder of images")
         return ImageFolderWriter(sink, schema, options)
 
 
@@ -112,7 +119,7 @@ class ImageFolderReader(Reader):
 
     def __init__(self, source: Source, options: Options, own: ReadOptions) -> None:
         if not isinstance(source, Folder):
-            raise UnsupportedError("is not a folder of this machine", file=source.path)
+            raise UnsupportedError("is not a local folder", file=source.path)
         self._folder = source
         self._path = source.path
         self._limits = options.limits
@@ -134,7 +141,7 @@ class ImageFolderReader(Reader):
             self._files, table = self._read_table(table_file, images)
         self._columns = self._columns_beside(table)
         fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
-        # A schema inferred from zero records must not be applied to other shards.
+        # The metadata marks a schema inferred from no records, which must not apply to other shards.
         is_empty = not len(self._files)
         self.schema: pa.Schema = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
         if options.schema is not None:
@@ -143,8 +150,13 @@ class ImageFolderReader(Reader):
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
         self._ends: np.ndarray = np.cumsum(sizes)
 
+    @property
+    def file_numbers(self) -> np.ndarray:
+        """The number of each record's file among the folder's entries."""
+        return self._files
+
     def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
-        """Yield the files that are not images, each with the reason why it is skipped."""
+        """Yield the files that are not images, as skipped files."""
         if not others:
             return
         names = [entry.name for entry in self._folder.entries]
@@ -166,7 +178,7 @@ class ImageFolderReader(Reader):
     # -- the columns beside the images ------------------------------------------------------------
 
     def _table_file(self) -> int | None:
-        """Return the number of the table's file among the entries, or None if there is no table."""
+        """Return the table's number among the entries, or None if there is no table."""
         names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
         if self._how.table:
             if self._how.table not in names:
@@ -184,7 +196,7 @@ class ImageFolderReader(Reader):
         return names[found[0]]
 
     def _read_table(self, number: int, images: list[int]) -> tuple[np.ndarray, pa.Table]:
-        """Return the file number of each row, and the rows."""
+        """Return the file number of each row, and the other columns."""
         from penstock.formats.imagefolder._table import name_column, read_table
 
         entry = self._folder.entries[number]
@@ -218,7 +230,7 @@ class ImageFolderReader(Reader):
         return files, rest
 
     def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
-        """Return the number of each named file; null for a name without a file."""
+        """Return the number of each named file, or null if there is no such file."""
         import pyarrow.compute as pc
 
         texts = [(self._folder.entries[one].name, one) for one in images]
@@ -243,7 +255,10 @@ class ImageFolderReader(Reader):
         if has_names is None:
             has_names = table is None and not in_folders
         if has_names:
-            message = f"the name is not UTF-8, which the column {FILE_NAME} is; file_names=False leaves that out"
+            message = (
+                f"the file name is not UTF-8, so the column {FILE_NAME} cannot hold it; "
+                "leave it out with file_names=False"
+            )
             columns[FILE_NAME] = self._texts(names, message)
         if not columns:
             return empty_columns(len(names))
@@ -254,11 +269,10 @@ class ImageFolderReader(Reader):
         classes = sorted(self._folder.folders)
         numbers = {name: number for number, name in enumerate(classes)}
         codes = [numbers[name.split("/", 1)[0]] for name in names]
-        labels = self._texts(classes, "the name of a class is not UTF-8, which labels are")
+        labels = self._texts(classes, "the name of a class is not UTF-8, so it cannot be a label")
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
 
     def _texts(self, names: list[str], message: str) -> pa.Array:
-        """Return a column of file or folder names."""
         try:
             return pa.array(names, pa.string())
         except UnicodeEncodeError:
@@ -332,7 +346,7 @@ class ImageFolderReader(Reader):
     def _check_magic(
         self, data: np.ndarray, ends: np.ndarray, lengths: np.ndarray, numbers: np.ndarray
     ) -> None:
-        """Raise FormatError for the first file whose first two bytes are not those of an image."""
+        """Raise FormatError for the first file that does not start like an image."""
         wrong = lengths < 2
         starts = (ends - lengths)[~wrong]
         first_two = data[starts].astype(np.uint16) << 8 | data[starts + 1]
@@ -341,7 +355,7 @@ class ImageFolderReader(Reader):
             record = int(numbers[np.flatnonzero(wrong)[0]])
             name = self._folder.entries[int(self._files[record])].name
             raise FormatError(
-                "is not an image, whatever its name says",
+                "is not an image, although its name ends like one",
                 file=f"{self._path}/{name}",
                 record=record,
                 byte=0,
@@ -357,5 +371,4 @@ def _is_table_name(name: str) -> bool:
 
 
 def _is_unicode(name: str) -> bool:
-    """Whether a file name is valid UTF-8, as the names in a table are."""
     return name.encode("utf-8", "replace").decode() == name

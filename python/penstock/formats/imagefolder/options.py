@@ -14,5 +14,5 @@ class WriteOptions:
     """Options for writing a folder of images."""
 
     table: str = "auto"
-    """"auto" writes `metadata.parquet` if columns or the record order need it; "parquet", "csv" or "jsonl" always
+    """"auto" writes `metadata.parquet` if columns or the record order need it. "parquet", "csv" and "jsonl" always
     write a table of that kind."""

@@ -1,4 +1,4 @@
-"""Writes folders of images: one folder per class, and a table if columns or the record order need one."""
+"""Writes folders of images: one folder per class, and a table if other columns or the record order need one."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class ImageFolderWriter(Writer):
         hint = f"call the column of images {IMAGE!r}; penstock.encode_images makes one of pixels"
         if IMAGE not in schema.names:
             known = ", ".join(schema.names)
-            message = f"a folder of images wants a column {IMAGE!r}; there are: {known}"
+            message = f"a folder of images needs a column {IMAGE!r}; the columns are: {known}"
             raise SchemaError(message, file=self._sink.path, hint=hint)
         type_ = schema.field(IMAGE).type
         if not (is_image(type_) or str(type_) in ("binary", "large_binary", "binary_view")):
-            message = f"images are encoded files in bytes, not {type_}"
+            message = f"images must be the bytes of image files, not {type_}"
             raise SchemaError(message, file=self._sink.path, field=IMAGE, hint=hint)
         if FILE_NAME in schema.names and not pa.types.is_string(schema.field(FILE_NAME).type):
-            raise SchemaError("names of files are strings", file=self._sink.path, field=FILE_NAME)
+            raise SchemaError("file names must be strings", file=self._sink.path, field=FILE_NAME)
 
     @property
     def num_bytes(self) -> int:
@@ -76,7 +76,7 @@ class ImageFolderWriter(Writer):
             try:
                 self._sink.add(name, [image])
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
-                message = f"the name {name!r} is already that of another file or folder"
+                message = f"another file or folder already has the name {name!r}"
                 raise self._refused(message, first + place, FILE_NAME) from None
             self._num_bytes += len(image)
         self._names += names
@@ -87,7 +87,7 @@ class ImageFolderWriter(Writer):
         return SchemaError(message, file=self._sink.path, record=record, field=field)
 
     def _batch_names(self, batch: pa.RecordBatch, first: int) -> list[str]:
-        """Return the file name of each record, inside the folder of its class."""
+        """Return the path of each record's file, relative to the folder."""
         endings = self._endings(batch.column(IMAGE), first)
         if self._is_named:
             names = batch.column(FILE_NAME).to_pylist()
@@ -102,18 +102,18 @@ class ImageFolderWriter(Writer):
             self._make_class(name, first)
         classes = labels.to_pylist()
         if None in classes:
-            message = "a record without a class has no folder to be in"
+            message = "the record has no class, so there is no folder for it"
             raise self._refused(message, first + classes.index(None), LABEL)
-        # A name that was read from a folder of classes already starts with its class.
+        # A name that was read from class folders already starts with its class.
         pairs = zip(classes, names, strict=True)
         return [name if name.startswith(f"{c}/") else f"{c}/{name}" for c, name in pairs]
 
     def _check_name(self, name: str, record: int) -> None:
         reason = _wrong_name(name)
         if reason is None and not is_image_name(name):
-            reason = "does not end like the name of an image"
+            reason = "does not end with the extension of an image"
         if reason is not None:
-            message = f"the name {name!r} cannot be given to an image: {reason}"
+            message = f"{name!r} cannot be the name of an image: it {reason}"
             raise self._refused(message, record, FILE_NAME)
 
     def _make_class(self, name: str | None, record: int) -> None:
@@ -121,13 +121,13 @@ class ImageFolderWriter(Writer):
             return
         reason = "has a '/'" if "/" in name else _wrong_name(name)
         if reason is not None:
-            message = f"the class {name!r} cannot be the name of a folder: {reason}"
+            message = f"the class {name!r} cannot be the name of a folder: it {reason}"
             raise self._refused(message, record, LABEL)
         self._sink.make_folder(name)
         self._classes.add(name)
 
     def _endings(self, column: Any, first: int) -> list[str]:
-        """Return the file ending for each image, detected from its content."""
+        """Return the file extension for each image, detected from its content."""
         from penstock.payloads.images import image_sizes
 
         try:
@@ -137,17 +137,17 @@ class ImageFolderWriter(Writer):
             raise self._refused(error.message, record, IMAGE) from None
         codecs: list[Any] = sizes.field("codec").to_pylist()
         if None in codecs:
-            raise self._refused("a record without an image", first + codecs.index(None), IMAGE)
+            raise self._refused("the record has no image", first + codecs.index(None), IMAGE)
         grey = sizes.field("channels").to_pylist()
         pairs = zip(codecs, grey, strict=True)
         return ["pgm" if (c, n) == ("ppm", 1) else _ENDINGS.get(c, c) for c, n in pairs]
 
     def close(self) -> None:
         if not self._names:
-            # A folder without images would not be a data set, so an empty table is written. A CSV
-            # without rows cannot be mistaken for a file of another format.
+            # An empty table marks the folder as a dataset. CSV is safe: without rows, it cannot be
+            # mistaken for a file of another format.
             self._needs_table, self._kind = True, "csv"
-        # Without a table, records are read back in the order of their names.
+        # Without a table, records read back in the order of their names.
         in_order = all(one < two for one, two in zip(self._names, self._names[1:], strict=False))
         if not self._needs_table and in_order:
             return
@@ -171,7 +171,7 @@ def _is_classes(type_: Any) -> bool:
 
 
 def _wrong_name(name: str) -> str | None:
-    """Return why a name cannot be used for a file in the folder, or None if it can."""
+    """Return why a name cannot be used in the folder, or None if it can."""
     if "\\" in name or any(ord(char) < 32 for char in name):
         return "has a backslash or a control character"
     for part in name.split("/"):
@@ -182,4 +182,4 @@ def _wrong_name(name: str) -> str | None:
             return f"would not be read: {reason or 'penstock keeps its own files under such names'}"
         if len(part.encode("utf-8", "surrogatepass")) > _MOST_NAME_BYTES:
             return f"is longer than {_MOST_NAME_BYTES} bytes"
-    return "is that of a table" if is_table_name(name) else None
+    return "is the name of a table" if is_table_name(name) else None

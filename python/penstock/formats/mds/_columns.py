@@ -1,4 +1,4 @@
-"""Columns of MDS: their encodings, and the Arrow types that these become.
+"""Columns of MDS: their encodings, and the matching Arrow types.
 
 | encoding | bytes of a record | Arrow |
 |---|---|---|
@@ -14,10 +14,10 @@
 | ndarray:T | u8 axes*4 + code of the shape's integers; shape; values | the same |
 | ndarray:T:2,3 | values, fixed | fixed tensor, or list of fixed size |
 | list[X] | u32 0, u32 count, u32 sizes, items | list of X |
-| pkl | a pickle | refused: reading one runs code |
+| pkl | a pickle | an error, as reading a pickle runs code |
 
-The first record of a shard decides what the encoding leaves open: the dtype and number of axes of an ndarray, and
-whether pixels are RGB or grey. A column that a schema asks for as binary gives the stored bytes.
+The first record of a shard determines what the encoding leaves open: the dtype and number of axes of an ndarray, and
+whether pixels are RGB or grey. If a schema asks for a column of varying size as binary, it gets the stored bytes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class MdsColumn:
-    """One column of a shard as its config describes it. `size` is None if it varies."""
+    """One column of a shard, from its config. `size` is None if it varies."""
 
     name: str
     encoding: str
@@ -80,7 +80,7 @@ class MdsColumn:
         return _type_of(self.encoding, first)
 
     def decode(self, ranges: Ranges, wanted: pa.DataType, own: pa.DataType) -> pa.Array:
-        """All values, as `own` or, if the caller wants bytes or text, as those."""
+        """All values, as `own`, or as bytes or text if the caller wants that."""
         if self.size is None and is_bytes(wanted):
             return binary(ranges)
         if self.encoding in TEXTS and types.is_text(wanted):
@@ -89,15 +89,11 @@ class MdsColumn:
 
 
 def columns_of(config: dict[str, Any]) -> list[MdsColumn]:
-    """The columns that a config describes.
-
-    Raises:
-        UnsupportedError: an encoding is unknown.
-        FormatError: the config breaks its rules.
-    """
+    """Return the columns that a config describes. Raise UnsupportedError for an unknown encoding, and FormatError if
+    the config is invalid."""
     lists = [config.get(f"column_{key}") for key in ("names", "encodings", "sizes")]
     if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) != 1:  # type: ignore[arg-type]
-        raise FormatError("the config has no lists of names, encodings and sizes of one length")
+        raise FormatError("the config lacks lists of names, encodings and sizes of the same length")
     columns = [_column(*one) for one in zip(*lists, strict=True)]  # type: ignore[arg-type]
     if len({one.name for one in columns}) < len(columns):
         raise FormatError("the config names a column twice")
@@ -106,18 +102,18 @@ def columns_of(config: dict[str, Any]) -> list[MdsColumn]:
 
 def _column(name: Any, encoding: Any, size: Any) -> MdsColumn:
     if not is_text(name) or not is_text(encoding):
-        raise FormatError("the config has a name or an encoding that is no text")
+        raise FormatError("the config has a name or an encoding that is not text")
     if size is not None and (type(size) is not int or size < 0):
-        raise FormatError("the config has a size that is no number", field=name)
+        raise FormatError("the config has a size that is not a valid number", field=name)
     try:
         expected = size_of(encoding)
     except UnsupportedError as error:
         raise error.at(field=name) from None
     if expected is not None and expected >= 1 << 32:
-        raise FormatError("the config gives a column more bytes than a shard has", field=name)
+        raise FormatError("the config gives a column more bytes than a shard can have", field=name)
     if size != expected:
         raise FormatError(
-            f"the config gives a column of encoding {encoding[:60]!r} another size than it has",
+            f"the config gives a wrong size for a column of encoding {encoding[:60]!r}",
             field=name,
             expected="a size that varies" if expected is None else f"{expected} bytes",
             found="a size that varies" if size is None else f"{size} bytes",
@@ -147,7 +143,7 @@ def _type_of(encoding: str, first: Ranges | None) -> pa.DataType:
 
 
 def _array_type(encoding: str, first: Ranges | None) -> pa.DataType:
-    """The type of an ndarray whose shape varies, from its first record."""
+    """Return the type of an ndarray of varying shape, from its first record."""
     name = encoding.partition(":")[2]
     head = b"" if first is None else first.of(0)[:2]
     if not name:
@@ -155,6 +151,6 @@ def _array_type(encoding: str, first: Ranges | None) -> pa.DataType:
         head = head[1:]
     axes = head[0] >> 2 if head else 1
     if not name or not 1 <= axes <= _MOST_AXES:
-        raise BadValue(0, "an array's head has an unknown dtype or number of axes")
+        raise BadValue(0, "the head of an array has an unknown dtype or number of axes")
     value = pa.from_numpy_dtype(DTYPES[name])
     return pa.list_(value) if axes == 1 else VariableShapeTensorType(value, axes)

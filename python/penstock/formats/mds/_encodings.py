@@ -1,4 +1,4 @@
-"""The encodings of MDS: their names, and how many bytes a value of each has."""
+"""The encodings of MDS: their names and sizes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ _IMAGES = {"png": "png", "jpeg": "jpeg", "jpeg_array": "jpeg"}
 
 
 def size_of(encoding: str) -> int | None:
-    """Bytes of a value; None if it varies.
-
-    Raises:
-        UnsupportedError: the encoding is unknown.
-    """
+    """Return the bytes of a value, or None if they vary. Raise UnsupportedError for an unknown encoding."""
     if encoding in DTYPES:
         return DTYPES[encoding].itemsize
     fixed = fixed_array(encoding)
@@ -59,13 +55,13 @@ def _is_item(encoding: str) -> bool:
 
 
 def image_codec(encoding: str) -> str | None:
-    """The codec of `png`, `jpeg_array` or `jpeg:90`."""
+    """Return the codec of `png`, `jpeg_array` or `jpeg:90`, else None."""
     name, _, quality = encoding.partition(":")
     return _IMAGES.get(name) if not quality or quality.isdigit() else None
 
 
 def fixed_array(encoding: str) -> tuple[np.dtype[Any], list[int]] | None:
-    """The dtype and shape of an `ndarray:T:2,3`."""
+    """Return the dtype and shape of an `ndarray:T:2,3`, else None."""
     match = re.fullmatch(r"ndarray:(\w+):([1-9]\d{0,9}(?:,[1-9]\d{0,9}){0,31})", encoding)
     if match is None or match[1] not in SCALARS:
         return None

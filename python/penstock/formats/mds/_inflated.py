@@ -1,8 +1,5 @@
-"""Compressed shards of MDS.
-
-A shard is compressed as a whole, so a record needs all bytes before it. The plain bytes of the last few shards stay in
-memory; one shard may have `limits.member_bytes` of them.
-"""
+"""Compressed shards of MDS. A shard is compressed as a whole, so a record needs all bytes before it. The plain bytes of
+the last few shards stay in memory, each up to `limits.member_bytes`."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ CODECS = {
 }
 """Endings of file names, and pyarrow's names of the codecs."""
 CACHED_SHARDS = 4
-"""The number of shards that stay in memory, for all datasets together."""
+"""How many shards stay in memory, for all datasets together."""
 CACHED_BYTES = 1 << 30
-"""The most bytes that these shards take, not counting the shard that was read last."""
+"""The maximum bytes of these shards, not counting the last one that was read."""
 _STEP = 8 << 20
 
 _cache: dict[int, Inflated] = {}
@@ -37,12 +34,12 @@ _cache_lock = Lock()
 
 
 class Inflated:
-    """The plain bytes of a compressed file, decompressed when the first of them are read."""
+    """The plain bytes of a compressed file, which is decompressed when its first bytes are read."""
 
     def __init__(self, source: Source, ending: str, limits: Limits) -> None:
         self.path = source.path
         self.size: int | None = None
-        """The total number of plain bytes; None until they are decompressed."""
+        """The number of plain bytes; None until they are decompressed."""
         self._source = source
         self._codec = CODECS[ending]
         self._limits = limits
@@ -51,7 +48,7 @@ class Inflated:
         self._head = b""
 
     def front(self, length: int) -> bytes:
-        """The first bytes. No more than those are decompressed if the codec allows it."""
+        """Return the first bytes. If the codec allows it, no more are decompressed."""
         if self._codec == "snappy":
             return self._whole().slice(0, length).to_bytes()
         if len(self._head) < length:
@@ -60,7 +57,7 @@ class Inflated:
         return self._head[:length]
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length); shorter only where the shard ends."""
+        """Return bytes [start, start + length), or fewer at the end of the shard."""
         return self._whole().slice(start, length)
 
     def _whole(self) -> _core.Buffer:
@@ -89,7 +86,7 @@ class Inflated:
         return plain
 
     def _decompress(self, length: int) -> bytes:
-        """The first plain bytes, or all if there are fewer."""
+        """Return the first plain bytes, or all if there are fewer."""
         if not self._source.size:
             raise FormatError("the file is empty", file=self.path, byte=0)
         file: Any = pa.PythonFile(PositionedFile(self._source), mode="r")
@@ -106,7 +103,7 @@ class Inflated:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _decompress_snappy(self) -> bytes:
-        """One block: its size as a varint, then the data."""
+        """Decompress a block of Snappy: its size as a varint, then the data."""
         data = self._source.read(0, self._source.size).to_bytes()
         size = shift = 0
         for byte in data[:5]:
@@ -118,14 +115,17 @@ class Inflated:
             raise FormatError("the compressed data has no size", file=self.path, byte=0)
         self._limits.check("member_bytes", size)
         if size > 64 * max(len(data), 1):
-            raise UnsupportedError("Snappy data of this density", file=self.path)
+            raise UnsupportedError(
+                "the Snappy data expands more than 64 times, which penstock does not read",
+                file=self.path,
+            )
         try:
             return pa.Codec("snappy").decompress(data, size, asbytes=True)
         except (OSError, pa.ArrowException) as error:
             raise FormatError(f"the compressed data is damaged: {error}", file=self.path) from None
 
     def forget(self) -> None:
-        """Free the plain bytes. They are decompressed again when they are read."""
+        """Free the plain bytes. The next read decompresses them again."""
         self._data = None
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Inflated:
 
 
 def _evict() -> None:
-    """Free the shards that were read longest ago if they are too many, or too large together."""
+    """Free the least recently read shards if there are too many, or they take too much memory."""
     sizes = [one.size or 0 for one in _cache.values()]
     for place, key in enumerate(list(_cache)[:-1]):
         if len(sizes) - place > CACHED_SHARDS or sum(sizes[place:]) > CACHED_BYTES:

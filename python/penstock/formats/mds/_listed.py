@@ -1,4 +1,4 @@
-"""The facts about a shard in the index.json of its folder: its size, number of records and hashes."""
+"""What the index.json of a folder lists about a shard: its size, number of records and hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Hashes:
         self._lock = Lock()
 
     def verify(self) -> None:
-        """Raise ChecksumError if the file's hash differs from the listed hash."""
+        """Raise ChecksumError if a hash of the file differs from the listed hash."""
         with self._lock:
             hashes = {} if self._listed is None else self._listed.hashes
             for name, expected in hashes.items():
@@ -32,7 +32,7 @@ class Hashes:
                 found = self._hash(name)
                 if found != expected:
                     raise ChecksumError(
-                        f"the file's {name} is not the one that {INDEX_NAME} lists",
+                        f"the file's {name} differs from the one in {INDEX_NAME}",
                         file=self._source.path,
                         expected=f"{expected} (listed)",
                         found=found,
@@ -47,11 +47,8 @@ class Hashes:
 
 
 def listed_hashes(source: Source, num_records: int, options: Options) -> Hashes:
-    """Compare a shard with the index.json of its folder, if that lists it.
-
-    Raises:
-        FormatError, TruncatedError: another size or number of records is listed.
-    """
+    """Compare a shard with the index.json of its folder, if that lists it. Raise FormatError or TruncatedError if the
+    size or the number of records differs."""
     beside = None if options.checksums == "none" else options.beside(INDEX_NAME)
     if beside is None:
         return Hashes(source, None)
@@ -67,7 +64,7 @@ def listed_hashes(source: Source, num_records: int, options: Options) -> Hashes:
                 continue
             check_size(source.path, source.size, file)
             if shard.num_records != num_records:
-                message = f"{INDEX_NAME} lists another number of records"
+                message = f"{INDEX_NAME} lists a different number of records"
                 listed = f"{shard.num_records} (listed)"
                 raise FormatError(message, expected=listed, found=num_records)
             found = file

@@ -1,4 +1,4 @@
-"""Values of MDS: from the bytes of each record to Arrow arrays, all records of a chunk at once but for pil and list[X]."""
+"""Converts the bytes of MDS values to Arrow arrays, for all records of a chunk together, except for pil and list[X]."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _VIEW = np.dtype([("length", "<i4"), ("prefix", "<u4"), ("buffer", "<i4"), ("off
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The bytes of a column in each record: ranges of `data`, all within it."""
+    """The bytes of a column in each record: ranges inside `data`."""
 
     data: np.ndarray
     starts: np.ndarray
     sizes: np.ndarray
 
     def windows(self, width: int, skip: int = 0) -> np.ndarray:
-        """`width` bytes of each, `skip` after its start: uint8[records, width]. They must exist."""
+        """Return `width` bytes of each range, `skip` bytes after its start: uint8 [records, width]. The bytes must
+        exist."""
         if not len(self.starts) or not width:
             return np.zeros((len(self.starts), width), np.uint8)
         view = np.lib.stride_tricks.sliding_window_view(self.data, width)
         return view[self.starts + skip]
 
     def without_front(self, skip: np.ndarray) -> Ranges:
-        """The same without the first `skip` bytes of each."""
+        """Return the ranges without the first `skip` bytes of each."""
         return Ranges(self.data, self.starts + skip, self.sizes - skip)
 
     def only(self, rows: np.ndarray) -> Ranges:
@@ -57,7 +58,7 @@ class BadValue(Exception):
 
 
 def decoded(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
-    """The values of a column, of type `own`."""
+    """Return the values of a column, of type `own`."""
     if encoding in DTYPES or fixed_array(encoding) is not None:
         return _fixed(encoding, ranges, own)
     if encoding in TEXTS:
@@ -73,7 +74,7 @@ def decoded(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
 
 
 def binary(ranges: Ranges) -> pa.Array:
-    """Ranges as a binary array: views of them, which pyarrow copies into one run."""
+    """Return ranges as a binary array: as views, which pyarrow copies into one buffer."""
     count = len(ranges.starts)
     ends = np.cumsum(ranges.sizes)
     if count and ends[-1] == len(ranges.data) and (ranges.starts == ends - ranges.sizes).all():
@@ -102,7 +103,7 @@ def binary(ranges: Ranges) -> pa.Array:
 
 def _whole(ranges: Ranges) -> pa.Buffer:
     if len(ranges.data) > np.iinfo(np.int32).max:
-        raise BadValue(0, "the values of a column are more than a batch holds")
+        raise BadValue(0, "the values of a column are more than a batch can hold")
     return pa.py_buffer(ranges.data)
 
 
@@ -155,7 +156,7 @@ def _offsets(counts: np.ndarray) -> pa.Array:
 
 
 def _arrays(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
-    """Arrays whose shape is stored before their values."""
+    """Return arrays whose shape is stored before their values."""
     is_tensor = isinstance(own, VariableShapeTensorType)
     axes = own.num_dimensions if is_tensor else 1
     dtype = np.dtype(own.value_type.to_pandas_dtype())
@@ -164,13 +165,13 @@ def _arrays(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
         _check(ranges.sizes >= 2, "an array is shorter than its head")
         codes = ranges.windows(1)[:, 0]
         known = next(code for code, name in DTYPE_CODES.items() if name == dtype.name)
-        _check(codes == known, f"an array is not {dtype}, as in the first record", schema=True)
+        _check(codes == known, f"the first array is of {dtype}, and this is not", schema=True)
         skip = 1
     shapes, front = _shapes(ranges, skip, axes)
     values = ranges.without_front(front)
-    # As floats they cannot wrap around; below 2**53 they are exact, and so is the comparison.
+    # Floats do not overflow. They are exact below 2**53, and so is the comparison.
     expected = np.prod(shapes.astype(np.float64), axis=1) * dtype.itemsize
-    _check(expected == values.sizes, "an array has another number of values than its shape")
+    _check(expected == values.sizes, "the number of values in an array contradicts its shape")
     flat = binary(values).buffers()[2]
     counts = values.sizes // dtype.itemsize
     data = flat if flat is not None else pa.py_buffer(b"")
@@ -187,10 +188,10 @@ def _arrays(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
 
 
 def _shapes(ranges: Ranges, skip: int, axes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The shape of each array, int64[records, axes], and the bytes before its values."""
+    """Return the shape of each array, int64 [records, axes], and the bytes before its values."""
     _check(ranges.sizes >= skip + 1, "an array is shorter than its head")
     heads = ranges.windows(1, skip)[:, 0]
-    _check(heads >> 2 == axes, f"an array has not {axes} axes, as in the first record", schema=True)
+    _check(heads >> 2 == axes, f"the first array has {axes} axes, and this has not", schema=True)
     front = skip + 1 + axes * (1 << (heads & 3).astype(np.int64))
     _check(ranges.sizes >= front, "an array is shorter than its shape")
     shapes = np.zeros((len(heads), axes), np.int64)
@@ -223,7 +224,7 @@ def pil_mode(data: bytes) -> bytes:
 
 
 def _pixels(ranges: Ranges, own: pa.DataType) -> pa.Array:
-    """Raw pixels as PPM and PGM files; the stored bytes if the first record has another mode."""
+    """Return raw pixels as PPM and PGM files, or as stored bytes if the first record has another mode."""
     if is_bytes(own):
         return binary(ranges)
     files: list[bytes] = []
@@ -236,7 +237,7 @@ def _pixels(ranges: Ranges, own: pa.DataType) -> pa.Array:
             raise
         if mode not in PIXELS:
             message = (
-                f"an image of mode {mode[:20]!r} is neither RGB nor L, as in the first record; "
+                f"an image has the mode {mode[:20]!r}, and the first image has RGB or L; "
                 "a schema with binary for this column gives the stored bytes"
             )
             raise BadValue(row, message, schema=True)
@@ -244,7 +245,7 @@ def _pixels(ranges: Ranges, own: pa.DataType) -> pa.Array:
         width, height, _ = _PIL_HEAD.unpack_from(data)
         pixels = data[_PIL_HEAD.size + len(mode) :]
         if len(pixels) != width * height * channels:
-            raise BadValue(row, f"an image has not {width} times {height} pixels")
+            raise BadValue(row, f"an image does not have {width} times {height} pixels")
         files.append(b"%s\n%d %d\n255\n%s" % (magic, width, height, pixels))
     return pa.ExtensionArray.from_storage(own, pa.array(files, pa.binary()))
 
@@ -261,7 +262,7 @@ def _lists(kind: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
 
 
 def items(ranges: Ranges) -> Ranges:
-    """The items of all lists, one after another."""
+    """Return the items of all lists, concatenated."""
     starts: list[np.ndarray] = []
     sizes: list[np.ndarray] = []
     for row in range(len(ranges.starts)):
@@ -269,10 +270,10 @@ def items(ranges: Ranges) -> Ranges:
         record = ranges.data[start : start + size]
         zero, count = np.frombuffer(record[:8].tobytes(), "<u4").tolist() if size >= 8 else (1, 0)
         if zero or size < 8 + 4 * count:
-            raise BadValue(row, "a list's head is damaged")
+            raise BadValue(row, "the head of a list is damaged")
         lengths = np.frombuffer(record[8 : 8 + 4 * count].tobytes(), "<u4").astype(np.int64)
         if int(lengths.sum()) != size - 8 - 4 * count:
-            raise BadValue(row, "a list's items are not as long as its head says")
+            raise BadValue(row, "the items of a list do not have the length that its head states")
         sizes.append(lengths)
         starts.append(start + 8 + 4 * count + np.cumsum(lengths) - lengths)
     none = np.zeros(0, np.int64)

@@ -8,8 +8,8 @@ bytes        field
 ...          records     for each: uint32 LE size of every column whose size varies, then all bytes
 ```
 
-A shard describes itself. The folder's `index.json`, if there is one, lists the shards in order, with their sizes and
-hashes (`penstock.storage.mds_index`). A shard may be compressed as a whole: its name then ends with the codec's. The
+A shard describes itself. If the folder has an `index.json`, that lists the shards in order, with their sizes and hashes
+(`penstock.storage.mds_index`). A whole shard may be compressed; then its name ends with the name of the codec. The
 types of columns are in `_columns.py`. Source: the published layout of mosaicml-streaming 0.13.
 """
 
@@ -33,6 +33,7 @@ from penstock.columns.inferred import InferredFrom
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
+from penstock.contract.regions import Region
 from penstock.errors import (
     ChangedError,
     FormatError,
@@ -69,7 +70,7 @@ class MDSFormat(Format):
     )
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether `head` has the table of offsets of a shard, and the config if it reaches that far."""
+        """Whether `head` has the table of offsets of a shard, and the config if `head` extends that far."""
         if len(head) < 12:
             return False
         count = int.from_bytes(head[:4], "little")
@@ -87,15 +88,35 @@ class MDSFormat(Format):
         """Read the table of offsets and the config.
 
         Raises:
-            FormatError, TruncatedError: the bytes are not a shard.
+            FormatError, TruncatedError: the file is not a valid shard.
             UnsupportedError: raw=True, or an unknown encoding.
             SchemaError: a field of schema= is not in the file.
         """
         return MDSReader(source, options)
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.mds._regions import shard
+
+        codec = _codec_of(source)
+        if not codec:
+            size = source.size
+            yield from shard(
+                lambda start, n: source.read(start, n).to_bytes(), size, record, options.limits
+            )
+            return
+        plain = Inflated(source, codec, options.limits)
+        data = plain.read(0, options.limits.member_bytes)
+        note = f"decompresses to {len(data)} bytes"
+        yield Region(0, source.size, f"{codec} data", note=note)
+        found = shard(
+            lambda start, n: data.slice(start, n).to_bytes(), len(data), record, options.limits
+        )
+        for region in found:
+            yield region.moved("inflated")
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         raise UnsupportedError(
-            "MDS is read, not written", file=sink.path, hint="write Parquet or TFRecord"
+            "penstock cannot write MDS", file=sink.path, hint="write Parquet or TFRecord"
         )
 
 
@@ -126,7 +147,7 @@ class MDSReader(Reader):
     # -- opening --------------------------------------------------------------------------------
 
     def _front(self, start: int, length: int) -> bytes:
-        """Bytes near the start. Compressed data is not decompressed further than that."""
+        """Return bytes near the start. Compressed data is decompressed only that far."""
         if isinstance(self._plain, Inflated):
             data = self._plain.front(start + length)[start:]
         else:
@@ -170,22 +191,25 @@ class MDSReader(Reader):
         except LimitError as error:
             raise error.at(byte=start) from None
         except FormatError as error:
-            raise FormatError(f"the config: {error.message}", byte=start) from None
+            raise FormatError(f"the config is invalid: {error.message}", byte=start) from None
         if not isinstance(config, dict):
             raise FormatError("the config is not a JSON object", byte=start)
         if config.get("format") != "mds" or config.get("version") != 2:
             found = f"{config.get('format')!r} version {config.get('version')!r}"[:80]
             raise UnsupportedError(
-                "the config is of another format", byte=start, expected="mds version 2", found=found
+                "the config is for another format",
+                byte=start,
+                expected="mds version 2",
+                found=found,
             )
         return config
 
     def _types(self) -> pa.Schema:
-        """The fields, by the encodings and the first record."""
+        """Return the fields, from the encodings and the first record."""
         first: list[Ranges] | None = None
         record = 0
         if self.num_records and any(needs_first_record(c.encoding) for c in self._columns):
-            # The first record that is within the size limit.
+            # Take the first record within the size limit.
             record = int(np.argmax(np.diff(self._offsets) <= self._limits.record_bytes))
             start, end = self._offsets[record : record + 2].tolist()
             self._limits.check("record_bytes", end - start)
@@ -213,7 +237,7 @@ class MDSReader(Reader):
         return len(self._offsets) - 1
 
     def chunks(self) -> Iterator[Chunk[None]]:
-        """Runs of records of about 2 MiB."""
+        """Yield runs of records of about 2 MiB."""
         first = 0
         while first < self.num_records:
             goal = int(self._offsets[first]) + CHUNK_BYTES
@@ -227,7 +251,7 @@ class MDSReader(Reader):
         return Chunk(first, last - first, start, end)
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[None], np.ndarray]]:
-        """The records in runs of about 64 MiB."""
+        """Yield the records in runs of about 64 MiB."""
         records = np.asarray(records, np.int64)
         check_records(records, self.num_records, self._path)
         whole = self._chunk(0, self.num_records)
@@ -238,12 +262,12 @@ class MDSReader(Reader):
                 yield whole, run
 
     def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk.
+        """Return some records of one chunk.
 
         Raises:
-            FormatError: a record is damaged; ChecksumError for the file's hash.
+            FormatError: a record is damaged; ChecksumError if a hash of the file is wrong.
             UnsupportedError: a column holds pickles, which are never read.
-            SchemaError: no such column, or a value does not fit.
+            SchemaError: there is no such column, or a value does not fit schema=.
         """
         schema = projected(self.schema, columns, self._path)
         self._hashes.verify()
@@ -275,7 +299,7 @@ class MDSReader(Reader):
     def _read_records(
         self, numbers: np.ndarray, chunk: Chunk[None] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes that hold the records, and where each begins in them."""
+        """Return bytes that include the records, and where each record begins in them."""
         starts = self._offsets[numbers]
         ends = self._offsets[numbers + 1]
         if chunk is not None:
@@ -301,7 +325,7 @@ class MDSReader(Reader):
     def _split(
         self, data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, numbers: np.ndarray
     ) -> list[Ranges]:
-        """The bytes of each column, in records of `data`."""
+        """Return the bytes of each column. The records begin at `starts` in `data`."""
         self._check(sizes >= self._table_bytes, numbers, _SHORT)
         table = Ranges(data, starts, sizes).windows(self._table_bytes)
         return [Ranges(data, *place) for place in self._places(table, starts, sizes, numbers)]
@@ -321,7 +345,8 @@ class MDSReader(Reader):
     def _read_columns(
         self, numbers: np.ndarray, sizes: np.ndarray, names: list[str]
     ) -> list[Ranges]:
-        """The bytes of each column of `names`, read column by column, so that they need no copy. Others are empty."""
+        """Return the bytes of each column. Those of `names` are read column by column, so that they need no copy;
+        others are empty."""
         self._check(sizes >= self._table_bytes, numbers, _SHORT)
         starts = self._offsets[numbers]
         table = self._read_ranges(starts, np.full(len(starts), self._table_bytes, np.int64))
@@ -337,7 +362,7 @@ class MDSReader(Reader):
         return ranges
 
     def _read_ranges(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Ranges of the file, one after another."""
+        """Return ranges of the file, concatenated."""
         data = self._source.gather(
             as_arrow(starts.astype(np.uint64)), as_arrow(lengths.astype(np.uint64))
         )
@@ -348,7 +373,7 @@ class MDSReader(Reader):
     def _places(
         self, table: np.ndarray, starts: np.ndarray, sizes: np.ndarray, numbers: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Where each column starts in the file for each record, and its length."""
+        """Return where each column starts for each record, and its length."""
         lengths = np.frombuffer(table.tobytes(), "<u4").reshape(len(starts), self._table_bytes // 4)
         at = starts + self._table_bytes
         places: list[tuple[np.ndarray, np.ndarray]] = []
@@ -360,7 +385,9 @@ class MDSReader(Reader):
                 length = np.full(len(starts), column.size, np.int64)
             places.append((at, length))
             at = at + length
-        self._check(at == starts + sizes, numbers, "a record's columns do not fill it")
+        self._check(
+            at == starts + sizes, numbers, "the columns of a record do not add up to its size"
+        )
         return places
 
     def _check(self, is_good: np.ndarray, numbers: np.ndarray, message: str) -> None:
@@ -375,7 +402,7 @@ class MDSReader(Reader):
             raise UnsupportedError(
                 "the column holds pickles, and reading a pickle runs code that it contains",
                 field=column.name,
-                hint="open(..., columns=[...]) without it",
+                hint="leave it out: open(..., columns=[...])",
             )
         try:
             return column.decode(ranges[place], field.type, self._own.field(place).type)
@@ -390,7 +417,7 @@ class MDSReader(Reader):
 
 
 def _codec_of(source: Source) -> str:
-    """The codec by the ending of the name; "" if there is none, or the bytes are a plain shard."""
+    """Return the codec from the ending of the name, or "" if there is none or the content is a plain shard."""
     ending = source.path.rsplit(".", 1)[-1].lower()
     if ending not in CODECS:
         return ""
@@ -398,7 +425,7 @@ def _codec_of(source: Source) -> str:
 
 
 def _check_size(offsets: np.ndarray, size: int) -> None:
-    """Raise if the last record does not end at the end of the plain bytes."""
+    """Raise an error if the last record does not end at the end of the plain bytes."""
     end = int(offsets[-1])
     if end > size:
         record = max(int(np.searchsorted(offsets, size, "right")) - 1, 0)
@@ -411,5 +438,5 @@ def _check_size(offsets: np.ndarray, size: int) -> None:
         )
     if end < size:
         raise FormatError(
-            "there are bytes behind the last record", byte=end, expected=f"{end} bytes", found=size
+            "there are bytes after the last record", byte=end, expected=f"{end} bytes", found=size
         )

@@ -15,9 +15,8 @@
 | other ext | struct of type and data, marked | the same |
 | values that no single type fits | binary, marked: the bytes of the value | the same |
 
-The mark is in the field's metadata, `penstock.msgpack`: "ext", "raw", or "tensor" for a number that
-is a NumPy scalar. The kernels support few types. For the other types that a schema requests, values
-are cast from or to one of these, and the cast must be exact.
+The mark is the field's metadata `penstock.msgpack`: "ext", "raw", or "tensor" for a number that is a NumPy scalar. The
+kernels support few types. Values of other types that a schema requests are cast from or to one of these, exactly.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ _CASTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 @dataclass(frozen=True, slots=True)
 class FieldPlan:
-    """A field, and the matching field that the kernels return or take."""
+    """A field, and the field of the kernels that its values are cast from or to."""
 
     field: pa.Field
     kernel: pa.Field
     cast: Callable[[Any], Any]
-    """Casts the kernel's array to the field's type, or the reverse."""
+    """Casts the kernels' array to the field's type, or the reverse."""
 
     def convert(self, array: Any) -> Any:
-        """Cast an array. Raise SchemaError, with the row as its record, if a value does not fit."""
+        """Cast an array. Raise SchemaError for the first value that does not fit; its `record` is the row."""
         try:
             found = self.cast(array)
         except _CASTS as error:
@@ -63,7 +62,9 @@ class FieldPlan:
             raise SchemaError(f"does not fit: {error}", record=row, field=self.field.name) from None
         if not self.field.nullable and found.null_count:
             row = int(np.argmax(found.is_null().to_numpy(zero_copy_only=False)))
-            raise SchemaError("nil, or missing, but required", record=row, field=self.field.name)
+            raise SchemaError(
+                "is nil or missing, but the field is required", record=row, field=self.field.name
+            )
         return found
 
 
@@ -80,8 +81,8 @@ def inferred_field(kernel: pa.Field) -> pa.Field:
 
 
 def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
-    """Return how a field of a schema is read. With `exact`, which is for inferred schemas, a float64 must
-    fit a float32 column exactly. Raise SchemaError if its type cannot be read."""
+    """Return how a field is read. Raise SchemaError if its type cannot be read. `exact`, for inferred schemas, requires
+    that float32 can represent every float64 of a float32 column."""
     kernel = _kernel_field(field, "exact" if exact else "cast")
     given: Any = field.type
 
@@ -98,7 +99,7 @@ def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
 
 
 def plan_writing(field: pa.Field) -> FieldPlan:
-    """Return how a field of a schema is written. Raise SchemaError if its type cannot be written."""
+    """Return how a field is written. Raise SchemaError if its type cannot be written."""
     kernel = _kernel_field(field, "write")
     wanted = kernel.type
 
@@ -117,7 +118,7 @@ def plan_writing(field: pa.Field) -> FieldPlan:
 
 
 def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
-    """Return the plan after a trial on an empty array. Raise SchemaError if the cast does not exist."""
+    """Try the plan's cast on an empty array, and return the plan. Raise SchemaError if there is no such cast."""
     try:
         plan.cast(
             pa.array([], start)
@@ -152,7 +153,7 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        # Not read from the type itself: after the C interface it is pyarrow's type, not penstock's.
+        # Taken from the storage, as a type that came through the C interface is pyarrow's, not penstock's.
         marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):
@@ -169,7 +170,7 @@ Use = Literal["exact", "cast", "write"]
 
 # Complexity: one line for each kind of type.
 def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
-    """Return the kernels' type for an Arrow type; None if there is none."""
+    """Return the kernels' type for an Arrow type, or None if there is none."""
     types = pa.types
     if isinstance(given, pa.BaseExtensionType):
         return _kernel_type(given.storage_type, use)
@@ -235,7 +236,7 @@ def _logical_shape(given: Any) -> list[int]:
 
 
 def _row_major(column: Any) -> Any:
-    """Return a permuted tensor column's values in the order of its logical shape."""
+    """Return a tensor column with its values in the order of its logical shape."""
     given = column.type
     order = given.permutation
     if order is None or list(order) == sorted(order):
@@ -249,7 +250,7 @@ def _row_major(column: Any) -> Any:
 
 
 def _viewed(column: Any, given: Any) -> Any:
-    """Convert lists to list views, because pyarrow has no cast for this."""
+    """Convert lists to list views, for which pyarrow has no cast."""
     is_small = pa.types.is_list_view(given)
     items = given.value_field
     lists = column.cast(pa.list_(items) if is_small else pa.large_list(items))
@@ -261,7 +262,7 @@ def _viewed(column: Any, given: Any) -> Any:
 
 
 def _packed(column: Any) -> Any:
-    """Convert a column of list views to lists, in the order of its rows."""
+    """Convert list views to lists."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None

@@ -15,9 +15,8 @@ d4..d8                           ext of 1, 2, 4, 8, 16 bytes: type i8, then byte
 c1                               never used
 ```
 
-All numbers are big-endian. There is no header, no count and no mark between records. A record is found
-by reading through all values before it, or by an index. Source: the MessagePack specification;
-msgpack-numpy for arrays.
+All numbers are big-endian. There is no file header, no count and no mark between records. Finding a record takes an
+index, or reading all values before it. Source: the MessagePack specification, and msgpack-numpy for arrays.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import is_bytes
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import Chunk, FormatInfo, Options, Stretch, Writer
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.formats.msgpack.columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.format import FramedFormat
@@ -57,8 +57,8 @@ from penstock.storage.base import Sink, Source
 class MessagePackOptions:
     """How to read MessagePack.
 
-    layout: with "values", each top-level value is a record; with "array", the file is one array and its
-        elements are the records; "auto" means "array" if the file is an array that begins with a map.
+    layout: with "values", each top-level value is a record. With "array", the file is one array, and its elements are
+        the records. "auto" means "array" if the file is an array whose first element is a map, else "values".
     infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 
@@ -95,8 +95,8 @@ class MessagePackFormat(FramedFormat):
         return MessagePackWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether the file starts with several maps of the same fields. The format has no magic number, so
-        all other files are recognized only by their names."""
+        """Whether the file starts with several maps of the same fields. There is no magic number, so other files are
+        recognized only by their names."""
         begin, count = _array_head(head)
         if (begin and not count) or not _begins_map(head, begin):
             return False
@@ -109,7 +109,7 @@ class MessagePackFormat(FramedFormat):
         mine = self.own_options(options)
         skips = options.damage == "skip"
         if skips:
-            # Nearly every byte can begin a value, so only an index shows where the next record begins.
+            # Nearly every byte can begin a value, so only an index shows where a record begins after damage.
             options = replace(options, damage="stop")
         begin, _ = _layout(source, mine)
         return OpenShard(source, PlainStream(source), MSGPACK, options, begin, skips_long=skips)
@@ -129,17 +129,22 @@ class MessagePackFormat(FramedFormat):
             return ArrayReader(shard, decoder, known, count)
         return FramedReader(shard, decoder, known)
 
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.msgpack._regions import value_parts
+
+        return value_parts(data, start, options.limits)
+
     def end_of(self, source: Source, options: Options) -> Index:
         reader = self.open(source, options)
         if isinstance(reader, ArrayReader):
             raise FormatError(
-                "the file is one array, behind whose end no record belongs to it",
+                "the file is one array, and records after its end would not belong to it",
                 file=source.path,
-                hint="a new shard beside it, or penstock convert to one map behind another",
+                hint="write a new shard, or use penstock convert to make a file of consecutive maps",
             )
         index = reader.index
         if index.num_records and not ends_whole(index, source, MSGPACK):
-            message = "the last record is damaged; nothing can be appended to it"
+            message = "the last record is damaged, so nothing can be appended to the file"
             raise FormatError(message, file=source.path)
         return index
 
@@ -157,7 +162,7 @@ class MessagePackFormat(FramedFormat):
 
 
 class ArrayReader(FramedReader):
-    """Reads a file that is one array. The array's count is compared with the number of elements found."""
+    """Reads a file that is one array. Raises an error if the array's count is not the number of elements found."""
 
     def __init__(self, shard: OpenShard, decoder: Any, known: Index | None, count: int) -> None:
         super().__init__(shard, decoder, known)
@@ -171,7 +176,6 @@ class ArrayReader(FramedReader):
         return index
 
     def found_by(self, threads: int) -> Iterator[Stretch]:
-        """The chunks of one walk, which are counted as they come."""
         seen = 0
         for found in self.found():
             if isinstance(found, Chunk):
@@ -179,40 +183,40 @@ class ArrayReader(FramedReader):
                 self._compare(seen, at_end=False)
             yield found
         if self.on_long is None:
-            self._compare(seen, at_end=True)  # else the last ones may be those that are in no chunk
+            self._compare(seen, at_end=True)  # with `on_long`, some records may be in no chunk
 
     def _compare(self, found: int, *, at_end: bool) -> None:
         facts: dict[str, Any] = {"file": self.source.path, "expected": self._count, "found": found}
         if found > self._count:
             raise FormatError(
-                "values follow behind the array that the file begins with",
-                hint='open(..., layout="values") takes each top-level value for a record',
+                "other values follow the array at the start of the file",
+                hint='open(..., layout="values") reads each top-level value as a record',
                 **facts,
             )
         if at_end and found < self._count and not self._stops:
-            raise TruncatedError("the array announces more elements than there are", **facts)
+            raise TruncatedError("the array declares more elements than there are", **facts)
 
 
 def _layout(source: Source, mine: MessagePackOptions) -> tuple[int, int]:
-    """Return where the first record starts, and the array's count of records if the file is an array."""
+    """Return where the first record starts, and the array's count if the file is an array."""
     if mine.layout == "values":
         return 0, 0
     head = source.read(0, 6).to_bytes()
     begin, count = _array_head(head)
     if mine.layout == "array":
         if not begin:
-            raise FormatError("no array begins the file", file=source.path, byte=0)
+            raise FormatError("the file does not begin with an array", file=source.path, byte=0)
     elif not (begin and _begins_map(head, begin)):
         return 0, 0
     if count > source.size - begin:
-        message = "the array announces more elements than there are bytes"
+        message = "the array declares more elements than there are bytes"
         left = source.size - begin
         raise TruncatedError(message, file=source.path, byte=0, expected=count, found=left)
     return begin, count
 
 
 def _array_head(head: bytes) -> tuple[int, int]:
-    """Return the size of an array's head in bytes (0 if there is none) and the array's count."""
+    """Return the size in bytes of an array's head (0 if there is none), and the array's count."""
     first = head[0] if head else 0
     if 0x90 <= first <= 0x9F:
         return 1, first & 15
@@ -230,11 +234,11 @@ def _begins_map(head: bytes, at: int) -> bool:
 
 
 _BLANK_SHARE = 8
-"""The divisor of `limits.batch_bytes` that limits the nulls of a batch, since nulls take no bytes in a file."""
+"""The nulls of a batch, which take no bytes in the file, may take this fraction (1/8) of `limits.batch_bytes`."""
 
 
 class MapDecoder(Decoder):
-    """Decodes records that are maps to columns."""
+    """Decodes maps to columns."""
 
     def __init__(
         self,
@@ -278,7 +282,7 @@ class MapDecoder(Decoder):
 
 
 def decoder_for(shard: OpenShard, mine: MessagePackOptions) -> Any:
-    """Return the decoder for the caller's schema, or for a schema inferred from the records."""
+    """Return the decoder for the caller's schema, or for an inferred one."""
     options = shard.options
     schema = options.schema
     if schema is None:
@@ -292,7 +296,7 @@ def _maps(
     fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: OpenShard
 ) -> MapDecoder:
     try:
-        # A schema that was inferred from another shard of the same dataset does not request casts.
+        # A schema inferred from another shard of the dataset does not ask for inexact casts.
         exact = INFERRED_KEY in (metadata or {})
         plans = [plan_reading(field, exact=exact) for field in fields]
         return MapDecoder(plans, limits, metadata, complete=shard.options.complete)
@@ -315,13 +319,13 @@ def _inferred(shard: OpenShard, mine: MessagePackOptions) -> Any:
     try:
         return _maps(fields, shard.options.limits, metadata, shard)
     except SchemaError:
-        # The types are nested deeper than Arrow and the kernels both support.
+        # The types nest deeper than Arrow or the kernels support.
         return RawDecoder(RAW_SCHEMA.with_metadata(metadata))
 
 
 def _sample(shard: OpenShard, infer_records: int | str) -> tuple[_core.MsgpackFacts, bool]:
-    """Return facts about the first records (or all), and whether these are all. Damage is skipped here,
-    because it is reported when the records are read."""
+    """Return facts about the first records (or all), and whether these are all. Damage ends the sample without an
+    error."""
     everything = infer_records == "all"
     left = 0 if everything else int(infer_records)
     limits = shard.options.limits

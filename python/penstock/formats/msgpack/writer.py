@@ -1,7 +1,5 @@
-"""Writes MessagePack: each record is a map of its fields, or a value that is written unchanged.
-
-A record's bytes depend only on the record. For threads and order see `framed_writer.py`.
-"""
+"""Writes MessagePack: each record is a map of its fields, or a value that is copied unchanged. The bytes of a record
+depend only on the record."""
 
 from __future__ import annotations
 
@@ -25,9 +23,8 @@ from penstock.storage.base import Sink
 class MessagePackWriteOptions:
     """How MessagePack files are written.
 
-    payload: "map" writes each record as a map of its columns; "raw" writes the values of the only
-        column, each of which is a whole MessagePack value, as they are; None takes a lone binary
-        column "record" for the latter.
+    payload: "map" writes each record as a map of its columns. "raw" copies the values of the only column, each of which
+        is one encoded MessagePack value. None means "raw" if the only column is binary and called "record", else "map".
     """
 
     payload: Literal["map", "raw"] | None = None
@@ -38,7 +35,7 @@ class MessagePackWriteOptions:
 
 
 class MessagePackWriter(FramedWriter):
-    """Writes one shard to a sink, and keeps the facts that its index needs. See FramedWriter."""
+    """Writes one shard to a sink, and collects the data for its index. See FramedWriter."""
 
     def __init__(
         self,

@@ -1,26 +1,36 @@
 """npy: one NumPy array, as a table of its first axis.
 
-Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; the header's
-layout is in `npy_header.py`.
+Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; see `npy_header.py` for the
+layout of the header.
 
     bytes        what
-    start        the header, filled up to a multiple of 64
-    ...          the array's values, nothing between them, in C or Fortran order, to the file's end
+    start        the header, padded to a multiple of 64
+    ...          the values of the array, contiguous, in C or Fortran order, up to the end of the file
 
-A record's place is computed. A plain array is the field `data`; a structured array has the fields of its
-dtype. Values with more axes are tensors. Nothing is ever unpickled.
+The position of a record is computed. A plain array is the field `data`; a structured array has the fields of its dtype.
+Values with more axes are tensors. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import Format, FormatInfo, NoOptions, Options, SkippedRegion, Writer
+from penstock.contract.format import (
+    Format,
+    FormatInfo,
+    NoOptions,
+    Options,
+    SkippedRegion,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, PenstockError, TruncatedError
 from penstock.formats.numpy.arrays import (
     ArraysReader,
@@ -47,15 +57,13 @@ class NpyFormat(Format):
         return NpyOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file of `size` bytes that starts with `head` is an npy file."""
         return size >= 10 and head[:6] == MAGIC and head[6:8] in (b"\1\0", b"\2\0", b"\3\0")
 
     def open(self, source: Source, options: Options) -> ArraysReader:
         """Read the header.
 
         Raises:
-            FormatError, TruncatedError: the bytes are not a complete npy file, and damage is not skipped
-                or no record is complete.
+            FormatError, TruncatedError: the file is not a complete npy file; with damage="skip", no record is complete.
             UnsupportedError: the array has no first axis or holds objects, or raw=True.
             SchemaError: a field of schema= is not in the file.
         """
@@ -75,12 +83,19 @@ class NpyFormat(Format):
         reader.text_length = _text_length(header.dtype)
         return reader
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.numpy.regions import array_regions
+
+        def read(start: int, length: int) -> bytes:
+            return source.read(start, length).to_bytes()
+
+        check_record(record, (yield from array_regions(read, source.size, 0, record)))
+
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         del options
         return schema
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a file. Raise SchemaError if no array can hold records of `schema`."""
         from penstock.formats.npy.writer import NpyWriter
 
         return NpyWriter(sink, schema, options)
@@ -90,10 +105,9 @@ class NpyReader(ArraysReader):
     """One open npy file."""
 
     text_length = 0
-    """The largest number of characters or bytes that a text of the file may have."""
+    """The length of the longest text field, in characters or bytes."""
 
     def options_alike(self) -> Any:
-        """Return options with the text length of this file."""
         from penstock.formats.npy.writer import NpyOptions
 
         return NpyOptions(self.text_length or None)
@@ -108,8 +122,8 @@ def _text_length(dtype: np.dtype[Any]) -> int:
 def _sized(
     header: Header, source: Source, options: Options
 ) -> tuple[Header, int, SkippedRegion | None]:
-    """Return a header that counts only complete records, the bytes of its array, and the damage after the
-    array if it is skipped."""
+    """Return a header that counts only complete records, the bytes of its array, and the region after the array that is
+    skipped, if any."""
     try:
         size = check_size(header, source.size, 0, options.limits)
     except TruncatedError as error:
@@ -123,7 +137,7 @@ def _sized(
     else:
         if header.start + size == source.size:
             return header, size, None
-        reason, num_lost = "bytes follow the array; penstock reads files of one array", 0
+        reason, num_lost = "bytes follow the array, and penstock reads only one array per file", 0
         if options.damage == "error":
             raise FormatError(
                 reason,
@@ -136,7 +150,8 @@ def _sized(
 
 
 def _whole_records(header: Header, num_bytes: int) -> int | None:
-    """Return the number of complete records of a truncated array; None if each record lacks a part."""
+    """Return the number of complete records of a truncated array. None if each record lacks a part, or the array has no
+    axis."""
     if not header.shape or (header.fortran_order and len(header.shape) > 1):
         return None
     size = math.prod(header.shape[1:]) * header.dtype.itemsize

@@ -1,4 +1,4 @@
-"""Writes npy: the records, and at the end the header again, with the number of records."""
+"""Writes npy files: a header, the records, and at the end the header again with the number of records."""
 
 from __future__ import annotations
 
@@ -20,16 +20,11 @@ from penstock.storage.base import Sink
 
 @dataclass(frozen=True, slots=True)
 class NpyOptions:
-    """Options for writing npy.
-
-    Example:
-        >>> NpyOptions(text_length=12).text_length
-        12
-    """
+    """Options for writing npy."""
 
     text_length: int | None = None
-    """The maximum characters of a string and bytes of a binary value, since NumPy's text has a fixed length.
-    If None, such columns raise an error."""
+    """The maximum characters of a string and bytes of a binary value, as NumPy stores text of a fixed length. With
+    None, such columns raise an error."""
 
 
 def descr_of(dtype: np.dtype[Any]) -> Any:
@@ -48,8 +43,7 @@ def descr_of(dtype: np.dtype[Any]) -> Any:
 
 
 class NpyWriter(Writer):
-    """Writes one npy file: a plain array if the only field is called "data", else a structured
-    array."""
+    """Writes one npy file: a plain array if the only field is called "data", else a structured array."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: NpyOptions) -> None:
         check_text_length(options.text_length)
@@ -73,7 +67,7 @@ class NpyWriter(Writer):
             return self._dtypes[0]
         names = self._schema.names
         if len(set(names)) < len(names) or not all(names):
-            raise SchemaError("two fields have one name, or one has none")
+            raise SchemaError("two fields have the same name, or a field has no name")
         if not names:
             raise SchemaError("an array cannot hold records without fields")
         return np.dtype(list(zip(names, self._dtypes, strict=True)))
@@ -87,7 +81,6 @@ class NpyWriter(Writer):
         return self._num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         path = self._sink.path
         batch = conform(same_columns(batch, self._schema, path), self._schema, path)
         values = np.zeros(0, self._dtype.base)
@@ -111,7 +104,7 @@ class NpyWriter(Writer):
         self._records += batch.num_rows
 
     def close(self) -> None:
-        """Write the header again, with the number of records. The sink stays open."""
+        """Write the header with the number of records. The sink stays open."""
         if self._open:
             self._open = False
             self._sink.patch(0, self._header(self._records, self._header_bytes))
@@ -120,4 +113,4 @@ class NpyWriter(Writer):
 def check_text_length(text_length: int | None) -> None:
     """Raise ValueError for an invalid text length."""
     if text_length is not None and not 1 <= text_length < 1 << 29:
-        raise ValueError(f"text_length is at least 1, not {text_length}")
+        raise ValueError(f"text_length must be at least 1 and below 2**29, not {text_length}")

@@ -11,15 +11,15 @@ from penstock.formats.npz.zip_directory import DEFLATED, LOCAL, STORED
 from penstock.storage.base import Sink
 
 ALIGNMENT = 64
-"""The alignment of stored arrays in the file, in bytes, so that they can be mapped into memory."""
+"""Alignment of stored arrays in the file, in bytes, for memory maps."""
 _ZIP64_BYTES = 20
 _PADDING = struct.Struct("<HH")
 _PADDING_ID = 0xD935
-"""Of the extra field that only moves what follows; zipalign's."""
+"""The ID of an extra field that only pads the header, as zipalign writes."""
 
 
 class _File:
-    """A sink as the file that `zipfile` writes. It goes back to write a member's sizes before it."""
+    """A sink as the file that `zipfile` writes. `zipfile` goes back to write a member's sizes into its header."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -29,7 +29,7 @@ class _File:
 
     def write(self, data: Any) -> int:
         if self._failed or not data:
-            return len(data)  # zipfile ends its archive even after an error
+            return len(data)  # zipfile finishes its archive even after an error
         try:
             if self._at < self.num_bytes:
                 self._sink.patch(self._at, data)
@@ -55,8 +55,8 @@ class _File:
 def write_archive(
     sink: Sink, members: Iterable[tuple[str, Iterable[bytes]]], comment: bytes, level: int | None
 ) -> int:
-    """Write an archive of members, each in parts, and return its size. `level` is that of deflate; None stores
-    members as they are. The same members make the same bytes on any day."""
+    """Write an archive and return its size. Each member comes in parts. `level` is the deflate level; None stores
+    members uncompressed. The same members always give the same bytes."""
     file = _File(sink)
     out: Any = file
     method = STORED if level is None else DEFLATED
@@ -68,7 +68,7 @@ def write_archive(
                 start = file.num_bytes + LOCAL.size + len(name.encode()) + _ZIP64_BYTES
                 padding = -(start + _PADDING.size) % ALIGNMENT
                 info.extra = _PADDING.pack(_PADDING_ID, padding) + bytes(padding)
-            # Only by its name is a member deflated at the archive's level.
+            # zipfile applies the archive's level only if a member is opened by name.
             with archive.open(info if level is None else name, "w", force_zip64=True) as member:
                 for part in parts:
                     member.write(part)

@@ -1,9 +1,8 @@
-"""The CRC-32 that a zip archive keeps of each stored member.
+"""The CRC-32 that a zip archive stores for each member.
 
-It covers a whole member, so it can be compared only when all of the member has been read. `verify`
-reads each member from front to end. A scan reads it in chunks, on several threads and in any order:
-the checksums of adjacent parts are joined, and compared with the stored one after the last part.
-Reads of some records cannot be verified.
+It covers a whole member, so comparing it takes all bytes of the member. `verify` reads each member from start to end. A
+scan reads chunks, on several threads and in any order: it joins the checksums of adjacent parts, and compares the
+result after the last part. Reading only some records verifies nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
 _MOST_PARTS = 1 << 12
-"""The most separate parts that are remembered. With more parts, only `verify` compares the checksum."""
+"""The most separate parts that are remembered. With more, only `verify` compares the checksum."""
 
 
 class MemberCheck(Check):
-    """The checksum of one stored member, whose array follows a header of `header_bytes`."""
+    """The checksum of one stored member, which is a header of `header_bytes` and an array."""
 
     def __init__(
         self, source: Source, member: Member, header_bytes: int = 0, array_bytes: int = 0
@@ -42,11 +41,8 @@ class MemberCheck(Check):
         self._is_needed = True
 
     def saw(self, start: int, values: np.ndarray) -> None:
-        """Note bytes (uint8) of the array that were read, from `start` on.
-
-        Raises:
-            ChecksumError: these were the last that were missing, and the member is damaged.
-        """
+        """Note that bytes of the array (uint8) were read, starting at `start`. If this completes the array, compare the
+        checksum and raise ChecksumError if the member is damaged."""
         end = start + len(values)
         if not self._is_needed or not len(values):
             return
@@ -57,12 +53,12 @@ class MemberCheck(Check):
             if is_all:
                 self._compare()
         elif end == self._array_bytes:
-            self._raise_damaged()  # as in every scan before
+            self._raise_damaged()  # an earlier scan found the damage; this one has reached the end too
 
     def _join(self, start: int, end: int, crc: int) -> bool:
-        """Add a part to its neighbours; whether that makes the whole array."""
+        """Join a part with its neighbours. Return whether that completes the array."""
         if start in self._starting or end in self._ending or len(self._starting) >= _MOST_PARTS:
-            return False  # read before
+            return False
         if (before := self._ending.pop(start, None)) is not None:
             crc = _core.Buffer.joined_crc32(self._starting.pop(before)[1], crc, end - start)
             start = before
@@ -84,18 +80,14 @@ class MemberCheck(Check):
             self._raise_damaged()
 
     def verify(self) -> None:
-        """Read the whole member. It is then not verified again as it is read.
-
-        Raises:
-            ChecksumError: it is damaged.
-        """
+        """Read the whole member, and raise ChecksumError if it is damaged. Later reads do not verify it again."""
         self._is_needed = False
         self._found = self._crc(0, self._member.plain_bytes)
         if self._found != self._member.crc:
             self._raise_damaged()
 
     def _crc(self, start: int, end: int, crc: int = 0) -> int:
-        """The checksum of bytes of the member, and of others before that have the checksum `crc`."""
+        """Return the checksum of bytes of the member, appended to bytes with the checksum `crc`."""
         for at in range(start, end, _PIECE_BYTES):
             length = min(_PIECE_BYTES, end - at)
             piece = self._source.read(self._member.start + at, length)

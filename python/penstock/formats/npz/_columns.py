@@ -1,14 +1,14 @@
-"""Columns of several arrays of an npz file, which their names declare.
+"""Columns that consist of several arrays of an npz file. The names of the arrays define them.
 
 | arrays | column |
 |---|---|
-| `x` | as it is |
+| `x` | unchanged |
 | `x#offsets` (int64, one more than records), `x#bytes` or `x#utf8` (uint8) | binary or string: value n is bytes offsets[n] to offsets[n + 1] |
 | `x#offsets`, `x#values` or the arrays of a column of this name | lists: list n is values offsets[n] to offsets[n + 1] |
 | `x#codes` (integers), and a column `x#names` of text | dictionary: class labels with names |
-| `x#valid` (bool) beside any of these | nulls where it is False |
+| `x#valid` (bool) with any of these | nulls where it is False |
 
-NumPy alone can read and write all of it. Arrays whose names only look alike are a column each.
+NumPy alone can read and write such files. If arrays have such names, but do not form a column, each is its own column.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ _MOST_NAMES = 1 << 20
 
 
 def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[StoredColumn], int]:
-    """The columns that some arrays make, and how many records they have.
-
-    Raises:
-        SchemaError: they are not equally long.
-    """
+    """Return the columns that arrays form, and the number of records. Raise SchemaError if they differ in length."""
     columns: list[StoredColumn] = []
     done: set[str] = set()
     names = sorted(arrays)
@@ -41,7 +37,7 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Store
         if name in done:
             continue
         root = _root(name)
-        # Sorted, the names that begin with "root#" are those from "root#" to "root$", as "$" follows "#".
+        # In sorted order, all names from "root#" to "root$" begin with "root#", as "$" follows "#".
         first, behind = (bisect_left(names, root + mark) for mark in "#$")
         family = {root} & arrays.keys() | set(names[first:behind])
         used: set[str] = set()
@@ -56,14 +52,14 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Store
 
 
 def _root(name: str) -> str:
-    """A name without the endings of parts of columns."""
+    """Return a name without the endings of parts of columns."""
     while (cut := name.rfind("#")) > 0 and name[cut:] in ENDINGS:
         name = name[:cut]
     return name
 
 
 class _Builder:
-    """Makes a column of a family of arrays, and notes which it used."""
+    """Makes a column from arrays, and adds their names to `used`."""
 
     def __init__(self, arrays: dict[str, StoredArray], used: set[str], limits: Limits) -> None:
         self._arrays = arrays
@@ -71,7 +67,7 @@ class _Builder:
         self._limits = limits
 
     def column(self, name: str, level: int) -> StoredColumn | None:
-        """The column called `name`, or None if its arrays do not make one."""
+        """Return the column called `name`, or None if its arrays do not form one."""
         if level > self._limits.nesting:
             return None
         found = self._without_nulls(name, level)
@@ -110,7 +106,7 @@ class _Builder:
 
 
 class _Ranges(StoredColumn):
-    """Lists or bytes: offsets, checked against the number of values."""
+    """Lists or bytes, from offsets that are checked against the number of values."""
 
     def __init__(self, name: str, offsets: StoredArray, inner: int, size: float) -> None:
         self._offsets = offsets
@@ -121,7 +117,7 @@ class _Ranges(StoredColumn):
         self.chunk_records = max(1, min(int((2 << 20) / self.record_bytes), 1 << 20))
 
     def ranges(self, cut: Cut) -> tuple[Cut, np.ndarray]:
-        """Where the values of the records are, and int64 offsets of the records among them."""
+        """Return where the values of the records are, and their offsets (int64), which start at 0."""
         runs, counts = cut.runs
         fences = Cut.of_runs(runs, counts + 1, is_chunk=cut.is_chunk)
         fences.shared = 1
@@ -134,7 +130,7 @@ class _Ranges(StoredColumn):
         lengths = np.diff(around, append=0)[keep]
         if (lengths < 0).any() or (low < 0).any() or (high > self._inner).any():
             wrong = int(np.flatnonzero(lengths < 0)[0]) if (lengths < 0).any() else 0
-            message = "the offsets fall, or point beyond the values"
+            message = "the offsets decrease, or point beyond the values"
             raise FormatError(message, record=wrong, field=self._name)
         offsets = np.zeros(cut.total + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -162,7 +158,7 @@ class _Bytes(_Ranges):
             try:
                 array.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise FormatError(f"a value is no UTF-8: {error}", field=self._name) from None
+                raise FormatError(f"a value is not UTF-8: {error}", field=self._name) from None
         return array
 
 
@@ -210,7 +206,7 @@ class _Labels(StoredColumn):
         wrong = (codes < 0) | (codes >= len(self._read_names))
         if wrong.any():
             record = int(np.flatnonzero(wrong)[0])
-            raise FormatError("a label that has no name", record=record, found=int(codes[record]))
+            raise FormatError("the label has no name", record=record, found=int(codes[record]))
         return pa.DictionaryArray.from_arrays(self._codes.read(cut), self._read_names)
 
 
@@ -230,7 +226,7 @@ class _Nullable(StoredColumn):
 
 
 def with_nulls(values: Any, valid: np.ndarray) -> Any:
-    """The same values, null where `valid` is False; the values start at their buffers' fronts."""
+    """Return the values with nulls where `valid` is False. The values must begin at the start of their buffers."""
     if isinstance(values.type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(values.type, with_nulls(values.storage, valid))
     if values.null_count:

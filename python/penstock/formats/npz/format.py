@@ -1,24 +1,21 @@
-"""npz: a zip archive of npy files, as a table whose fields are its arrays.
-
-Specification: numpy.savez; `zip_directory.py` for the archive.
+"""npz: a zip archive of npy files, as a table whose fields are its arrays. Specification: numpy.savez, and
+`zip_directory.py` for the archive.
 
     bytes        what
     per array    a zip member "name.npy", stored or deflated, that is an npy file
     end          the zip directory
 
-The table has all arrays with a first axis, which must be of one length; `arrays=` chooses some if they are
-not. Values without axes become metadata of the schema, and members that are not ".npy" are skipped. A
-column that no single array can hold is in several, whose names have different endings (`#offsets` and
-so on, see `_columns.py`).
-
-Stored arrays are read in place, or mapped; deflated ones are inflated once (`members.py`).
+The table has all arrays that have a first axis. They must be of one length, or `arrays=` selects some. Arrays without
+axes become metadata of the schema, and members other than ".npy" are skipped. A column that no single array can hold is
+stored as several arrays, whose names have endings such as `#offsets`, see `_columns.py`. Stored arrays are read in
+place, or mapped. Deflated arrays are inflated once (`members.py`).
 """
 
 from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +23,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.stored_schema import schema_of
-from penstock.contract.format import Format, FormatInfo, Options, SkippedRegion, Writer
+from penstock.contract.format import (
+    Format,
+    FormatInfo,
+    Options,
+    SkippedRegion,
+    Writer,
+    check_record,
+)
+from penstock.contract.regions import Region
 from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
@@ -39,17 +44,12 @@ from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 
 MOST_SCALAR = 1 << 12
-"""The most bytes of a value without axes that becomes metadata."""
+"""The maximum bytes of an array without axes that becomes metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class NpzReadOptions:
-    """Options for reading npz.
-
-    Example:
-        >>> NpzReadOptions(arrays=["images", "labels"]).arrays
-        ['images', 'labels']
-    """
+    """Options for reading npz."""
 
     arrays: Sequence[str] | None = None
     """The arrays in the table; None for all that have a first axis."""
@@ -70,7 +70,6 @@ class NpzFormat(Format):
         return NpzOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file that starts with `head` is a zip archive whose first member is an npy."""
         length = int.from_bytes(head[26:28], "little")
         return size > 100 and head[:4] == b"PK\3\4" and head[30 : 30 + length].endswith(b".npy")
 
@@ -78,7 +77,7 @@ class NpzFormat(Format):
         """Read the archive's directory and the header of each array.
 
         Raises:
-            FormatError, TruncatedError, LimitError: the bytes are not an npz file, or ask for too much.
+            FormatError, TruncatedError, LimitError: the file is not an npz file, or a size exceeds a limit.
             UnsupportedError: an array holds objects, a member is encrypted, or raw=True.
             SchemaError: the arrays differ in length, or a field of schema= is not in the file.
         """
@@ -89,8 +88,17 @@ class NpzFormat(Format):
         except PenstockError as error:
             raise error.at(file=source.path) from None
 
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.npz._regions import archive
+
+        yield from archive(source, record, options.limits)
+        try:
+            num_records = self.open(source, options).num_records
+        except PenstockError:
+            return  # the arrays are no table, whose records could be counted
+        check_record(record, num_records)
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
-        """Begin a file. Raises SchemaError if arrays cannot hold records of `schema`."""
         from penstock.formats.npz.writer import NpzWriter
 
         return NpzWriter(sink, schema, options)
@@ -134,12 +142,12 @@ def _open(
 
 
 def _chosen(directory: Directory, chosen: Sequence[str] | None) -> dict[str, Member]:
-    """The arrays of these names, and those that hold parts of such columns; None chooses all."""
+    """Return the members of these arrays, including the arrays that form a column with one of these names."""
     members = {m.name[:-4]: m for m in directory.members if m.name.endswith(".npy")}
     if chosen is None:
         return members
     if isinstance(chosen, str):
-        raise TypeError("arrays is a list of names")
+        raise TypeError("arrays must be a list of names")
     found: dict[str, Member] = {}
     for name in chosen:
         parts = {n: m for n, m in members.items() if n == name or n.startswith(f"{name}#")}
@@ -151,7 +159,7 @@ def _chosen(directory: Directory, chosen: Sequence[str] | None) -> dict[str, Mem
 
 
 def _in_memory(members: dict[str, Member]) -> set[str]:
-    """The deflated members that are inflated into memory: the first ones that have room in it."""
+    """Return the deflated members to inflate into memory: the first ones that fit."""
     found: set[str] = set()
     left = MEMORY_BYTES
     for name, member in members.items():
@@ -162,7 +170,7 @@ def _in_memory(members: dict[str, Member]) -> set[str]:
 
 
 def _text_of(header: Header, place: Place, check: MemberCheck | None) -> bytes | None:
-    """An array without axes, as text; None if it is large or not text, a number or a time."""
+    """Return an array without axes as text. None if it is large, or is not text, a number or a time."""
     size = header.dtype.itemsize
     if size > MOST_SCALAR or header.dtype.kind not in "biufcSUmM":
         return None
@@ -175,7 +183,7 @@ def _text_of(header: Header, place: Place, check: MemberCheck | None) -> bytes |
 def _array(
     source: Source, member: Member, limits: Limits, *, in_memory: bool
 ) -> tuple[Header, Place]:
-    """The header of a member, and where its values are."""
+    """Return the header of a member, and where its values are."""
     if member.method == STORED:
 
         def read(start: int, length: int) -> bytes:
@@ -187,7 +195,7 @@ def _array(
         return header, FilePlace(source, member.start + header.start, size)
     if member.method != DEFLATED:
         raise UnsupportedError(
-            f"a member packed by the method {member.method}; penstock reads stored and deflated ones",
+            f"a member has compression method {member.method}; penstock reads stored and deflated members",
             byte=member.header_start,
         )
     limits.check("member_bytes", member.plain_bytes)
@@ -208,11 +216,8 @@ def _array(
 def _checked_comment(
     comment: bytes, source: Source, options: Options
 ) -> tuple[bytes, tuple[SkippedRegion, ...]]:
-    """The schema in the archive's comment, in Base64; empty if there is none, or it is damaged and skipped.
-
-    Raises:
-        ChecksumError: it is damaged, and damage is not skipped.
-    """
+    """Return the schema in the archive's comment, as Base64, or nothing if there is none. If it is damaged, raise
+    ChecksumError or skip it."""
     data, crc = comment[len(SCHEMA_COMMENT) : -9], comment[-9:]
     is_right = len(data) > 0 and crc == b" %08x" % zlib.crc32(data)
     if is_right or not comment.startswith(SCHEMA_COMMENT):
@@ -220,14 +225,14 @@ def _checked_comment(
     start = source.size - len(comment)
     if options.schema is not None and not options.settled:
         return b"", ()  # the caller gives the types
-    message = "the types that the archive's comment keeps are damaged"
+    message = "the types in the archive's comment are damaged"
     if options.damage == "error":
         raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
     return b"", (SkippedRegion(source.path, start, source.size, 0, message),)
 
 
 def _restored(stored: Any, comment: bytes) -> Any:
-    """The schema in the archive's comment, if there is one and the arrays fit it."""
+    """Return the schema in the archive's comment if the arrays fit it, else `stored`."""
     if not comment:
         return stored
     try:
@@ -241,4 +246,4 @@ def _restored(stored: Any, comment: bytes) -> Any:
             fields.append(kept.with_nullable(True))
         return pa.schema(fields, schema.metadata or stored.metadata)
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored  # the comment of another program, or of other arrays
+        return stored  # another program wrote the comment, or it belongs to other arrays

@@ -1,9 +1,8 @@
 """Deflated members of an npz archive: inflated once, then read like any other bytes.
 
-A deflated member can only be read from its start. The first record that is needed of it inflates all of
-it: into memory if it is among the first MEMORY_BYTES of its file, else into a temporary file without a
-name. It never inflates to more than the archive's directory and the array's header agree on, and its
-checksum is verified.
+A deflated member can be read only from its start, so the first read inflates the whole member: into memory while the
+members of a file take at most MEMORY_BYTES, else into a temporary file without a name. It never inflates to more than
+the archive's directory and the array's header state, and its checksum is verified.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from penstock.storage.base import Source
 _EMPTY = _core.Buffer.from_bytes(b"")
 STEP_BYTES = 1 << 20
 MEMORY_BYTES = 64 << 20
-"""Bytes of inflated members that stay in memory for one file; other members go to temporary files."""
+"""The maximum bytes of inflated members that stay in memory for one file. Others go to temporary files."""
 
 
 class InflatedPlace(Place):
-    """The array of a deflated member: what follows its header of `start` bytes."""
+    """The array in a deflated member, after a header of `start` bytes."""
 
     def __init__(self, source: Source, member: Member, start: int, *, in_memory: bool) -> None:
         self._source = source
@@ -42,7 +41,6 @@ class InflatedPlace(Place):
         self._whole: np.ndarray | None = None
 
     def mapped(self) -> np.ndarray:
-        """All bytes of the array."""
         with self._lock:
             if self._whole is None:
                 self._whole = self._inflate()[self._start :]
@@ -77,19 +75,19 @@ class InflatedPlace(Place):
 
 
 _HEAD = _core.Buffer.from_bytes(b"\x1f\x8b\x08" + bytes(6) + b"\xff")
-"""Of a gzip member without a name or a time."""
+"""The head of a gzip member without a name or a time."""
 
 
 def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
-    """The plain bytes of a deflated member, part by part as uint8; never more than it claims to have.
+    """Yield the plain bytes of a deflated member as uint8 arrays, never more than its stated size.
 
-    It is read as a gzip member: after a head, and before the checksum and the size that the archive's
-    directory has of it, which are verified at the end.
+    The member is read as a gzip member, with a head before it, and the directory's checksum and size after it. These
+    are verified at the end.
 
     Raises:
-        FormatError: the bytes are not deflated data, or inflate to more than the member says.
+        FormatError: the bytes are not deflated data, or inflate to more than the stated size.
         TruncatedError: they inflate to less.
-        ChecksumError: they inflate to something else.
+        ChecksumError: they inflate to other bytes.
     """
     engine = _core.Inflater("gzip")
     engine.push(_HEAD, False, 1)
@@ -116,7 +114,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
         raise _error(error.args[0], source, member, is_at_end=is_at_end) from None
     if len(more) or done > member.plain_bytes or engine.num_members != 1 or not engine.finished:
         raise FormatError(
-            f"the member {member.name!r} inflates to more bytes than it says",
+            f"the member {member.name!r} inflates to more than its stated size",
             file=source.path,
             byte=member.start,
             expected=f"{member.plain_bytes} bytes",
@@ -124,7 +122,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
 
 
 def _parts(engine: _core.Inflater, source: Source, member: Member) -> Iterator[_core.Buffer]:
-    """All that a member inflates to, whatever it claims."""
+    """Yield everything that a member inflates to, even beyond its stated size."""
     taken = 0
     waiting = _EMPTY
     while True:
@@ -153,5 +151,5 @@ def _error(fault: Any, source: Source, member: Member, *, is_at_end: bool) -> Pe
         )
     why = fault.message
     if fault.kind not in ("compression", "truncated"):
-        why = "other bytes follow its end"  # read as the trailer, or as another gzip member
+        why = "other bytes follow its end"  # they were read as a trailer, or as another gzip member
     return FormatError(f"the member {member.name!r} is not deflated data: {why}", **place)

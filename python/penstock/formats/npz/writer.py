@@ -1,6 +1,5 @@
-"""Writing npz: an archive holds each array in one piece, and a table comes in batches, so the values
-wait in a temporary file. Memory holds a batch and a small buffer for each array.
-"""
+"""Writes npz. An archive stores each array contiguously, but records come in batches, so the values wait in a temporary
+file. Memory holds a batch and a small buffer for each array."""
 
 from __future__ import annotations
 
@@ -34,27 +33,23 @@ COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class NpzOptions:
-    """Options for writing npz.
-
-    Example:
-        >>> NpzOptions(compression="deflate").level
-        6
-    """
+    """Options for writing npz."""
 
     compression: str | None = None
-    """None or "none" stores arrays as they are, which can be mapped and read at random; "deflate"."""
+    """None or "none" stores arrays uncompressed, so that they can be mapped and read at random. "deflate" compresses
+    them."""
     level: int = 6
-    """Of deflate: 1 is fast, 9 small."""
+    """The deflate level: 1 is fast, 9 is small."""
     text_length: int | None = None
-    """The most characters or bytes of a value, to write text as one array of NumPy's own text; None
-    writes offsets and values of any length."""
+    """The maximum characters or bytes of a value; text is then one array of NumPy's text type. None writes offsets and
+    values of any length."""
 
 
 class _Spool:
     """One temporary file for blocks of many arrays."""
 
     def __init__(self, path: str) -> None:
-        # Without a name, so it is always deleted; beside the target, where there is room for it.
+        # It has no name, so it is always deleted. It is next to the target, where there is space.
         folder = os.path.dirname(path) or "."
         self._file = tempfile.TemporaryFile(  # noqa: SIM115
             prefix="penstock-", buffering=0, dir=folder if os.path.isdir(folder) else None
@@ -81,8 +76,6 @@ class _Spool:
 
 
 class _Array:
-    """One array of the archive."""
-
     def __init__(self, name: str, dtype: np.dtype[Any], spool: _Spool) -> None:
         self.name = name
         self.dtype = dtype
@@ -109,7 +102,6 @@ class _Array:
             self._waiting = bytearray()
 
     def parts(self) -> Iterator[bytes]:
-        """All bytes of the npy file."""
         yield header_bytes(descr_of(self.dtype.base), (self.count, *self.dtype.shape))
         for start, length in self._blocks:
             yield from self._spool.read(start, length)
@@ -118,7 +110,7 @@ class _Array:
 
 
 class _Part:
-    """Writes one column; `native` is the field that is read from the arrays alone."""
+    """Writes one column. `native` is the field that reads back from the arrays alone."""
 
     def __init__(self, field: Any, name: str, spool: _Spool, text_length: int | None) -> None:
         self._name = name
@@ -156,7 +148,6 @@ class _Part:
             self.native = field_of(name, dtype.base, dtype.shape)
 
     def add(self, array: Any) -> None:
-        """Append the values of a column."""
         if isinstance(array, pa.ExtensionArray) and not is_fixed_tensor(array.type):
             array = array.storage
         keeps_nulls = self._values is not None and self._values.dtype.kind in "mM"
@@ -208,7 +199,7 @@ class _Part:
         places: list[int] = []
         for value in array.dictionary.to_pylist():
             if value is None:
-                raise SchemaError("a label without a name", field=self._name)
+                raise SchemaError("a label has no name", field=self._name)
             if value not in self._names:
                 self._names[value] = len(self._names)
                 self._inner.add(pa.array([value], pa.string()))
@@ -222,7 +213,6 @@ class _Part:
         self._values.add(codes)
 
     def arrays(self) -> Iterator[_Array]:
-        """The arrays that are written, in their order."""
         if self._offsets is not None:
             yield self._offsets
         if self._values is not None:
@@ -241,7 +231,6 @@ def _new_offsets(name: str, spool: _Spool) -> _Array:
 
 
 def _offsets_of(array: Any) -> np.ndarray:
-    """The offsets of a list or of bytes."""
     types, type_ = pa.types, array.type
     tests = (types.is_large_list, types.is_large_string, types.is_large_binary)
     dtype = np.dtype(np.int64 if any(test(type_) for test in tests) else np.int32)
@@ -257,9 +246,9 @@ class NpzWriter(Writer):
     def __init__(self, sink: Sink, schema: pa.Schema, options: NpzOptions) -> None:
         codec = options.compression or "none"
         if codec not in ("none", "deflate"):
-            raise ValueError(f"compression is none or deflate, not {codec!r}")
+            raise ValueError(f"compression must be 'none' or 'deflate', not {codec!r}")
         if not 0 <= options.level <= 9:
-            raise ValueError(f"level is 0 to 9, not {options.level}")
+            raise ValueError(f"level must be 0 to 9, not {options.level}")
         check_text_length(options.text_length)
         self._sink = sink
         self._schema: Any = schema
@@ -280,17 +269,19 @@ class NpzWriter(Writer):
             raise SchemaError("an npz file cannot hold records without fields")
         for name, times in Counter(names).items():
             if not name or times > 1:
-                raise SchemaError("two fields have one name, or one has none", field=name)
+                raise SchemaError(
+                    "two fields have the same name, or a field has no name", field=name
+                )
             if "\0" in name or any(ending in name for ending in ENDINGS):
-                message = "a name that npz keeps for parts of columns, or with a NUL"
+                message = "the name has a NUL, or an ending that npz uses for parts of columns"
                 raise SchemaError(message, field=name, hint="rename it")
             if len(name.encode()) > 60_000:
-                raise SchemaError("a name longer than an archive can hold", field=name[:40])
+                raise SchemaError("the name is too long for an archive", field=name[:40])
         refuse_ragged(self._schema, "npz")
         return [_Part(f, f.name, self._spool, options.text_length) for f in self._schema]
 
     def _kept_schema(self) -> bytes:
-        """The archive's comment: Arrow's schema, or nothing if the arrays alone give the same."""
+        """Return the archive's comment: Arrow's schema, or nothing if the arrays alone give that schema."""
         native = pa.schema([part.native for part in self._parts])
         plain = pa.schema(
             [field.with_nullable(True) for field in self._schema], self._schema.metadata
@@ -300,20 +291,19 @@ class NpzWriter(Writer):
         comment = schema_comment(self._schema)
         if len(comment) > 0xFFFF:
             raise SchemaError(
-                "the schema is larger than the comment of an archive can be",
+                "the schema is too large for the comment of an archive",
                 expected="at most 65535 bytes",
                 found=f"{len(comment)} bytes",
-                hint="fewer fields, less metadata, or types that arrays have themselves",
+                hint="use fewer fields, less metadata, or types that arrays store without the comment",
             )
         return comment
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the arrays so far; of the file once it is closed."""
+        """Bytes of the arrays so far, or of the file after `close`."""
         return self._spool.num_bytes if self._file_bytes is None else self._file_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         path = self._sink.path
         batch = conform(same_columns(batch, self._schema, path), self._schema, path)
         for n, part in enumerate(self._parts):
@@ -326,7 +316,7 @@ class NpzWriter(Writer):
         self._records += batch.num_rows
 
     def close(self) -> None:
-        """Put the archive together. The sink stays open."""
+        """Write the archive. The sink stays open."""
         if self._file_bytes is None:
             arrays = (array for part in self._parts for array in part.arrays())
             members = ((f"{array.name}.npy", array.parts()) for array in arrays)

@@ -1,12 +1,12 @@
-"""Dtypes that h5py marks by metadata: text and lists of any length, names for numbers. Known here
-without h5py, so that `dtypes.py` does not need it.
+"""Dtypes that h5py marks with metadata: text and lists of any length, and names for numbers. This module reads the
+marks without h5py, so that `dtypes.py` does not need it.
 
 | mark | Arrow type |
 |---|---|
 | `vlen`: str or bytes | string |
-| `vlen`: uint8 | binary; of other numbers a list |
-| `vlen`: S | list of binary, or of string where `h5py_encoding` is marked |
-| `enum`: FALSE 0, TRUE 1 | bool (h5py makes it one by itself) |
+| `vlen`: uint8 | binary; for other numbers, a list |
+| `vlen`: S | list of binary, or of string if `h5py_encoding` is marked |
+| `enum`: FALSE 0, TRUE 1 | bool (h5py itself converts it) |
 | `enum`: other names | dictionary of the names, in the order of their numbers |
 | `h5py_encoding` on S | string |
 """
@@ -22,11 +22,8 @@ from penstock.errors import FormatError, UnsupportedError, batch_limit
 
 
 def marked_type(dtype: np.dtype[Any]) -> Any:
-    """The Arrow type of a marked dtype, or None if it has no mark.
-
-    Raises:
-        UnsupportedError: penstock has nothing for the mark, such as a reference.
-    """
+    """Return the Arrow type of a marked dtype, or None if it has no mark. Raise UnsupportedError if penstock does not
+    support the mark, such as a reference."""
     marks: Any = dtype.metadata or {}
     if "vlen" in marks:
         return pa.string() if marks["vlen"] in (str, bytes) else _list_type(np.dtype(marks["vlen"]))
@@ -43,14 +40,14 @@ def _list_type(base: np.dtype[Any]) -> Any:
     if base.kind == "S":
         return pa.list_(marked_type(base) or pa.binary())
     if base.kind not in "biuf" or base.itemsize > 8 or base.metadata:
-        raise UnsupportedError(f"lists of {base}")
+        raise UnsupportedError(f"penstock does not read lists of {base}")
     if base == np.uint8:
         return pa.binary()
     return pa.list_(pa.from_numpy_dtype(base.newbyteorder("=")))
 
 
 def marked_column(values: np.ndarray, type_: Any) -> Any:
-    """Values [records] of a dtype with the mark vlen or enum as a column."""
+    """Convert values [records] of a dtype with the mark vlen or enum to a column."""
     marks: Any = values.dtype.metadata or {}
     if "enum" in marks:
         return _named(values, marks["enum"], type_)
@@ -78,7 +75,7 @@ def _list_column(values: np.ndarray, type_: Any, base: np.dtype[Any]) -> Any:
 
 
 def _texts(data: np.ndarray, offsets: np.ndarray, type_: Any) -> Any:
-    """Strings of fixed length as a column; their lists end at these offsets."""
+    """Convert strings of fixed length to a column. `offsets` are those of the lists that hold them."""
     strings = _joined(data.tolist())
     if type_ == strings.type:
         return strings
@@ -90,11 +87,7 @@ def _texts(data: np.ndarray, offsets: np.ndarray, type_: Any) -> Any:
 
 
 def text_column(array: Any) -> Any:
-    """Bytes as text.
-
-    Raises:
-        FormatError: a value is not UTF-8.
-    """
+    """Convert bytes to text. Raise FormatError if a value is not UTF-8."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -103,12 +96,12 @@ def text_column(array: Any) -> Any:
         try:
             value.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"text that is no UTF-8: {error}", record=record) from None
-    raise FormatError("text that is no UTF-8")
+            raise FormatError(f"the text is not UTF-8: {error}", record=record) from None
+    raise FormatError("the text is not UTF-8")
 
 
 def offsets_of(lengths: Any, what: str = "text") -> np.ndarray:
-    """Offsets of values in one column, int64. Raises LimitError above what 32 bits hold."""
+    """Return the offsets of values (int64) from their lengths. Raise LimitError if 32 bits cannot hold them."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > 0x7FFFFFFF:
@@ -117,7 +110,7 @@ def offsets_of(lengths: Any, what: str = "text") -> np.ndarray:
 
 
 def _joined(values: list[bytes]) -> Any:
-    """Byte strings as a column; `pa.array` would import pandas for it."""
+    """Convert byte strings to a column. `pa.array` would import pandas for this."""
     offsets = offsets_of([len(value) for value in values])
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
@@ -141,7 +134,7 @@ def _named(values: np.ndarray, names: dict[str, int], type_: Any) -> Any:
     wrong = codes[places] != numbers if len(codes) else np.ones(len(numbers), bool)
     if wrong.any():
         record = int(np.flatnonzero(wrong)[0])
-        raise FormatError("a number without a name", record=record, found=int(numbers[record]))
+        raise FormatError("the number has no name", record=record, found=int(numbers[record]))
     indices = places.astype(type_.index_type.to_pandas_dtype())
     stored = pa.Array.from_buffers(type_.index_type, len(values), [None, pa.py_buffer(indices)])
     texts = [name.encode("utf-8", "surrogateescape") for name, _ in ordered]

@@ -1,8 +1,8 @@
 """Arrays in a file as the columns of a table, for npy and npz.
 
-The first axis counts records. An array whose order is C is read range by range of its bytes; one in
-Fortran's order has its first axis innermost, so that a run of records is one range for each cell of
-a record. A chunk or a take reads an array once, even if several columns are parts of it.
+The first axis counts records. In C order, consecutive records are one range of bytes. In Fortran order the first axis
+is innermost, so consecutive records are one range for each cell of a record. A chunk or a take reads an array once,
+even if several columns are parts of it.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from penstock.tuned import CHUNK_BYTES
 
 CHUNK_RECORDS = 1 << 20
 RUN_BYTES = 4096
-"""For an array in Fortran order: bytes that a chunk reads of each cell, up to FORTRAN_BYTES for all cells."""
+"""For an array in Fortran order: the bytes that a chunk reads of each cell, up to FORTRAN_BYTES for all cells."""
 FORTRAN_BYTES = 32 << 20
 MOST_RANGES = 1 << 18
-"""Ranges of a file in one request."""
+"""The maximum ranges of a file in one request."""
 MOST_EMPTY = 1 << 24
-"""The most records of zero bytes, whose number the file's size does not limit."""
+"""The maximum records of zero bytes, whose number the size of the file does not limit."""
 
 
 class Place(ABC):
-    """The bytes of one array, counted from its first."""
+    """The bytes of one array. Positions count from its first byte."""
 
     @abstractmethod
     def mapped(self) -> np.ndarray | None:
-        """All bytes as uint8 if they are in memory or mapped; else None."""
+        """All bytes as uint8 if they are in memory or mapped, else None."""
         ...
 
     @abstractmethod
     def read(self, start: int, length: int) -> np.ndarray:
-        """Some bytes, uint8."""
+        """Some bytes as uint8."""
         ...
 
     @abstractmethod
     def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Several ranges, one after another, uint8."""
+        """Several ranges as uint8, concatenated."""
         ...
 
 
 @dataclass(slots=True)
 class FilePlace(Place):
-    """An array that is stored plainly in a file."""
+    """An array that is stored without compression in a file."""
 
     source: Source
     start: int
@@ -84,7 +84,7 @@ class FilePlace(Place):
         return in_bytes(self._whole(self.source.read(self.start + start, length), length))
 
     def read_all(self, starts: np.ndarray, lengths: np.ndarray) -> Any:
-        """One buffer of several ranges."""
+        """Return several ranges in one buffer."""
         total = int(lengths.sum())
         if (starts[:-1] + lengths[:-1] == starts[1:]).all():
             return self._whole(self.source.read(self.start + int(starts[0]), total), total)
@@ -105,13 +105,13 @@ class Check(ABC):
 
     @abstractmethod
     def saw(self, start: int, values: np.ndarray) -> None:
-        """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError if they were the last
-        missing ones, and the checksum does not match."""
+        """Note that bytes (uint8) were read, starting at `start`. Raise ChecksumError if they complete the array and
+        the checksum does not match."""
         ...
 
     @abstractmethod
     def verify(self) -> None:
-        """Read all of it. Raises ChecksumError."""
+        """Read the whole array. Raise ChecksumError if the checksum does not match."""
         ...
 
 
@@ -131,7 +131,6 @@ class StoredArray:
 
     @property
     def chunk_records(self) -> int:
-        """The number of records that are read together."""
         size = max(self.record_bytes, 1)
         most = CHUNK_BYTES // size
         if self._fortran:
@@ -140,7 +139,7 @@ class StoredArray:
         return max(1, min(most, CHUNK_RECORDS))
 
     def read(self, cut: Cut) -> np.ndarray:
-        """The records of a cut, [records, ...] with the dtype of the file."""
+        """Return records with the dtype of the file: [records, ...]."""
         if not self.record_bytes or not cut.total:
             return np.zeros((cut.total, *self.inner), self.dtype)
         if self._fortran:
@@ -185,11 +184,8 @@ class StoredArray:
 
 
 class Cut:
-    """Some records, in any order, and the arrays of them that were read.
-
-    `is_chunk`: a scan reads them, and all others at some time. `shared`: the number of the last ones
-    that the next chunk begins with.
-    """
+    """Some records, in any order, and the arrays that were read for them. `is_chunk`: they are a chunk of a scan, which
+    reads all records. `shared`: how many of the last records also begin the next chunk."""
 
     def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
         self.is_chunk = is_chunk
@@ -201,19 +197,18 @@ class Cut:
 
     @staticmethod
     def of_runs(starts: np.ndarray, counts: np.ndarray, *, is_chunk: bool = False) -> Cut:
-        """Runs of records, from each start on."""
+        """Runs of consecutive records."""
         cut = Cut(np.zeros(0, np.int64), is_chunk=is_chunk)
         cut.total, cut._records, cut._runs = int(counts.sum()), None, (starts, counts)
         return cut
 
     @staticmethod
     def of_run(first: int, count: int, *, is_chunk: bool = False) -> Cut:
-        """One run of records."""
         return Cut.of_runs(np.array([first]), np.array([count]), is_chunk=is_chunk)
 
     @property
     def records(self) -> np.ndarray:
-        """The number of each."""
+        """The numbers of the records."""
         if self._records is None:
             starts, counts = self.runs
             ends = np.cumsum(counts)
@@ -222,7 +217,7 @@ class Cut:
 
     @property
     def runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same as starts and counts, where neighbours are one run."""
+        """The records as starts and counts of runs, as long as possible."""
         if self._runs is None:
             records = self.records
             edges = np.flatnonzero(records[1:] != records[:-1] + 1) + 1
@@ -232,14 +227,14 @@ class Cut:
 
     @property
     def is_run(self) -> bool:
-        """Whether they are consecutive; all are compared only if the first and last allow it."""
+        """Whether the records are consecutive. All are compared only if the first and last allow it."""
         records = self._records
         if records is not None and self.total > 1 and records[-1] - records[0] != self.total - 1:
             return False
         return len(self.runs[0]) == 1
 
     def values(self, array: StoredArray) -> np.ndarray:
-        """The records of an array, read once."""
+        """The records of an array, which is read once."""
         found = self._read.get(id(array))
         if found is None:
             found = self._read[id(array)] = array.read(self)
@@ -252,7 +247,7 @@ class StoredColumn(ABC):
     field: Any
     num_records: int
     record_bytes: float
-    """Roughly how many bytes a record takes."""
+    """Roughly the bytes of a record."""
     chunk_records: int
 
     @abstractmethod
@@ -262,7 +257,7 @@ class StoredColumn(ABC):
 
 
 class ArrayColumn(StoredColumn):
-    """An array, or one field of a structured one."""
+    """An array, or one field of a structured array."""
 
     def __init__(self, name: str, array: StoredArray, part: str | None = None) -> None:
         self.array = array
@@ -279,7 +274,7 @@ class ArrayColumn(StoredColumn):
 
 
 def columns_of(array: StoredArray) -> list[StoredColumn]:
-    """A lone array: one field called "data", or the fields of a structured one."""
+    """Return the columns of a single array: one column called "data", or the fields of a structured array."""
     names = array.dtype.names
     if names is None:
         return [ArrayColumn("data", array)]
@@ -287,17 +282,17 @@ def columns_of(array: StoredArray) -> list[StoredColumn]:
 
 
 def check_size(header: Header, room: int, start: int, limits: Any) -> int:
-    """Compare a header's claims with the `room` bytes from `start` on, which begin with the header.
-    Returns the bytes of the array.
+    """Compare a header with the `room` bytes from `start` on, which begin with the header. Return the bytes of the
+    array.
 
     Raises:
-        TruncatedError: there are fewer.
-        LimitError: a record is larger than the limits allow, or records of no bytes are too many.
+        TruncatedError: there are fewer bytes.
+        LimitError: a record is too large, or there are too many records of no bytes.
     """
     size = header.num_values * header.dtype.itemsize
     if size > room - header.start:
         raise TruncatedError(
-            "the array is cut",
+            "the array is truncated",
             byte=start + room,
             expected=f"{size} bytes of shape {header.shape}",
             found=f"{room - header.start} bytes",
@@ -306,12 +301,12 @@ def check_size(header: Header, room: int, start: int, limits: Any) -> int:
         inner = math.prod(header.shape[1:]) * header.dtype.itemsize
         limits.check("record_bytes", inner)
         if not inner and header.shape[0] > MOST_EMPTY:
-            raise LimitError(f"{header.shape[0]} records of no bytes", byte=start)
+            raise LimitError(f"the array has {header.shape[0]} records of no bytes", byte=start)
     return size
 
 
 def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "") -> int:
-    """Records of each of several `what`, given as (name, records). Raises SchemaError if they differ."""
+    """Return the length that all `what` have, given as (name, records). Raise SchemaError if they differ."""
     names: dict[int, list[str]] = {}
     for name, length in lengths:
         names.setdefault(length, []).append(name)
@@ -319,7 +314,7 @@ def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "")
         listed = "; ".join(f"{n}: {', '.join(some[:8])}" for n, some in sorted(names.items()))
         most = max(names.values(), key=len)
         raise SchemaError(
-            f"the {what} are not equally long, so they are no table",
+            f"the {what} differ in length, so they do not form a table",
             found=listed[:2000],
             hint=f"open(..., {what}={most[:8]!r}){or_else}",
         )
@@ -327,9 +322,9 @@ def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "")
 
 
 def refuse_no_axis() -> UnsupportedError:
-    """The error for an array without axes."""
+    """Return the error for an array without axes."""
     return UnsupportedError(
-        "a single value without axes is no table: it has no records",
+        "a single value without axes is not a table: it has no records",
         expected="an array with a first axis",
         found="shape ()",
         hint="numpy.load reads it",
@@ -337,7 +332,7 @@ def refuse_no_axis() -> UnsupportedError:
 
 
 class ArraysReader(Reader):
-    """One open file of arrays with as many records each, and what is `lost` behind them."""
+    """One open file of arrays of one length. `lost` are the skipped regions after them."""
 
     def __init__(
         self,
@@ -389,7 +384,7 @@ class ArraysReader(Reader):
         return Chunk(first, count, start, end)
 
     def chunks(self) -> Iterator[Chunk[None]]:
-        """Runs of about 2 MiB."""
+        """Yield chunks of about 2 MiB."""
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
 
@@ -402,7 +397,6 @@ class ArraysReader(Reader):
             yield check.verify
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
-        """All records in one pair."""
         if len(records):
             yield self._chunk(0, self.num_records), records
 
@@ -410,8 +404,9 @@ class ArraysReader(Reader):
         """Return some records of one chunk.
 
         Raises:
-            FormatError: a value does not fit its type, or the file has become shorter.
+            FormatError: a value does not fit its type.
             SchemaError: there is no such column, or a value does not fit schema=.
+            ChangedError: the file has become shorter.
         """
         schema: Any = projected(self.schema, columns, self._path)
         if records is None:
@@ -436,5 +431,4 @@ class ArraysReader(Reader):
         return conform(pa.RecordBatch.from_arrays(arrays, schema=fields), schema, self._path)
 
     def close(self) -> None:
-        """Close the file."""
         self._source.close()

@@ -2,14 +2,14 @@
 
 | dtype | Arrow type |
 |---|---|
-| bool, ints, float16/32/64 | the same; big-endian ones are turned |
-| S, U | binary, string, without the zeros that fill them up |
+| bool, ints, float16/32/64 | the same; big-endian values are converted |
+| S, U | binary, string, without the padding zeros |
 | datetime64 s/ms/us/ns, D | timestamp, date32; NaT is null. W/M/Y become date32, h/m timestamp[s] |
 | timedelta64 s/ms/us/ns | duration; W/D/h/m become duration[s] |
 | void of n bytes | fixed_size_binary(n) |
-| bfloat16, complex, long double | their bits as uint16, a tensor of two floats, fixed_size_binary; named in the field's metadata |
+| bfloat16, complex, long double | uint16 (its bits), a tensor of two floats, fixed_size_binary; the field's metadata has the dtype |
 | structured | struct |
-| further axes, sub-arrays | fixed_shape_tensor; fixed-size lists where values are text or structs |
+| further axes, sub-arrays | fixed_shape_tensor; fixed-size lists if the values are text or structs |
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _DAYS = {"D": 1, "W": 7}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86400, "W": 7 * 86400}
 _ARROW_UNITS = ("s", "ms", "us", "ns")
 BFLOAT16 = "bfloat16"
-"""As ml_dtypes, torch and JAX call the upper half of a float32."""
+"""The upper half of a float32, as ml_dtypes, torch and JAX name it."""
 
 
 def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """A dtype whose values are only the bits of another one, called `name`."""
+    """Return a dtype that holds the bits of another dtype, whose name is `name`."""
     metadata: Any = {"penstock": name}
     return np.dtype(dtype, metadata=metadata)
 
 
 def name_of_bits(dtype: np.dtype[Any]) -> str | None:
-    """What the values are bits of, or None for plain values."""
+    """Return the dtype whose bits the values are, or None for plain values."""
     return (dtype.metadata or {}).get("penstock")
 
 
 def lacks_type(dtype: np.dtype[Any]) -> bool:
-    """Whether Arrow has no type for these numbers, and holds their bits or parts."""
+    """Whether Arrow has no type for these numbers, so their bits or parts are stored."""
     return dtype.kind == "c" or dtype.name == BFLOAT16
 
 
 def with_bits(values: np.ndarray) -> np.ndarray:
-    """Values of ml_dtypes' bfloat16 as the bits that penstock knows; any others as they are."""
+    """View ml_dtypes' bfloat16 as the bits that penstock knows. Return other values unchanged."""
     is_other = values.dtype.name == BFLOAT16
     return values.view(bits(np.dtype(np.uint16), BFLOAT16)) if is_other else values
 
@@ -69,11 +69,8 @@ def with_bits(values: np.ndarray) -> np.ndarray:
 
 
 def field_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
-    """The Arrow field of values of `dtype`, or of arrays of `shape` of them.
-
-    Raises:
-        UnsupportedError: Arrow has nothing for the dtype.
-    """
+    """Return the Arrow field for values of `dtype`, or for arrays of `shape`. Raise UnsupportedError if there is
+    none."""
     dtype, shape = without_sub_array(dtype, shape)
     metadata: dict[bytes, bytes] = {}
     kind = dtype.kind
@@ -91,7 +88,7 @@ def field_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> An
 def without_sub_array(
     dtype: np.dtype[Any], shape: tuple[int, ...] = ()
 ) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """A dtype without its sub-array, whose shape goes behind `shape`."""
+    """Return a dtype without its sub-array, whose shape is appended to `shape`."""
     while dtype.subdtype is not None:
         dtype, inner = dtype.subdtype
         shape = (*shape, *inner)
@@ -137,7 +134,7 @@ def _shaped(type_: Any, shape: tuple[int, ...]) -> Any:
     if not shape:
         return type_
     if max(shape) > 0x7FFFFFFF or math.prod(shape) > 0x7FFFFFFF:
-        raise UnsupportedError(f"a record of shape {shape} is more than a list in Arrow can hold")
+        raise UnsupportedError(f"a record of shape {shape} is too large for a list in Arrow")
     if pa.types.is_primitive(type_):
         return pa.fixed_shape_tensor(type_, shape)
     for size in reversed(shape):
@@ -149,12 +146,8 @@ def _shaped(type_: Any, shape: tuple[int, ...]) -> Any:
 
 
 def column(values: np.ndarray, type_: Any) -> Any:
-    """An array whose first axis counts records as a column of the type that `field_of` gave.
-    Shares memory where the bytes are those that Arrow wants.
-
-    Raises:
-        FormatError: a value is no text, or no time that Arrow has.
-    """
+    """Convert an array, whose first axis counts records, to a column of the type that `field_of` gave. Share memory if
+    Arrow has the same bytes. Raise FormatError if a text is invalid, or a time is beyond Arrow's range."""
     dtype, kind, num_records = values.dtype, values.dtype.kind, len(values)
     if values.ndim > 1 or kind == "c":
         return _shaped_column(values, type_)
@@ -219,7 +212,7 @@ def _lists(values: Any, size: int, count: int) -> Any:
 
 
 def _filled_lengths(matrix: np.ndarray) -> np.ndarray:
-    """Cells of each line up to the last that is not zero."""
+    """Return the length of each row without its trailing zeros."""
     width = matrix.shape[1]
     if not width:
         return np.zeros(len(matrix), np.int64)
@@ -228,7 +221,7 @@ def _filled_lengths(matrix: np.ndarray) -> np.ndarray:
 
 
 def _cells(values: np.ndarray, unit: str) -> np.ndarray:
-    """The characters of fixed text, [records, width]."""
+    """Return the characters of text of fixed length: [records, width]."""
     width = values.dtype.itemsize // np.dtype(unit).itemsize
     if not width:
         return np.zeros((len(values), 0), unit)
@@ -246,7 +239,7 @@ def _bytes(values: np.ndarray, type_: Any) -> Any:
 
 
 def _text(values: np.ndarray) -> Any:
-    """UTF-8 of UCS-4, for all values at once."""
+    """Encode all values, which are UCS-4, as UTF-8 in one call."""
     order = values.dtype.byteorder.replace("|", "=")
     matrix = _cells(values, f"{order}u4").astype("<u4", copy=False)
     lengths = _filled_lengths(matrix)
@@ -256,7 +249,7 @@ def _text(values: np.ndarray) -> Any:
     except UnicodeDecodeError as error:
         ends = np.cumsum(lengths)
         record = int(np.searchsorted(ends, error.start // 4, side="right"))
-        raise FormatError("a code that is no character", record=record) from None
+        raise FormatError("a code is not a character", record=record) from None
     sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     offsets = offsets_of(sizes)[offsets_of(lengths)].astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -264,7 +257,7 @@ def _text(values: np.ndarray) -> Any:
 
 
 def _times(values: np.ndarray, type_: Any) -> Any:
-    """Times, with NaT as null. One that is too large in Arrow's unit is an error."""
+    """Convert times, with NaT as null. Raise FormatError for a time that is too large in Arrow's unit."""
     unit, _ = np.datetime_data(values.dtype)
     numbers = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}i8".replace("|", "="))
     numbers = numbers.astype(np.int64, copy=False)
@@ -287,7 +280,7 @@ def _times(values: np.ndarray, type_: Any) -> Any:
 
 
 def bitmap(set_: np.ndarray) -> Any:
-    """Booleans as Arrow stores them: a bit each."""
+    """Return booleans as an Arrow buffer, one bit each."""
     return pa.py_buffer(np.packbits(set_, bitorder="little"))
 
 
@@ -295,22 +288,18 @@ def _within(numbers: np.ndarray, missing: np.ndarray, most: int) -> None:
     wrong = ~missing & ((numbers > most) | (numbers < -most))
     if wrong.any():
         record = int(np.flatnonzero(wrong)[0])
-        raise FormatError("a time beyond those that Arrow has", record=record)
+        raise FormatError("the time is beyond Arrow's range", record=record)
 
 
 # -- type to dtype --------------------------------------------------------------------------------
 
 
 def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
-    """The dtype that holds the values of an Arrow field, with a sub-array for tensors.
+    """Return the dtype that holds the values of an Arrow field, with a sub-array for tensors. Raise SchemaError if
+    there is none.
 
-    Args:
-        field: a pyarrow.Field.
-        text_length: characters or bytes that an array has for each text; 0 if the caller gave none,
-            None if the format has no such option.
-
-    Raises:
-        SchemaError: no dtype does; the message says what to do.
+    `text_length` is the maximum characters or bytes of a text: 0 if the caller gave none, None if the format has no
+    such option.
     """
     dtype = _dtype_of(field.type, field.name, text_length)
     named = (field.metadata or {}).get(DTYPE_KEY, b"").decode("utf-8", "replace")
@@ -329,7 +318,7 @@ def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
     if is_fixed_tensor(type_):
         axes = type_.permutation or ()
         if list(axes) != sorted(axes):
-            raise SchemaError("a tensor whose axes are permuted", field=name, found=type_)
+            raise SchemaError("the axes of the tensor are permuted", field=name, found=type_)
         shape = tuple(int(size) for size in type_.shape)
         return np.dtype((_dtype_of(type_.value_type, name, text_length), shape))
     if isinstance(type_, pa.BaseExtensionType):
@@ -337,7 +326,9 @@ def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
     if pa.types.is_struct(type_):
         parts = [(f.name, dtype_of(f.with_name(f"{name}.{f.name}"), text_length)) for f in type_]
         if len(dict(parts)) < len(parts) or "" in dict(parts):
-            raise SchemaError("two fields of a struct have one name, or one has none", field=name)
+            raise SchemaError(
+                "two fields of a struct have the same name, or a field has no name", field=name
+            )
         return np.dtype(parts)
     if pa.types.is_fixed_size_list(type_):
         inner = _dtype_of(type_.value_type, name, text_length)
@@ -350,7 +341,7 @@ def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
 
 
 def _plain_dtype(type_: Any, text_length: int | None) -> np.dtype[Any] | None:
-    """The dtype of values without others inside; None if there is none."""
+    """Return the dtype of values that have no parts, or None if there is none."""
     types = pa.types
     has_length = text_length and (is_text(type_) or is_bytes(type_))
     if any(test(type_) for test in _SAME_IN_NUMPY) or (types.is_timestamp(type_) and not type_.tz):
@@ -370,5 +361,5 @@ def _advice(type_: Any, *, has_length: bool) -> str:
     if pa.types.is_dictionary(type_):
         return "cast it to its value type"
     if has_length and (is_text(type_) or is_bytes(type_)):
-        return "text_length=, the most characters or bytes of a value"
+        return "set text_length=, the maximum characters or bytes of a value"
     return "cast it, leave it out (columns=)"

@@ -1,4 +1,4 @@
-r"""The header of an npy file: a literal of Python's, which is parsed but never evaluated.
+r"""The header of an npy file: a Python literal, which is parsed but never evaluated.
 
 Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
@@ -10,8 +10,8 @@ Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format
                  padded with spaces and ended by "\n"; Latin-1, or UTF-8 in 3.0
     ...          the array's bytes
 
-NumPy makes the dtypes, except two that it does not know: `<V2`, which bfloat16 is saved as, and the
-long doubles of other machines. Both are read as their bits.
+Dtypes are NumPy's, except two that NumPy does not know: bfloat16, which is saved as `<V2`, and the long doubles of
+other machines. Both are read as their bits.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MAGIC = b"\x93NUMPY"
 ALIGNMENT = 64
 MOST_RECORDS = (1 << 63) - 1
 FIRST_BYTES = 4096
-"""Bytes that are read first; they are enough for most headers."""
+"""How many bytes are read first, which suffice for most headers."""
 _MOST_TEXT = 1 << 20
-"""The most bytes of a header's text. NumPy's default limit is 10,000."""
+"""The maximum bytes of a header's text. NumPy's default limit is 10,000."""
 _MOST_ITEMS = 1 << 18
-"""The most commas and brackets in a header's text. Python's parser takes up to a kilobyte for each."""
+"""The maximum commas and brackets in a header's text. Python's parser takes up to a kilobyte for each."""
 _MOST_LEVELS = 32
 _MOST_DIMENSIONS = 64
 
@@ -53,14 +53,14 @@ _STRING = re.compile(
 _BESIDE_STRINGS = "{}[](),:0123456789L \t\r\n"
 _PYTHON_2_LONG = re.compile(r"(?<=[0-9])L(?=\s*[,)])")
 _DTYPE = re.compile(r"[<>|=]?[biufcSUVmMO?][0-9]*(?:\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
-"""The dtypes that headers name: NumPy takes much more for a dtype, and `<M8[s/0]` ends the process."""
+"""The dtypes that headers name. NumPy accepts much more, and `<M8[s/0]` ends the process."""
 _OF_PARSER = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError)
 _LONG_DOUBLE = re.compile(r"[<>|=]?(?:(f)(12|16)|(c)(24|32))")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The facts of an npy header. `start` is where the array begins, from the header's first byte."""
+    """The content of an npy header. `start` is the offset of the array from the header's first byte."""
 
     dtype: np.dtype[Any]
     fortran_order: bool
@@ -69,33 +69,34 @@ class Header:
 
     @property
     def num_values(self) -> int:
-        """The number of values in the array."""
         return math.prod(self.shape)
 
 
 def parse_header(read: Callable[[int, int], bytes]) -> Header:
-    """Read and check the header at byte 0 of a file, where `read(start, length)` reads the file.
+    """Read and check the header at byte 0 of a file. `read(start, length)` reads the file.
 
     Raises:
-        FormatError, TruncatedError, LimitError: there is none, or it is cut or too long.
-        UnsupportedError: a version or dtype that penstock does not read, such as objects.
+        FormatError, TruncatedError, LimitError: there is no valid header, or it is truncated or too long.
+        UnsupportedError: penstock does not read this version or dtype, such as objects.
     """
     first = read(0, FIRST_BYTES)
     if first[:6] != MAGIC[: len(first)]:
-        raise FormatError("no npy header", byte=0, expected=MAGIC, found=first[:6])
+        raise FormatError("there is no npy header", byte=0, expected=MAGIC, found=first[:6])
     if len(first) < 10:
-        raise TruncatedError("the header is cut", byte=len(first))
+        raise TruncatedError("the header is truncated", byte=len(first))
     version = (first[6], first[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise UnsupportedError(f"npy version {version[0]}.{version[1]}", byte=6)
+        raise UnsupportedError(f"npy version {version[0]}.{version[1]} is not supported", byte=6)
     prefix = 10 if version == (1, 0) else 12
     length = int.from_bytes(first[8:prefix], "little")
     if length > _MOST_TEXT:
-        raise LimitError(f"a header of {length} bytes; penstock reads {_MOST_TEXT}", byte=8)
+        raise LimitError(
+            f"the header has {length} bytes; penstock reads at most {_MOST_TEXT}", byte=8
+        )
     whole = first if len(first) >= prefix + length else read(0, prefix + length)
     text = whole[prefix : prefix + length]
     if len(text) < length or len(whole) < prefix:
-        raise TruncatedError("the header is cut", byte=len(whole), expected=f"{length} bytes")
+        raise TruncatedError("the header is truncated", byte=len(whole), expected=f"{length} bytes")
     try:
         found = _literal(text.decode("utf-8" if version == (3, 0) else "latin-1"))
         return _header(found, prefix + length)
@@ -107,13 +108,13 @@ def parse_header(read: Callable[[int, int], bytes]) -> Header:
 
 
 def _literal(text: str) -> dict[str, Any]:
-    """The dictionary of a header's text. Python's parser gets nothing but parts of one."""
+    """Parse a header's text. Text with other characters than a header needs never reaches Python's parser."""
     text = text.strip(" \n\t\r\0")
     rest = _STRING.sub("", text)
     if rest.replace("True", "").replace("False", "").strip(_BESIDE_STRINGS):
         raise FormatError("the header is not a literal", found=repr(text[:80]))
     if sum(map(rest.count, ",([{")) > _MOST_ITEMS:
-        raise LimitError(f"a header of more than {_MOST_ITEMS} commas and brackets")
+        raise LimitError(f"the header has more than {_MOST_ITEMS} commas and brackets")
     if "L" in rest:
         text = _PYTHON_2_LONG.sub("", text)
     tree = ast.parse(text, mode="eval").body
@@ -130,7 +131,7 @@ def _header(found: dict[str, Any], start: int) -> Header:
     shape = _shape(found["shape"])
     dtype = _dtype(found["descr"])
     if math.prod(max(size, 1) for size in (dtype.itemsize, *shape)) > MOST_RECORDS:
-        raise FormatError("an array larger than any file", found=f"shape {shape}")
+        raise FormatError("the array is larger than any file", found=f"shape {shape}")
     return Header(dtype, found["fortran_order"], shape, start)
 
 
@@ -138,12 +139,14 @@ def _shape(found: Any) -> tuple[int, ...]:
     if not isinstance(found, tuple) or not all(type(size) is int and size >= 0 for size in found):
         raise FormatError("the shape is not a tuple of sizes")
     if len(found) > _MOST_DIMENSIONS:
-        raise FormatError(f"{len(found)} dimensions; no array has more than {_MOST_DIMENSIONS}")
+        raise FormatError(
+            f"the shape has {len(found)} dimensions; an array has at most {_MOST_DIMENSIONS}"
+        )
     return found
 
 
 def _dtype(descr: Any, level: int = 0) -> np.dtype[Any]:
-    """As `numpy.lib.format.descr_to_dtype`, but with dtypes that stand for bits."""
+    """Do as `numpy.lib.format.descr_to_dtype`, but accept the dtypes that are read as bits."""
     if level > _MOST_LEVELS:
         raise LimitError(f"the dtype is nested more than {_MOST_LEVELS} levels deep")
     if isinstance(descr, str):
@@ -163,8 +166,8 @@ def _structure(descr: Any, level: int) -> np.dtype[Any]:
     for name, *what in descr:
         dtype = _dtype(what[0] if len(what) == 1 else tuple(what), level + 1)
         if isinstance(name, tuple):
-            _, name = name  # behind a title
-        str.encode(name)  # text, and without half of a surrogate pair
+            _, name = name  # (title, name)
+        str.encode(name)  # raises an error if it is not text, or has half of a surrogate pair
         if name or dtype.kind != "V" or dtype.names or dtype.subdtype:
             names.append(name or f"f{len(names)}")
             formats.append(dtype)
@@ -181,26 +184,21 @@ def _plain(descr: str) -> np.dtype[Any]:
         size = int(match[2] or match[4])
         return bits(np.dtype(f"V{size}"), f"{'float' if match[1] else 'complex'}{size * 8}")
     if not _DTYPE.fullmatch(descr):
-        raise FormatError("not the name of a dtype", found=repr(descr[:40]))
+        raise FormatError("the header names no known dtype", found=repr(descr[:40]))
     dtype = np.dtype(descr)
     if dtype.hasobject:
         raise UnsupportedError(
-            "an array of Python objects: its bytes are a pickle, which could run any code",
+            "the array holds Python objects: its bytes are a pickle, which could run any code",
             hint="write it again as numbers or text; penstock unpickles nothing",
         )
     if dtype.kind in "mM" and (np.datetime_data(dtype)[1] != 1 or "[" not in descr):
-        raise UnsupportedError("times that do not count one unit", found=descr)
+        raise UnsupportedError("the times count several of a unit, or have no unit", found=descr)
     return dtype
 
 
 def header_bytes(descr: Any, shape: tuple[int, ...], length: int | None = None) -> bytes:
-    """The header of a C-ordered array, filled up so that data begin at a multiple of 64.
-
-    Args:
-        descr: the dtype as a string or a list of fields.
-        shape: the array's shape.
-        length: bytes of the header if room was left for it; None for the fewest.
-    """
+    """Return the header of a C-ordered array, padded to a multiple of 64. `descr` is the dtype as a string or a list of
+    fields. `length` is the size of the header if space was reserved for it; None for the minimum."""
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     try:
         encoded, version = text.encode("latin-1"), 1
@@ -211,6 +209,6 @@ def header_bytes(descr: Any, shape: tuple[int, ...], length: int | None = None) 
     prefix = 10 if version == 1 else 12
     total = length or -(-(prefix + len(encoded) + 1) // ALIGNMENT) * ALIGNMENT
     filled = encoded.ljust(total - prefix - 1) + b"\n"
-    assert len(filled) == total - prefix, "a header outgrew its room"
+    assert len(filled) == total - prefix, "the header outgrew the reserved space"
     size = len(filled).to_bytes(prefix - 8, "little")
     return MAGIC + bytes((version, 0)) + size + filled

@@ -12,11 +12,8 @@ from penstock.formats.numpy.dtypes import NOT_A_TIME, without_sub_array
 
 
 def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
-    """A column as an array of `dtype` (that of `dtype_of`), with its sub-array as further axes.
-
-    Raises:
-        SchemaError: a value is missing, or does not fit; record counts from the column's first.
-    """
+    """Convert a column to an array of `dtype`, which `dtype_of` returned; a sub-array becomes further axes. Raise
+    SchemaError if a value is missing or does not fit; its `record` counts from the start of the column."""
     base, shape = without_sub_array(dtype)
     count = len(array)
     if base.kind in "mM" and not shape:
@@ -27,7 +24,7 @@ def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
         return found.view(base)
     if array.null_count:
         record = int(np.flatnonzero(missing_of(array))[0])
-        raise _missing("a value is missing, and an array holds no nulls", record, name)
+        raise _missing("the value is null, and an array cannot hold nulls", record, name)
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if shape:
@@ -44,7 +41,6 @@ def _missing(message: str, record: int, name: str) -> SchemaError:
 
 
 def _flat(array: Any, base: np.dtype[Any], name: str) -> np.ndarray:
-    """All values of a column of lists of one size."""
     per_record = 1
     while pa.types.is_fixed_size_list(array.type):
         per_record *= array.type.list_size
@@ -53,7 +49,7 @@ def _flat(array: Any, base: np.dtype[Any], name: str) -> np.ndarray:
         )
         if array.null_count:
             first = int(np.flatnonzero(missing_of(array))[0])
-            message = "a value in a list is missing, and an array holds no nulls"
+            message = "a value in a list is null, and an array cannot hold nulls"
             raise _missing(message, first // max(per_record, 1), name)
     if base.kind == "c":
         part = np.dtype(f"<f{base.itemsize // 2}")
@@ -91,7 +87,7 @@ def _numbers(array: Any, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _set(bits_: Any, start: int, count: int) -> np.ndarray:
-    """Which of some bits are set."""
+    """Return some bits as booleans."""
     if bits_ is None or not count:
         return np.zeros(count, bool)
     found = np.unpackbits(np.frombuffer(bits_, np.uint8), count=start + count, bitorder="little")
@@ -99,7 +95,7 @@ def _set(bits_: Any, start: int, count: int) -> np.ndarray:
 
 
 def missing_of(array: Any) -> np.ndarray:
-    """Which values are null."""
+    """Return which values are null."""
     return ~_set(array.buffers()[0], array.offset, len(array))
 
 
@@ -118,7 +114,7 @@ def _fixed_text(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
     found: list[Any] = array.to_pylist()
     for record, value in enumerate(found):
         if len(value) > width:
-            message = f"a value of {len(value)} is longer than text_length={width}"
+            message = f"a value of length {len(value)} exceeds text_length={width}"
             raise SchemaError(message, record=record, field=name)
         if value and value[-1] in ("\0", 0):
             message = "a value ends in a NUL, which NumPy's text cannot hold"

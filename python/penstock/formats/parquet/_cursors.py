@@ -1,5 +1,5 @@
-"""Cursors over row groups. A Parquet row group can only be decoded from its front, so a part of a row group is decoded
-after the parts before it. All threads that request parts of a row group share its cursor."""
+"""Cursors over row groups. A row group can be decoded only from its start, so a part of it is decoded after the parts
+before it. All threads that request parts of a row group share its cursor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDLE_CURSORS = 4
 
 
 class Cursor:
-    """Reads the records of one row group from its front, in steps of any size."""
+    """Reads the records of one row group from the start, in steps of any size."""
 
     def __init__(self, batches: Iterator[Any], num_records: int, schema: Any, path: str) -> None:
         self.at = 0
@@ -31,7 +31,6 @@ class Cursor:
         self._left: Any = None
 
     def read(self, count: int) -> Any:
-        """Return the next `count` records as one batch."""
         parts: list[Any] = []
         missing = count
         while missing:
@@ -52,7 +51,7 @@ class Cursor:
 
 
 class Cursors:
-    """The idle cursors of a file. The key of a cursor is its row group and the columns that it reads."""
+    """The idle cursors of a file, by row group and columns."""
 
     def __init__(self) -> None:
         self._idle: list[tuple[Any, Cursor]] = []
@@ -65,21 +64,21 @@ class Cursors:
     def borrow(
         self, key: Any, start: int, end: int, make: Callable[[], Cursor]
     ) -> Generator[Cursor, None, None]:
-        """Borrow a cursor that is at `start` or before it; the caller reads up to `end`."""
+        """Borrow a cursor at or before `start`. The caller reads up to `end`."""
         with self._in_turn(key, start, end):
             cursor = self._resume(key, start) or make()
             yield cursor
-            # Not in a finally block: after an error the state of a cursor is unknown.
+            # Not in a finally block, as the state of a cursor is unknown after an error.
             if cursor.at < cursor.num_records:
                 self._keep(key, cursor)
 
     @contextmanager
     def _in_turn(self, key: Any, start: int, end: int) -> Generator[None, None, None]:
-        """Wait until all earlier parts of the same row group that are in progress are done. So the threads pass one
-        cursor on, instead of each decoding the row group from its front."""
+        """Wait for all earlier parts of the same row group that are in progress. So threads pass on one cursor, instead
+        of each decoding the row group from the start."""
         with self._lock:
             if self._process != os.getpid():
-                # In a forked child, the pending parts belong to threads of its parent.
+                # In a forked child, the pending parts are those of its parent's threads.
                 self._pending, self._idle, self._process = {}, [], os.getpid()
             pending = self._pending.setdefault(key, [])
         try:
@@ -96,7 +95,7 @@ class Cursors:
                 self._turn.notify_all()
 
     def _resume(self, key: Any, start: int) -> Cursor | None:
-        """Take the idle cursor that is nearest to `start` without being past it; None if there is none."""
+        """Take the idle cursor that is nearest to `start` without being past it, if there is one."""
         with self._lock:
             before = [c for k, c in self._idle if k == key and c.at <= start]
             if not before:

@@ -1,7 +1,7 @@
 """Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
 pyarrow reads the footer, but it ends the process if it is asked about a column whose metadata is encrypted or invalid
-(an unknown codec, histograms of another length). It also gives no access to page headers. So this module reads both.
+(an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads both.
 
 Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
 hide the size of a page in a field that only one reader understands (another type, an overlong number, a duplicate).
@@ -46,6 +46,13 @@ class Thrift:
         count, kind = head >> 4, head & 0x0F
         for _ in range(self._length() if count == 15 else count):
             yield BYTE if kind in BOOLS else kind
+
+    def binary(self) -> bytes:
+        """Return a byte string."""
+        length = self._length()
+        start = self.at
+        self._jump(length)
+        return self.data[start : self.at]
 
     def numbers(self, depth: int = 0) -> dict[Field, Any]:
         """Return the integers of a struct, including those of nested structs."""

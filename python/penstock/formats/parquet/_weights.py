@@ -1,12 +1,12 @@
 """Computes how many rows of a Parquet row group may be decoded together, without trust in the footer.
 
-A decoded column can take far more memory than its pages. Each value from a dictionary takes a few bits of the file, but
-the full length of the text in memory. A list of a billion equal values takes a few bytes of the file. So if the decoded
-size may be large, the headers of the pages are read first, and then the dictionaries. A page is decompressed as a whole
-and pyarrow copies its values, so no page may be larger than the limit for one record.
+A decoded column can take far more memory than its pages: a value from a dictionary takes a few bits in the file, but
+its full length in memory, and a list of a billion equal values takes a few bytes in the file. So if the decoded size
+may be large, the headers of the pages are read first, and then the dictionaries. pyarrow decompresses each page as a
+whole and copies its values, so no page may be larger than the limit for one record.
 
-Specification: parquet.thrift. PageHeader field 1 is the kind of the page, 2 its size after decompressing, 3 its size in
-the file. Fields 5, 7 and 8 each belong to one kind of page; their field 1 is the number of values.
+Specification: parquet.thrift. PageHeader field 1 is the kind of the page, 2 its decompressed size, 3 its size in the
+file. Fields 5, 7 and 8 each belong to one kind of page; their field 1 is the number of values.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from penstock.formats.parquet._thrift import I32, STRUCT, Thrift
 from penstock.limits import Limits, raise_limit
 
 BATCH_BYTES = 64 << 20
-"""The largest size of a batch whose rows have long texts or wide values that the file stores only once."""
+"""The largest size of a batch with long texts or wide values that the file stores only once."""
 _KIND, _PLAIN_SIZE, _SIZE, _NUM_VALUES = (1, I32), (2, I32), (3, I32), (1, I32)
 _DICTIONARY_PAGE = 2
 _OF_KIND = {0: (5, STRUCT), _DICTIONARY_PAGE: (7, STRUCT), 3: (8, STRUCT)}
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
-"""How many bytes are read for a header, in turn. Nearly all headers are short, but statistics may be long."""
+"""How many bytes to read for a header, in turn. Most headers are short, but statistics may be long."""
 _BYTES_TYPE, _FIXED_TYPE = 6, 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value, for each physical type of fixed width."""
+"""The bytes of a value, by physical type of fixed width."""
 _LEVEL_BYTES = 5
-"""Bytes that pyarrow takes for the levels and the place of a value in a list or struct."""
+"""The bytes that pyarrow takes for the levels and the position of a value in a list or struct."""
 
 Read = Callable[[int, int], bytes]
 ReadDictionaries = Callable[[Sequence[str], int], Iterator[Any]]
-"""A function that yields batches of the given number of rows, with the columns of these paths as dictionaries."""
+"""Yields batches of the given number of rows, with the columns of these paths as dictionaries."""
 
 
 class Leaf(NamedTuple):
-    """A leaf column, which holds values. A nested column of the table has several leaves."""
+    """A leaf column. A nested column of the table has several."""
 
     path: str
     is_nested: bool
 
 
 class Page(NamedTuple):
-    """The facts in the header of a page."""
+    """Facts from the header of a page."""
 
     start: int
     kind: int
@@ -65,25 +65,25 @@ class Weight(NamedTuple):
     plain_bytes: int
     """Bytes of the decompressed pages of values."""
     level_bytes: int
-    """Bytes that pyarrow takes for nested values in addition to their pages."""
+    """Bytes that pyarrow takes for nested values, in addition to their pages."""
     longest: int
     """An upper bound for the length of the values in the column's dictionary."""
     is_bytes: bool
 
 
 class Rows(NamedTuple):
-    """The size of the rows of a row group."""
+    """The size of a row group's rows."""
 
     step: int
     """How many rows may be decoded together."""
     row_bytes: int
-    """The bytes that one row may take, if known to be many; else 0."""
+    """The bytes that one row may take, if they may be many; else 0."""
 
     def check(self, limits: Limits) -> None:
-        """Raise LimitError if a row is larger than the limit for a batch."""
+        """Raise LimitError if a row exceeds the limit for a batch."""
         if self.row_bytes > limits.batch_bytes:
             message = f"a row takes {self.row_bytes} bytes, beyond the limit batch_bytes={limits.batch_bytes}"
-            hint = f"{raise_limit('batch_bytes', self.row_bytes)}, or other columns"
+            hint = f"{raise_limit('batch_bytes', self.row_bytes)}, or read other columns"
             raise LimitError(message, hint=hint)
 
 
@@ -101,24 +101,21 @@ def varies(type_: Any) -> bool:
 
 
 def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> Weight:
-    """Return the memory that a column of a row group takes, by the headers of its pages.
-
-    Raises:
-        LimitError: a page is larger than the limit for one record.
-    """
+    """Return the memory that a column of a row group takes, from the headers of its pages. Raise LimitError if a page
+    exceeds the limit for one record."""
     is_text = column.type == _BYTES_TYPE
     num_values = plain_bytes = level_bytes = longest = 0
     for page in _pages(read, column):
         if page.plain_bytes > limits.record_bytes:
             message = (
-                f"a page takes {page.plain_bytes} bytes when it is decompressed, beyond the limit "
+                f"a page takes {page.plain_bytes} bytes after decompression, beyond the limit "
                 f"record_bytes={limits.record_bytes}"
             )
-            hint = f"{raise_limit('record_bytes', page.plain_bytes)}, or other columns"
+            hint = f"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns"
             field = leaf.path.split(".")[0]
             raise LimitError(message, field=field, byte=page.start, hint=hint)
         if page.kind == _DICTIONARY_PAGE:
-            # Each text has a length of 4 bytes before it; one text may take all of the remaining bytes.
+            # Each text has a length of 4 bytes before it. One text may take all remaining bytes.
             texts = page.plain_bytes - 4 * max(page.num_values, 1)
             fixed = page.plain_bytes // max(page.num_values, 1)
             longest = max(texts if is_text else fixed * (column.type == _FIXED_TYPE), 0)
@@ -131,7 +128,7 @@ def weight_of(read: Read, leaf: Leaf, column: ColumnChunk, limits: Limits) -> We
 
 
 def _pages(read: Read, column: ColumnChunk) -> Iterator[Page]:
-    """Yield the pages of a column as long as their headers can be read; pyarrow raises an error for the rest."""
+    """Yield the pages of a column while their headers can be read. pyarrow raises an error for the rest."""
     at = column.start
     while at < column.end:
         found = _header(read, at)
@@ -167,7 +164,7 @@ def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
 # -- rows -------------------------------------------------------------------------------------------
 
 
-# Complexity: each step decides whether the next, more expensive one is needed.
+# Complexity: each step decides whether the next, more expensive step is needed.
 def rows_of(
     found: Sequence[Weight],
     rows: int,
@@ -182,11 +179,11 @@ def rows_of(
     Args:
         found: a weight for each column.
         rows: the number of rows.
-        limits: the limits; no row may take more than the limit for a batch.
+        limits: the limits, which bound the size of a row.
         dictionaries: reads columns as dictionaries.
         footer_bytes: the size of the row group that the footer states.
-        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, because that
-            takes as long as reading many values.
+        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, as that takes
+            as long as reading many values.
     """
     pages_bytes = sum(one.plain_bytes for one in found)
     values_bytes = pages_bytes + sum(one.level_bytes for one in found)
@@ -207,13 +204,13 @@ def rows_of(
 
 
 def _texts_bytes(found: Sequence[Weight], dictionaries: ReadDictionaries) -> int:
-    """Return the bytes of all values if each is as long as the longest of its column. That length comes from the
-    dictionary if it can be read, else from the dictionary's page."""
+    """Return the bytes of all values if each is as long as the longest in its column. That length comes from the
+    dictionary, or from the dictionary's page if the dictionary cannot be read."""
     try:
         batch = next(dictionaries([one.path for one in found if one.is_bytes], 1), None)
         leaves = [] if batch is None else [leaf for c in batch.columns for leaf in _leaves(c)]
     except (pa.ArrowException, OSError, ValueError):
-        leaves = []  # the same error is raised when the values are read
+        leaves = []  # reading the values raises the same error
     if len(leaves) != len(found):
         return sum(one.num_values * one.longest for one in found)
     return sum(
@@ -243,7 +240,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _text_bytes(dictionary: Any) -> np.ndarray:
-    """Return the length of each text. It comes from the 32-bit offsets alone, so the texts may be invalid."""
+    """Return the length of each text, from the 32-bit offsets alone, as the texts may be invalid."""
     if not len(dictionary):
         return np.zeros(0, np.int64)
     ends = np.frombuffer(dictionary.buffers()[1], np.int32)[: len(dictionary) + 1]
@@ -251,19 +248,19 @@ def _text_bytes(dictionary: Any) -> np.ndarray:
 
 
 def _heaviest(batches: Iterator[Any]) -> int:
-    """Return the largest number of bytes that the texts of one row have."""
+    """Return the largest number of bytes in the texts of a row."""
     most = 0
     try:
         for batch in batches:
             sizes = sum(map(_sizes, batch.columns), start=np.zeros(len(batch), np.int64))
             most = max(most, int(sizes.max(initial=0)))
     except (pa.ArrowException, OSError, ValueError):
-        pass  # the same error is raised when the values are read
+        pass  # reading the values raises the same error
     return most
 
 
 def _sizes(array: Any) -> np.ndarray:
-    """Return the number of bytes of text in each value."""
+    """Return the bytes of text in each value."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _sizes(array.storage)

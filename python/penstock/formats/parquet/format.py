@@ -9,10 +9,9 @@ Specification: https://parquet.apache.org/docs/file-format/
     4                footer_length, little-endian
     4                "PAR1" again ("PARE")
 
-A chunk of penstock is a row group, or a part of a row group that would take more than 24 MiB.
-
-pyarrow is never asked about the metadata of a column, because it ends the process for an encrypted column, an unknown
-codec and other faults. So the byte range of each chunk is that of all data, from head to footer.
+A chunk of penstock is a row group, or a part of a row group of more than 24 MiB. pyarrow is never asked about the
+metadata of a column, as it ends the process for an encrypted column, an unknown codec and other faults. So the byte
+range of each chunk is that of all data, from head to footer.
 """
 
 from __future__ import annotations
@@ -38,10 +37,20 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import as_stored
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import own_types, row_bytes, storage_of
+from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
-from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.contract.regions import Region
+from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._cursors import Cursor, Cursors
-from penstock.formats.parquet._footer import Footer, check_nesting, codecs, too_deep
+from penstock.formats.parquet._footer import (
+    ColumnChunk,
+    Footer,
+    check_ends,
+    check_nesting,
+    codecs,
+    too_deep,
+)
+from penstock.formats.parquet._statistics import may_hold
 from penstock.formats.parquet._weights import (
     BATCH_BYTES,
     Leaf,
@@ -55,23 +64,24 @@ from penstock.storage.base import Sink, Source
 from penstock.storage.pyarrow_files import Bytes, translated
 
 CHUNK_BYTES = 16 << 20
-"""A row group larger than SPLIT_BYTES is split into parts of about this size. Decoding a part takes
-several times its size in memory, and several parts are decoded in parallel."""
+"""The size of the parts of a row group larger than SPLIT_BYTES. Decoding a part takes several times its size in memory,
+and several parts are decoded in parallel."""
 SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
-"""For a row group with this many rows, reading page headers and dictionaries first costs little."""
+"""For a row group of this many rows, reading page headers and dictionaries first costs little."""
 _BYTES_PER_ROW = 4
-"""For a row group with fewer rows, they are read first if the file has fewer bytes per row than this."""
+"""For a smaller row group, page headers and dictionaries are read first if the file has fewer bytes per row than
+this."""
 _BYTES_PER_COLUMN = 64 << 10
-"""In a small file with this many bytes per column, reading the headers of its pages costs little, even if the
-footer says that the pages are small."""
+"""In a small file with this many bytes per column, reading page headers costs little, even if the footer states small
+pages."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
 _SUMMARIES = ("_metadata", "_common_metadata")
-"""The names that Spark and other programs give to files with the footers of the other files in their folder."""
+"""Spark and other programs give these names to files that repeat the footers of the other files in the folder."""
 
 
 class ParquetFormat(Format):
@@ -94,7 +104,6 @@ class ParquetFormat(Format):
     read_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether a file of `size` bytes that starts with `head` is Parquet."""
         return size >= 12 and head[:4] in (b"PAR1", b"PARE")
 
     def open(self, source: Source, options: Options) -> ParquetReader:
@@ -102,16 +111,21 @@ class ParquetFormat(Format):
 
         Raises:
             UnsupportedError: the file is encrypted or is a summary of other files (`_metadata`), or raw=True.
-            TruncatedError, FormatError: the bytes are not Parquet.
+            TruncatedError, FormatError: the file is not a valid Parquet file.
             SchemaError: a field of schema= is not in the file.
         """
         if os.path.basename(source.path) in _SUMMARIES:
             raise UnsupportedError(
-                "a summary of the Parquet files beside it, which has no records of its own",
+                "this is a summary of the Parquet files next to it, and has no records",
                 file=source.path,
                 hint=f"open({os.path.dirname(source.path) or '.'!r}), the folder with the files",
             )
         return ParquetReader(source, options)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.parquet._regions import file_regions
+
+        return file_regions(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.parquet.writer import ParquetWriter
@@ -120,7 +134,7 @@ class ParquetFormat(Format):
 
 
 class GroupPart(NamedTuple):
-    """Records of a row group; `step` is the usual length of a part."""
+    """Records of a row group. `step` is the usual length of a part."""
 
     group: int
     start: int
@@ -136,9 +150,9 @@ class ParquetReader(Reader):
         self._asked = options.schema
         self._limits = options.limits
         self._large_groups: set[int] = set()
-        """Row groups with pages that may be larger than the limit for one record."""
+        """Row groups with pages that may exceed the limit for one record."""
         self._verify = options.checksums != "none"
-        self._data_end = _check_ends(source, options)
+        self._data_end = check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
         self._metadata: Any = None
         with translated(self._path):
@@ -159,7 +173,7 @@ class ParquetReader(Reader):
         self._footer: Footer | None = None
 
     def _open(self, **how: Any) -> Any:
-        """A new pyarrow reader. The footer is parsed only the first time."""
+        """Return a new pyarrow reader. The footer is parsed only the first time."""
         import pyarrow.parquet as pq
 
         if _has_depth_limit():
@@ -168,8 +182,8 @@ class ParquetReader(Reader):
             return pq.ParquetFile(
                 self._bytes.file(),
                 metadata=self._metadata,
-                # Columns are read one by one, in small reads, since a row group may be larger than memory. In a
-                # small file columns are read whole, so that no page can claim more bytes than its column has.
+                # Columns are read one by one, in small reads, as a row group may be larger than memory. In a
+                # small file columns are read whole, so no page can claim more bytes than its column has.
                 pre_buffer=False,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,
@@ -183,7 +197,7 @@ class ParquetReader(Reader):
     def _plan(self) -> list[GroupPart]:
         """Split the row groups into chunks, by their sizes in the footer."""
         parts: list[GroupPart] = []
-        # A row takes this many bytes even if all its values are missing or equal.
+        # A row takes at least this many bytes, even if all its values are null or equal.
         widths = [row_bytes(field.type) for field in self._stored]
         most = max(1, min(CHUNK_RECORDS, BATCH_BYTES // max(sum(widths), 1)))
         total = 0
@@ -197,7 +211,7 @@ class ParquetReader(Reader):
             step = most
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
-            # A footer can claim any number of records, so there are never more parts than it has bytes.
+            # A footer can claim any number of records, so it never gives more parts than it has bytes.
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
             total += count
             parts.extend(
@@ -206,7 +220,7 @@ class ParquetReader(Reader):
             )
         if total != self._metadata.num_rows or total >= 1 << 63:
             raise FormatError(
-                "the footer's count of records is not that of its row groups",
+                "the footer's count of records differs from that of its row groups",
                 expected=self._metadata.num_rows,
                 found=total,
             )
@@ -234,7 +248,7 @@ class ParquetReader(Reader):
         return ParquetOptions(compression=codec) if codec in (*known, "none") else ParquetOptions()
 
     def chunks(self) -> Iterator[Chunk[Any]]:
-        """Yield the row groups in order; large ones are split into parts."""
+        """Yield the row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
@@ -262,7 +276,7 @@ class ParquetReader(Reader):
             return self._read(chunk.data, schema, chunk.first_record, records)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the chunks that hold these records, each decoded once, in the file's order."""
+        """Yield the chunks that have these records, each decoded once, in file order."""
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         for place in np.unique(places):
             numbers = records[places == place]
@@ -287,11 +301,8 @@ class ParquetReader(Reader):
             yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
 
     def _rows_at_once(self, group: int, schema: Any) -> int:
-        """Return how many rows of a row group may be decoded together.
-
-        Raises:
-            LimitError: a page is larger than the limit for a record, or a row than the limit for a batch.
-        """
+        """Return how many rows of a row group may be decoded together. Raise LimitError if a page or a row is too
+        large."""
         key = (group, tuple(schema.names))
         rows = self._rows.get(key)
         if rows is None:
@@ -321,7 +332,7 @@ class ParquetReader(Reader):
         )
 
     def _may_take_much(self, rows: int, stored: Sequence[Any]) -> bool:
-        """Whether rows may take far more than the footer says, or a check costs little."""
+        """Whether rows may take far more than the footer says, or the check costs little."""
         size = self._bytes.source.size
         is_small = size <= _WHOLE_BYTES
         if rows >= _MANY_ROWS:
@@ -331,16 +342,36 @@ class ParquetReader(Reader):
         has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
         return has_few_bytes or (is_small and size >= _BYTES_PER_COLUMN * len(self._stored))
 
-    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        if not bounds or not isinstance(chunk.data, GroupPart):
+            return True
+        group = chunk.data.group
+        with translated(self._path):
+            columns = self._columns_of(group)
+            return may_hold(self._metadata.row_group(group), columns, self._alike(), bounds)
+
+    def _alike(self) -> dict[str, int]:
+        """Return the positions, among all columns of the file, of the columns that are returned with the stored
+        type."""
+        stored = {field.name: field.type for field in self._stored}
+        delivered = [field.name for field in self.schema if stored.get(field.name) == field.type]
+        described = self._metadata.schema
+        places = {described.column(n).path: n for n in range(self._metadata.num_columns)}
+        return {name: places[name] for name in delivered if name in places}
+
+    def _columns_of(self, group: int) -> list[ColumnChunk]:
         if self._footer is None:
             self._footer = Footer(self._footer_bytes())
-        columns = self._footer.columns(group)
+        return self._footer.columns(group)
+
+    def _weights(self, group: int, names: Sequence[str]) -> list[Weight]:
+        columns = self._columns_of(group)
         prefixes = tuple(f"{name}." for name in names)
         found: list[Weight] = []
         for number, column in zip(range(self._metadata.num_columns), columns, strict=False):
             described = self._metadata.schema.column(number)
             path = described.path
-            # For a column "a", pyarrow also reads "a.b", which may be a field of "a" or a separate column.
+            # With a column "a", pyarrow also reads "a.b", which may be a field of "a" or a separate column.
             if path in names or path.startswith(prefixes):
                 is_nested = described.max_repetition_level > 0 or described.max_definition_level > 1
                 found.append(
@@ -351,13 +382,13 @@ class ParquetReader(Reader):
     def _with_dictionaries(
         self, group: int, names: Sequence[str], paths: Sequence[str], count: int
     ) -> Iterator[Any]:
-        """Yield batches of some columns of a row group, with the columns in `paths` as dictionaries."""
+        """Yield batches of columns of a row group, with the columns in `paths` as dictionaries."""
         return self._open(read_dictionary=paths).iter_batches(
             count, row_groups=[group], columns=names, use_threads=False
         )
 
     def _read(self, part: GroupPart, schema: Any, first_record: int, records: Selection) -> Any:
-        """Decode one part of a row group, or some rows of it, to one verified batch of `schema`."""
+        """Decode one part of a row group, or some of its rows, to one verified batch of `schema`."""
         stored = projected(self._stored, schema.names, self._path) if self._asked else schema
         place = part, tuple(stored.names)
         batch = self._proof.kept(place)
@@ -366,7 +397,7 @@ class ParquetReader(Reader):
         return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
 
     def _decoded(self, part: GroupPart, stored: Any) -> Any:
-        """Decode one part of a row group with the stored schema, without checks of the values."""
+        """Decode one part of a row group with the stored schema, without verifying the values."""
         self._rows_at_once(part.group, stored)  # raises LimitError if a page or a row is too large
         key = (part.group, tuple(stored.names))
         end = part.start + part.num_records
@@ -391,50 +422,9 @@ class ParquetReader(Reader):
         self._bytes.close()
 
 
-def _check_ends(source: Source, options: Options) -> int:
-    """Check both ends of the file; return where its data ends and its footer begins."""
-    path, size = source.path, source.size
-    head = source.read(0, 4).to_bytes()
-    if head not in (b"PAR1", b"PARE"):
-        raise FormatError(
-            "does not start as Parquet", file=path, byte=0, expected=b"PAR1", found=head
-        )
-    if size < 12:
-        raise TruncatedError("too short for Parquet", file=path, expected="12 bytes", found=size)
-    tail = source.read(size - 8, 8).to_bytes()
-    if head == b"PARE" or tail[4:] == b"PARE":
-        raise UnsupportedError(
-            "the file is encrypted, and penstock holds no keys",
-            file=path,
-            hint="decrypt it with the program that wrote it",
-        )
-    if tail[4:] != b"PAR1":
-        raise TruncatedError(
-            "there is no Parquet footer at the end; the file was cut, or never finished",
-            file=path,
-            byte=size - 4,
-            expected=b"PAR1",
-            found=tail[4:],
-        )
-    footer_bytes = int.from_bytes(tail[:4], "little")
-    if footer_bytes > size - 12:
-        raise FormatError(
-            "the footer is longer than the file",
-            file=path,
-            byte=size - 8,
-            expected=f"at most {size - 12} bytes",
-            found=footer_bytes,
-        )
-    try:
-        options.limits.check("footer_bytes", footer_bytes)
-    except LimitError as error:
-        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
-    return size - 8 - footer_bytes
-
-
 @cache
 def _has_depth_limit() -> bool:
-    """Whether pyarrow can limit the nesting of a schema, which it can from release 26 on."""
+    """Whether pyarrow can limit the nesting of a schema, as from release 26 on."""
     import inspect
 
     import pyarrow.parquet as pq
@@ -443,7 +433,7 @@ def _has_depth_limit() -> bool:
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:
-    """Return only the requested columns: for "a.b", pyarrow returns that column and also the field "b" of column "a"."""
+    """Return only the requested columns. For "a.b", pyarrow returns that column, and also field "b" of column "a"."""
     if batch.schema.names != schema.names:
         batch = conform(batch, schema, path) if schema.names else batch.select([])
     return batch

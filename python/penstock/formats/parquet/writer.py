@@ -20,12 +20,7 @@ CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """Options for writing Parquet.
-
-    Example:
-        >>> ParquetOptions(compression="snappy").row_group_records
-        131072
-    """
+    """Options for writing Parquet."""
 
     compression: str | None = "zstd"
     """One of zstd, snappy, gzip, brotli, lz4, none."""
@@ -33,10 +28,10 @@ class ParquetOptions:
     """The compression level; None means the codec's default."""
     row_group_records: int = 1 << 17
     row_group_bytes: int = 16 << 20
-    """Bytes of values before encoding. A row group ends when either limit is reached. Small row groups make
-    random access cheaper, and are decoded in parallel."""
+    """Bytes of values before encoding. A row group ends at either limit. Small row groups make random access cheaper,
+    and are decoded in parallel."""
     dictionary: bool = True
-    """Store repeated values once if that is smaller."""
+    """Whether to store repeated values once if that is smaller."""
     page_checksums: bool = True
 
 
@@ -71,7 +66,7 @@ class ParquetWriter(Writer):
 
         codec = options.compression or "none"
         if codec not in CODECS:
-            raise ValueError(f"compression is one of {', '.join(CODECS)}, not {codec!r}")
+            raise ValueError(f"compression must be one of {', '.join(CODECS)}, not {codec!r}")
         if not schema.names:
             raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
         for field in schema:
@@ -97,11 +92,11 @@ class ParquetWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far, with an estimate for the records that wait for their row group."""
+        """Bytes of output so far, with an estimate for records that wait for their row group."""
         return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
 
     def _size_of(self, group: Any) -> int:
-        """Return the bytes that a row group would take in the file, without writing it."""
+        """Return the bytes that a row group would take in the file."""
         import pyarrow.parquet as pq
 
         file = pa.MockOutputStream()
@@ -111,7 +106,6 @@ class ParquetWriter(Writer):
         return file.size()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch."""
         batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
         for group in self._regroup.add(batch):
             self._write_group(group)
@@ -133,6 +127,6 @@ class ParquetWriter(Writer):
         self._file.drain()
 
     def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is deleted; an aborted sink must not receive it.
+        # pyarrow's writer writes a footer when it is deleted, which an aborted sink must not receive.
         if getattr(self, "_writer", None) is not None:
             self._file.abandon()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PACK = ("label", "id", "id2", "image")
-"""The columns of a pack of images, in the order in which the kernel takes them."""
+"""The columns of a pack of images, in the kernel's order."""
 DATA = "data"
 """The column of whole payloads."""
 RECORD = "record"

@@ -1,4 +1,4 @@
-r"""MXNet's text index of a RecordIO file: `x.idx` beside `x.rec`, one line per record, in file order.
+r"""MXNet's text index of a RecordIO file: `x.idx` next to `x.rec`, one line per record, in file order.
 
 ```
 key \t offset      any text without a tab; offset of the record's first magic

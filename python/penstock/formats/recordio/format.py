@@ -1,4 +1,4 @@
-"""RecordIO: MXNet's `.rec` files. They hold payloads, in parts that each begin with a magic number.
+"""RecordIO: MXNet's `.rec` files. A record is a payload in one or more parts, each of which begins with a magic number.
 
 ```
 offset  size  field
@@ -8,8 +8,8 @@ offset  size  field
 8+L     0..3  zeros up to a multiple of four
 ```
 
-There is no file header, footer, count or checksum. A payload that has the magic at a multiple of four bytes is split
-there, and the magic is left out. In a pack of images (made by im2rec) each payload is
+There is no file header, footer, count or checksum. If a payload has the magic at a multiple of four bytes, it is split
+into parts there, without the magic. In a pack of images (made by im2rec) each payload is
 
 ```
 0       4     flag          the number of labels after this header; 0 if the label is in the header
@@ -41,6 +41,7 @@ from penstock.columns.selection import Projection
 from penstock.columns.types import ImageType, storage_of
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
 from penstock.formats.recordio._mxnet_index import MXNetIndex
@@ -81,7 +82,7 @@ class RecordIOOptions:
         if self.label not in (None, "scalar", "list"):
             raise ValueError(f"unknown label {self.label!r}; known: None, 'scalar', 'list'")
         if self.header not in (None, True, False):
-            raise ValueError(f"header is True, False or None, not {self.header!r}")
+            raise ValueError(f"header must be True, False or None, not {self.header!r}")
 
 
 class RecordIOFormat(FramedFormat):
@@ -111,7 +112,7 @@ class RecordIOFormat(FramedFormat):
         return RecordIOWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        # A file that begins with a later part of a record is damaged RecordIO, not another format.
+        # A file that begins in the middle of a record is accepted: it is damaged RecordIO.
         return head.startswith(MAGIC) and (len(head) < 8 or head[7] >> 5 < 4)
 
     def shard(self, source: Source, options: Options) -> OpenShard:
@@ -128,12 +129,11 @@ class RecordIOFormat(FramedFormat):
         try:
             return _decoder_for(
                 replace(shard, options=options), self.own_options(options)
-            ).lending()  # copies no bytes
+            ).lending()
         except (SchemaError, FormatError):
             return None
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """Return a writer that copies frames unchanged."""
         from penstock.formats.recordio.writer import RecordIOWriteOptions, RecordIOWriter
 
         schema = pa.schema([(RECORD, pa.binary())])
@@ -143,11 +143,22 @@ class RecordIOFormat(FramedFormat):
         if is_raw(schema):
             return None
         fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
-        if "label" in schema.names:  # each record of a pack has ids
+        if "label" in schema.names:  # a pack always has ids
             ids = {"id", "id2"} - set(schema.names)
             fields += [pa.field(name, pa.uint64()) for name in ids]
             fields.sort(key=lambda field: PACK.index(field.name))
         return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.recordio._regions import record_parts
+
+        return record_parts(data, start)
+
+    def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.recordio._regions import index_line
+
+        yield from index_line(source, record, options)
+        yield from super().layout(source, record, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.recordio.writer import RecordIOWriter
@@ -163,14 +174,14 @@ class RecordIODecoder(Decoder):
 
     Args:
         schema: some of the columns label, id, id2 and image; or one column of whole payloads.
-        num_labels: the length of the lists of labels; 0 if the label is one number, None if lengths vary.
+        num_labels: the length of each list of labels. 0 means one number, None means lists of any length.
     """
 
     def __init__(self, schema: pa.Schema, num_labels: int | None = 0) -> None:
         self.schema = schema
         self._is_pack = not {DATA, RECORD} & set(schema.names)
         self._num_labels = num_labels
-        # Views need no copy, but pyarrow supports few operations on them, so the caller must request them.
+        # Views save a copy, but pyarrow supports few operations on them, so a caller must ask for them.
         self._gives_views = any(storage_of(field.type) == pa.binary_view() for field in schema)
 
     def lending(self) -> RecordIODecoder:
@@ -189,7 +200,7 @@ class RecordIODecoder(Decoder):
             payloads = _core.recordio_payloads(frames, self._gives_views, *given(proof))
             arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
         fields = [self.schema.field(name) for name in names]
-        # A column that is not in the file was added as a separate file next to other shards.
+        # A column that the file lacks is one that an overlay added to other shards.
         made = [
             _converted(arrays[field.name], field)
             if field.name in arrays
@@ -210,9 +221,9 @@ class RecordIODecoder(Decoder):
             fault = error.args[0]
             if fault.kind != "schema":
                 raise
-            if fault.field:  # another number of labels
+            if fault.field:  # the number of labels differs
                 kind, hint = SchemaError, 'open(..., label="list")'
-            else:  # a header that is cut
+            else:  # the header is truncated
                 kind = FormatError
                 hint = 'open(..., damage="skip") leaves such records out, header=False gives whole payloads'
             raise kind(
@@ -234,7 +245,7 @@ def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
     try:
         stored = array.cast(storage_of(wanted.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = "a schema with types that hold the values"
+        hint = "give a schema with types that can hold the values"
         raise SchemaError(f"does not fit: {error}", field=wanted.name, hint=hint) from None
     if stored.type == wanted.type:
         return stored
@@ -242,7 +253,6 @@ def _converted(array: pa.Array, wanted: pa.Field) -> pa.Array:
 
 
 def _decoder_for(shard: OpenShard, mine: RecordIOOptions) -> RecordIODecoder:
-    """Return the decoder for the caller's schema, or else for the schema inferred from the first records."""
     schema = shard.options.schema
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
@@ -273,18 +283,18 @@ def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
     """Return the caller's schema. Raise SchemaError if RecordIO cannot have its columns."""
     kinds = {True: [PACK], False: [(DATA,), (RECORD,)]}
     allowed = kinds[True] + kinds[False] if mine.header is None else kinds[mine.header]
-    # A nullable field may be missing in this file: fields can be added beside other shards.
+    # A nullable field may be missing from this file: an overlay may have added it to other shards.
     needed = {field.name for field in schema if not field.nullable}
     needed |= {name for some in allowed for name in some if name in schema.names}
     if len(set(schema.names)) < len(schema) or not any(needed <= set(some) for some in allowed):
         listed = "; or ".join(", ".join(some) for some in allowed)
-        message = f"RecordIO has no such columns together: {', '.join(schema.names)}"
-        raise SchemaError(message, hint=f"it has {listed}")
+        message = f"RecordIO cannot have these columns together: {', '.join(schema.names)}"
+        raise SchemaError(message, hint=f"use {listed}")
     return schema
 
 
 def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
-    """Return the num_labels of RecordIODecoder, by the type of the label column."""
+    """Return the num_labels of RecordIODecoder for a schema."""
     if "label" not in schema.names:
         return None if mine.label == "list" else 0
     type_ = storage_of(schema.field("label").type)
@@ -298,14 +308,14 @@ def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
 
 @dataclass(slots=True)
 class _Sample:
-    """Common properties of the first records."""
+    """Facts about the first records."""
 
     num_records: int = 0
     num_headers: int = 0
     """The number of records with a whole header and its labels."""
     flags: set[int] = field(default_factory=set)
     codecs: Counter[str] = field(default_factory=Counter)
-    """The codecs of the images, "" if unknown. Empty images are not counted."""
+    """The codecs of the images, "" if unknown. Empty images do not count."""
     is_all: bool = True
 
     @property
@@ -336,7 +346,6 @@ class _Sample:
 
 
 def _codec(head: bytes) -> str:
-    """Return the codec of an image file, detected from its first bytes."""
     if head.startswith(b"\xff\xd8\xff"):
         return "jpeg"
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -347,7 +356,7 @@ def _codec(head: bytes) -> str:
 
 
 def _sample(shard: OpenShard, most: int | None) -> _Sample:
-    """Sample the first `most` records of a file, or all. Damage is skipped here, and reported when it is read."""
+    """Sample the first `most` records, or all. Sampling ignores damage, which is reported when the records are read."""
     damage = "skip" if shard.options.damage == "skip" else "stop"
     options = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
     sample = _Sample()

@@ -4,13 +4,13 @@
 |---|---|
 | label: a number | flag 0 and the label, rounded to float32 |
 | label: a class label (dictionary) | its number |
-| label: a list of numbers, fixed or not; a tensor of one axis | flag: their number, and the labels |
-| id, id2: integers | uint64; without a column, the record's number in its shard, and 0 |
+| label: a list of numbers, of any or fixed length; a tensor of one axis | flag: their number; then the labels |
+| id, id2: integers | uint64; without such a column, id is the record's number in its shard, and id2 is 0 |
 | image: binary, encoded images | the bytes |
 | `data` or `record`: binary, the only column | the payload |
 
-A null, an integer label that float32 would round, an empty list (which would be read as the label 0), a negative id
-and a record of 2^29 bytes or more raise a SchemaError that names record and field.
+These raise a SchemaError that names record and field: a null, an integer label that float32 would round, an empty list
+(it would read back as the label 0), a negative id, and a record of 2^29 bytes or more.
 """
 
 from __future__ import annotations
@@ -45,34 +45,17 @@ class RecordIOWriteOptions:
     """Options for writing RecordIO files."""
 
     idx: bool = True
-    """Whether MXNet's text index, `x.idx`, is written next to `x.rec`."""
+    """Whether to write MXNet's text index, `x.idx`, next to `x.rec`."""
     exact: bool = False
-    """Whether to raise an error for labels that float32 would round, and for class labels, whose names are lost."""
+    """Whether to raise an error for labels that float32 would round, and for class labels, whose names would be
+    lost."""
 
 
 class RecordIOWriter(FramedWriter):
-    """Writes one shard to a sink, and collects its index.
+    """Writes one shard to a sink, and collects its index. The caller commits or aborts the sink. Raise SchemaError if
+    RecordIO cannot have these columns, or these types.
 
-    Args:
-        sink: where the bytes go; committed or aborted by the caller.
-        schema: the schema of all batches.
-        options: see RecordIOWriteOptions.
-        threads: the number of slices that are encoded in parallel; None means one per core.
-
-    Raises:
-        SchemaError: RecordIO cannot have these columns, or columns of these types.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> from penstock.storage.local import LocalStorage
-        >>> sink = LocalStorage().sink("pack.rec", overwrite=True)
-        >>> batch = pa.record_batch({"label": [3, 1], "image": [b"first", b"second"]})
-        >>> writer = RecordIOWriter(sink, batch.schema, RecordIOWriteOptions())
-        >>> writer.write(batch)
-        >>> writer.close()
-        >>> sink.commit()
-        >>> writer.index().num_records
-        2
+    threads: how many slices are encoded in parallel; None means one per core.
     """
 
     def __init__(
@@ -103,7 +86,7 @@ class RecordIOWriter(FramedWriter):
         return {"label": self._names} if self._has_names else {}
 
     def _check_names(self, labels: pa.Array) -> None:
-        """Raise SchemaError if a batch numbers its classes in another way than earlier batches."""
+        """Raise SchemaError if a batch numbers its classes differently from earlier batches."""
         if not pa.types.is_dictionary(labels.type):
             return
         names = labels.dictionary
@@ -113,12 +96,13 @@ class RecordIOWriter(FramedWriter):
             raise SchemaError(
                 "two batches number their classes differently",
                 field="label",
-                hint="unify_dictionaries() of a pyarrow.Table, or labels that are numbers",
+                hint="call unify_dictionaries() of a pyarrow.Table, or write labels as numbers",
             )
 
 
 def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int], _core.Framed]:
-    """Return a function that encodes a slice to frames; it also gets the number of the slice's first record."""
+    """Return a function that encodes a slice to frames. Its second argument is the number of the slice's first
+    record."""
     names = schema.names
     if names in ([DATA], [RECORD]):
         _check_type(schema.field(0), _is_bytes, "bytes", hint="cast it to binary, or write Arrow")
@@ -130,7 +114,7 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
         return encode
     if len(set(names)) < len(names) or not {"label", "image"} <= set(names) <= set(PACK):
         raise SchemaError(
-            "RecordIO holds label and image, and id and id2 if wanted, or one column data of bytes; "
+            "RecordIO holds label and image, with id and id2 if wanted, or one column data of bytes; "
             f"not {', '.join(names) or 'nothing'}",
             hint=_HINT,
         )
@@ -190,15 +174,8 @@ _LABEL_HINT = "cast it to numbers, dictionary_encode() it, or write Arrow"
 _ID_HINT = "cast it to integers, or leave it out (columns=)"
 _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
     "image": (_is_bytes, "the bytes of an image file", _IMAGE_HINT),
-    "label": (
-        _is_label,
-        "numbers, or lists of numbers",
-        _LABEL_HINT,
-    ),
-    **dict.fromkeys(
-        ("id", "id2"),
-        (pa.types.is_integer, "integers", _ID_HINT),
-    ),
+    "label": (_is_label, "numbers, or lists of numbers", _LABEL_HINT),
+    **dict.fromkeys(("id", "id2"), (pa.types.is_integer, "integers", _ID_HINT)),
 }
 """A test, a description and a hint for the type of each column of a pack."""
 
@@ -207,7 +184,6 @@ _TYPES: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
 
 
 def _whole(part: pa.RecordBatch, name: str) -> pa.Array:
-    """A column without nulls."""
     column = part.column(name)
     column = column.storage if isinstance(column, pa.ExtensionArray) else column
     if column.null_count:
@@ -250,7 +226,7 @@ def _labels(column: pa.Array, losses: Losses) -> pa.Array:
 
 
 def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
-    """Convert numbers to float32. The error for a number that does not fit names its record."""
+    """Convert numbers to float32. An error for a number that does not fit names its record."""
     if values.null_count:
         place = _first_null(values)
         raise SchemaError(_NULL, record=record_of(place), field="label")
@@ -269,7 +245,7 @@ def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -
             fits &= given >= -most
         reason = "is a label that float32 would round"
         hint = (
-            "RecordIO keeps labels as float32, which holds whole numbers up to 2^24; id is uint64"
+            "RecordIO stores labels as float32, which holds whole numbers up to 2^24; id is uint64"
         )
     if not fits.all():
         place = int(np.argmin(fits))
@@ -286,7 +262,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _numpy(values: pa.Array) -> np.ndarray:
-    """Convert numbers without nulls to a NumPy array. pyarrow's conversion is not used, as it would import pandas."""
+    """Convert numbers without nulls to NumPy. pyarrow's conversion is not used, as it would import pandas."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     dtype = np.dtype(values.type.to_pandas_dtype())

@@ -31,7 +31,7 @@ class DaliIndex(TextIndex):
         try:
             numbers = np.array(data.split(), dtype=np.bytes_).astype(np.uint64)
         except (ValueError, OverflowError):
-            raise ValueError("it holds more than numbers") from None
+            raise ValueError("it contains text that is not a number") from None
         if len(numbers) % 2:
-            raise ValueError("the last line is cut")
+            raise ValueError("the last line is truncated")
         return numbers[0::2], numbers[1::2]

@@ -8,9 +8,9 @@ offset  size  field
 12+L    4     data_crc      masked CRC-32C of the payload
 ```
 
-There is no file header, footer or count. A file may be compressed as a whole, with gzip (any number
-of members) or zlib; the file name does not show it. Source: TensorFlow's record_writer.h and
-record_reader.cc, and the published observations of what tf.data accepts.
+There is no file header, footer or count. A whole file may be compressed with gzip (any number of members) or zlib; the
+file name does not show it. Source: TensorFlow's record_writer.h and record_reader.cc, and published observations of
+what tf.data accepts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from penstock.columns.types import is_list
 from penstock.contract.decoder import Decoder, FrameCheck, Places
 from penstock.contract.format import Chunk, FormatInfo, Options, Writer
 from penstock.contract.options import options_from
+from penstock.contract.regions import Region
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.tfrecord._dali_index import DaliIndex
 from penstock.framing.format import FramedFormat
@@ -69,7 +70,7 @@ from penstock.payloads.example.sequence_parts import (
 from penstock.storage.base import Sink, Source
 
 _HEAD_BYTES = 4096
-"""How many bytes are read to detect the compression: enough to inflate the first frame head."""
+"""How many bytes are read to detect the compression. They suffice to inflate the head of the first frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,8 @@ class TFRecordOptions:
     def __post_init__(self) -> None:
         checked_infer(self.infer_records)
         if isinstance(self.compression, str):
-            object.__setattr__(
-                self, "compression", self.compression.lower()
-            )  # TensorFlow uses capitals
+            # TensorFlow spells the names in capitals.
+            object.__setattr__(self, "compression", self.compression.lower())
 
 
 class TFRecordFormat(FramedFormat):
@@ -137,22 +137,26 @@ class TFRecordFormat(FramedFormat):
         return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
     def checking(self, shard: OpenShard) -> Decoder | None:
-        """None if `open` would not treat payloads as Examples. With infer_records="all", only the first 1000 records
-        are sampled here."""
+        """None if `open` would not decode payloads as Examples. With infer_records="all", this samples only 1000
+        records."""
         mine = self.own_options(shard.options)
         num_records = 1000 if mine.infer_records == "all" else mine.infer_records
-        # Damage is reported by the damage scan itself, so here sampling just stops at it.
+        # Sampling stops at damage, which the damage scan reports.
         facts, seen = sample(_looking(shard, "stop"), num_records)
         if not looks_like_examples(facts):
             return None
         try:
             fields = plan_fields(infer_schema(facts, seen))
         except SchemaError:
-            fields = []  # the records share no schema, but can still be checked as messages
-        return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
+            fields = []  # the records fit no common schema, but each can still be checked
+        return ExampleDecoder(fields, shard.options.dialect).lending()
+
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.tfrecord._regions import frame
+
+        return frame(data, start)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """Return a writer that copies frames unchanged into a file with the given compression."""
         from penstock.formats.tfrecord.writer import TFRecordWriter
 
         given = {"compression": compression or None, "payload": "raw"}
@@ -162,9 +166,9 @@ class TFRecordFormat(FramedFormat):
     def end_of(self, source: Source, options: Options) -> Index:
         if _compression(source, self.own_options(options)) == "zlib":
             raise UnsupportedError(
-                "a ZLIB file is one stream, and nothing can follow its end",
+                "a zlib file is one stream, so nothing can be appended to it",
                 file=source.path,
-                hint="a new shard beside it, or penstock convert to gzip, which can be appended to",
+                hint="write a new shard, or use penstock convert to make a gzip file, which can be appended to",
             )
         return super().end_of(source, options)
 
@@ -175,8 +179,7 @@ class TFRecordFormat(FramedFormat):
         leaves = [leaf.name for leaf in kept_schema.flattened(fields)]
         if len(set(leaves)) < len(leaves):
             return None  # a struct's field and a column have the same name
-        is_exact = options.exact
-        return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
+        return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord.writer import TFRecordWriter
@@ -185,7 +188,6 @@ class TFRecordFormat(FramedFormat):
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:
-    """The compression that the caller gave, or else the one detected from the content."""
     if mine.compression not in ("", "gzip", "zlib", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
     if mine.compression is not None:
@@ -215,19 +217,19 @@ def _inflates_to_frames(head: bytes, container: str) -> bool:
             data = data.slice(consumed, len(data))
     except _core.KernelError:
         return False
-    return not plain if inflater.finished and not plain else _frame_head(plain)
+    return (inflater.finished and not plain) or _frame_head(plain)
 
 
 def compression_in(source: Source) -> str:
-    """The compression of a TFRecord file, detected from its content: "", "gzip" or "zlib"."""
+    """Return the compression of a TFRecord file, detected from its content: "", "gzip" or "zlib"."""
     return compression_of(source.read(0, _HEAD_BYTES).to_bytes()) or ""
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression detected from the first bytes: "", "gzip" or "zlib"; None if they do not start a TFRecord.
+    """Return the compression shown by a file's first bytes: "", "gzip" or "zlib"; None if it is not a TFRecord file.
 
-    The frame structure is checked first: the length of an uncompressed first frame can equal a magic number (35,615
-    bytes equal gzip's), but only a real frame also has a correct length checksum.
+    The first frame is checked before the magic numbers, as its length can equal one: 35,615 bytes equal gzip's. Only a
+    real frame has a correct checksum of its length.
     """
     if not head or _frame_head(head):
         return ""
@@ -235,8 +237,8 @@ def compression_of(head: bytes) -> str | None:
         return "gzip"
     if len(head) < 2 or head[0] & 0x8F != 8 or (head[0] * 256 + head[1]) % 31:
         return None
-    # Nearly all zlib files declare the largest window (0x78). Any other value is probably a
-    # damaged frame, so the content is inflated to check.
+    # Nearly all zlib files declare the largest window (0x78). Another value is more likely a
+    # damaged frame, so try to inflate the content.
     return "zlib" if head[0] == 0x78 or _inflates_to_frames(head, "zlib") else None
 
 
@@ -310,8 +312,8 @@ class ExampleDecoder(Decoder):
 def decoder_of(
     options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
 ) -> Any:
-    """Return the decoder for the caller's schema, or for a schema inferred from the payloads. It serves any format
-    whose payloads may be Examples. `look` returns the same values as `sample`."""
+    """Return a decoder for the caller's schema, or for a schema inferred from the payloads. Any format whose payloads
+    may be Examples can call it. `look` returns what `sample` returns."""
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -351,16 +353,16 @@ def decoder_of(
 def sample(
     shard: OpenShard, infer_records: int | str, known: Index | None = None
 ) -> tuple[dict[str, Any], InferredFrom]:
-    """Return facts about the first records of a shard (or all of them), and how many records were read.
+    """Return facts about the first records of a shard (or all records), and how many records were read.
 
-    Damage is skipped here, because it is reported when the records are read. The exception is infer_records="all":
-    that reads every record, so damage raises at once unless the caller asked to skip it.
+    Sampling skips damage, which is reported when the records are read. With infer_records="all" and damage="error",
+    damage raises an error here, as every record is read.
     """
     options = shard.options
     if options.damage == "error" and infer_records == "all":
         looking = _looking(shard, "error", options.checksums)
         return _facts(looking, sample_chunks(looking), infer_records)
-    # If the first records are lost, the schema still comes from the later ones.
+    # With damage="skip", continue after damage, so that later records can give the schema.
     reads_on = options.damage == "skip"
     looking = _looking(shard, "skip" if reads_on else "stop", options.checksums)
     facts, seen = _facts(looking, sample_chunks(looking), infer_records)
@@ -372,7 +374,7 @@ def sample(
 
 
 def _looking(shard: OpenShard, damage: str, checksums: str = "all") -> OpenShard:
-    """The shard with options for sampling: raw records, no index."""
+    """Return the shard with options for sampling: raw records, no index."""
     limits = shard.options.limits
     options = Options(damage=damage, checksums=checksums, index="never", limits=limits, raw=True)
     return replace(shard, options=options)
@@ -411,8 +413,8 @@ def _facts(
 
 
 def _told(field: pa.Field) -> list[pa.Field]:
-    """Return the fields that are read back for a written field. A struct stays one field, unless its name places it
-    in a part of a SequenceExample."""
+    """Return the fields that read back for a written field. A struct stays one field, unless it is part of a
+    SequenceExample."""
     leaves = kept_schema.flattened([field])
     is_part = part_and_key(field.name) is not None or WIRE_KEY in (field.metadata or {})
     if pa.types.is_struct(field.type) and leaves and not is_part:
@@ -421,8 +423,8 @@ def _told(field: pa.Field) -> list[pa.Field]:
 
 
 def _told_as_list(field: pa.Field) -> pa.Field:
-    """Return a field as inference would return it. A list of lists is marked as a feature list of SequenceExamples. A
-    feature called `record` is marked so that it is not mistaken for a raw record."""
+    """Return a field as inference would return it. Metadata marks a list of lists as a feature list of
+    SequenceExamples, and a feature called `record` as different from a raw record."""
     if field.name == RECORD:
         return field.with_metadata({**(field.metadata or {}), WIRE_KEY: RECORD.encode()})
     if not (is_list(field.type) and is_list(field.type.value_type)):

@@ -1,8 +1,5 @@
-"""Writes TFRecord shards: batches become frames, which are stored plain, gzipped or as one zlib stream.
-
-The bytes do not depend on the number of threads, or on how the records are split into
-batches.
-"""
+"""Writes TFRecord shards: frames, stored plain, as gzip members, or as one zlib stream. The bytes do not depend on the
+number of threads, or on how the records are split into batches."""
 
 from __future__ import annotations
 
@@ -29,16 +26,16 @@ class TFRecordWriteOptions:
     level: int = 6
     """1 (fastest) to 9 (smallest)."""
     member_bytes: int = 256 * KIB
-    """A gzip member ends with the record with which its uncompressed size reaches `member_bytes`."""
+    """A gzip member ends with the record that brings its uncompressed size to `member_bytes` or more."""
     payload: Payload | None = None
-    """The kind of payload that a record is encoded as; None decides from the schema, see `plan_payload`."""
+    """How records are encoded. None decides from the schema, see `plan_payload`."""
     exact: bool = False
-    """Whether a float64 that float32 cannot represent exactly is an error; if False, the nearest float32 is
-    stored, as TensorFlow's FloatList does. A value beyond float32's range is always an error."""
+    """Whether a float64 that float32 cannot represent exactly is an error. If False, the nearest float32 is stored, as
+    in TensorFlow's FloatList. A value beyond float32's range is always an error."""
 
     def __post_init__(self) -> None:
         if isinstance(self.compression, str):
-            # TensorFlow writes the names in capitals, and "" for no compression.
+            # TensorFlow spells the names in capitals, and no compression as "".
             object.__setattr__(self, "compression", self.compression.lower() or None)
         if self.compression not in (None, "gzip", "zlib"):
             raise ValueError(
@@ -55,28 +52,10 @@ class TFRecordWriteOptions:
 
 
 class TFRecordWriter(FramedWriter):
-    """Writes one shard to a sink, and collects the facts that its index needs.
+    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raise
+    SchemaError if no payload can hold the values of a column.
 
-    Args:
-        sink: where the bytes go; committed or aborted by the caller.
-        schema: the schema of the batches.
-        options: see TFRecordWriteOptions.
-        threads: how many slices are encoded and compressed in parallel; None means one per core.
-
-    Raises:
-        SchemaError: no payload can hold values of a column's type.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> from penstock.storage.local import LocalStorage
-        >>> sink = LocalStorage().sink("numbers.tfrecord", overwrite=True)
-        >>> batch = pa.record_batch({"n": [1, 2, 3]})
-        >>> writer = TFRecordWriter(sink, batch.schema, TFRecordWriteOptions())
-        >>> writer.write(batch)
-        >>> writer.close()
-        >>> sink.commit()
-        >>> writer.index().num_records
-        3
+    threads: how many slices are encoded and compressed in parallel; None means one per core.
     """
 
     def __init__(
@@ -100,11 +79,9 @@ class TFRecordWriter(FramedWriter):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See Noting."""
         return self._losses.notes
 
     def output(self, sink: Sink) -> PlainOutput:
-        """The output that frames go to: plain, gzip members, or one compressed stream."""
         how = self._options
         if how.compression == "gzip":
             work = Pushed(self.threads, 4 * self.threads, beside=self._work)

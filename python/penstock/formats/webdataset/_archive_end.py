@@ -1,7 +1,7 @@
-"""Checks of the end of a tar archive: verify reports these faults besides damaged records, and repair fixes them.
+"""Checks the end of a tar archive. `verify` reports these faults besides damaged records, and `repair` fixes them.
 
-Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated
-between two members, and no other sign would reveal that.
+Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated between
+two members, which nothing else would show.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from penstock.formats.webdataset._comment import END_BYTES
 from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames, Task
 from penstock.framing.write.output import joined
 
-_NO_END = "the archive has no end: if it was cut behind a member, nothing else tells"
-_EARLY_END = "an archive ends here and another follows: webdataset and tar read nothing of that one"
+_NO_END = "the archive has no end: it may have been truncated after a member"
+_EARLY_END = "an archive ends here and another follows, which webdataset and tar do not read"
 
 
 class ArchiveScan(DamageScan):
-    """A damage scan that also reports where the archive ends too early, or lacks an end."""
+    """A damage scan that also reports an archive that ends too early, or has no end."""
 
     def tasks(self) -> Iterator[Task]:
-        """See DamageScan.tasks."""
         end: tuple[int, int] | None = None  # end offset of the last record, and its final zeros
         for task in super().tasks():
             if isinstance(task, FoundFrames):
@@ -39,7 +38,7 @@ class ArchiveScan(DamageScan):
                     yield self._finding("early_end", start, int(ends[place]), _EARLY_END, 0)
                 end = int(ends[-1]), int(zeros[-1])
             else:
-                end = None  # damage, which is reported separately
+                end = None  # the damage is reported separately
             yield task
         if end is not None and end[1] < END_BYTES:
             yield self._finding("no_end", end[0] - end[1], end[0], _NO_END, None)
@@ -51,7 +50,7 @@ class ArchiveScan(DamageScan):
 def without_ends(
     parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
 ) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
-    """Return whole records of an archive without the end-of-archive zeros after them, with new lengths and checksums."""
+    """Return whole records without the zeros of an archive's end after them, with new lengths and checksums."""
     data = joined(parts)
     starts = np.cumsum(lengths, dtype=np.uint64) - lengths
     places = as_arrow(starts)

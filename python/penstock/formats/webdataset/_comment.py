@@ -4,9 +4,9 @@ It is the comment of a global PAX header, which every tar program skips. Its tex
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. Python's tarfile, and therefore webdataset, expects a member after a
-comment. So in an archive without records, an empty folder `__penstock__/` follows the comment; no program mistakes
-it for part of a record. In an archive without a readable comment, the members' names determine the columns.
+with columns in the order of the schema. Python's tarfile, and so webdataset, expects a member after a comment. So in an
+archive without records, an empty folder `__penstock__/` follows it, which no program takes for part of a record. In an
+archive without a readable comment, the names of the members determine the columns.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from penstock.errors import SchemaError
 from penstock.framing.streams.stream import Stream
 
 ARCHIVE_BYTES = 10240
-"""The size of an archive is a multiple of this number of bytes, a convention from the days of tapes."""
+"""The size of an archive is a multiple of this number of bytes, a convention from tapes."""
 END_BYTES = 1024
-"""At least this many zeros end an archive."""
+"""At least this many zeros are at the end of an archive."""
 _BLOCK = 512
 _MOST_BYTES = 1 << 20
 _VERSION = 1
@@ -43,17 +43,17 @@ class Stored:
 
 
 def comment_of(stored: Stored) -> _core.Buffer:
-    """The header to put at the front of an archive."""
+    """Return the header to put at the front of an archive."""
     schema = b64encode(stored.schema.serialize().to_pybytes()).decode()
     text = json.dumps({"penstock": _VERSION, "schema": schema, "fields": stored.fields})
     if len(text) > _MOST_BYTES - 100:
-        raise SchemaError("too many columns for a tar archive to describe")
+        raise SchemaError("the archive's comment cannot hold this many columns")
     return _core.tar_comment(text)
 
 
 def folder_behind() -> _core.Buffer:
-    """The member that follows the comment if there are no records."""
-    import tarfile  # imported here, since shards nearly always have records
+    """Return the member that follows the comment if there are no records."""
+    import tarfile  # imported here, as shards nearly always have records
 
     folder = tarfile.TarInfo("__penstock__/")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o755
@@ -61,7 +61,7 @@ def folder_behind() -> _core.Buffer:
 
 
 def stored_in(stream: Stream) -> Stored | None:
-    """Return the columns described at the front of a stream, or None if there is no description by penstock."""
+    """Return the columns in the comment at the front of a stream, or None if penstock wrote no such comment."""
     head = stream.read(0, _BLOCK)
     block = head.to_bytes()
     if len(block) < _BLOCK or block[156:157] != b"g" or not _core.is_tar_head(head):

@@ -1,4 +1,4 @@
-"""Whether the first bytes of a file are those of a tar archive."""
+"""Detects tar archives from their first bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BLOCK = 512
 
 
 def is_archive(head: bytes, size: int) -> bool:
-    """Whether a file starts like an archive: with a header, or with nothing but zeros."""
+    """Whether a file starts like an archive: with a header, or with only zeros."""
     if len(head) < _BLOCK:
         return False
     if not any(head):

@@ -1,4 +1,4 @@
-"""Decoding of the fields of WebDataset records, by the last part of their names and by Arrow type.
+"""Decodes the fields of WebDataset records, depending on the last part of their names and on the Arrow type.
 
 | last part of the field | column |
 |---|---|
@@ -69,7 +69,7 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 
 
 def ending(field: str) -> tuple[str, bool]:
-    """The part of a field's name that determines its type, and whether the field is gzipped."""
+    """Return the part of a field's name that determines its type, and whether the field is gzipped."""
     parts = field.rsplit(".", 2)
     if parts[-1] == "gz" and len(parts) > 1 and parts[-2] in KNOWN:
         return parts[-2], True
@@ -77,7 +77,7 @@ def ending(field: str) -> tuple[str, bool]:
 
 
 def type_by_name(field: str) -> Any:
-    """The type of a field's column, from its name; None if the contents determine it."""
+    """Return the type of a field's column from its name, or None if the contents determine it."""
     last, _ = ending(field)
     if last in IMAGES:
         return ImageType(IMAGES[last])
@@ -96,7 +96,7 @@ _MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 @dataclass(frozen=True, slots=True)
 class ReadingPlan:
-    """How a column is made from a field: what the kernel returns, and how the result is converted."""
+    """How a column is made from a field: what the kernel returns, and how that is converted."""
 
     column: pa.Field
     field: str
@@ -104,15 +104,15 @@ class ReadingPlan:
     finish: Finish
     inflates: bool = False
     is_asked: bool = False
-    """Whether the caller chose the type. If so, valid contents may fail to fit it."""
+    """Whether the caller chose the type, so valid contents may not fit it."""
     exact: bool = False
-    """Whether the type was inferred from other records. If so, rounding a float to fit the type is an error."""
+    """Whether the type was inferred from other records, so rounding a float to fit it is an error."""
 
     def make(self, values: Any, limits: Limits) -> Any:
-        """Convert what the kernel returned to the column.
+        """Convert what the kernel returned to the column. Errors name the field, and the row of the batch.
 
         Raises:
-            FormatError: the contents cannot be decoded; the error names the row of the batch and the field.
+            FormatError: the contents cannot be decoded.
             SchemaError: the contents are valid, but of another type.
         """
         try:
@@ -137,8 +137,8 @@ class ReadingPlan:
         return found
 
     def _breaks_rules(self) -> bool:
-        """Whether contents of another type break the rules of their field. Contents that store their own types can
-        be valid and still have another type than the column."""
+        """Whether contents of another type break the rules of their field. If the contents store their own types, they
+        can be valid and not fit the column."""
         return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:
@@ -149,7 +149,7 @@ class ReadingPlan:
         return self.finish(values)
 
     def _misfit(self, values: Any) -> int | None:
-        """Return the first row whose value, converted alone, does not fit the type; None if there is none."""
+        """Return the first row whose value alone does not fit the type, or None."""
         for row in range(len(values)):
             try:
                 self._finished(values.slice(row, 1))
@@ -159,24 +159,20 @@ class ReadingPlan:
 
 
 def undecodable(message: str, **place: Any) -> FormatError:
-    """The error for contents that break the rules of their field."""
+    """Return the error for contents that break the rules of their field."""
     return FormatError(message, **place, hint=SKIP_HINT)
 
 
 def plan_field(
     column: pa.Field, field: str, limits: Limits, is_asked: bool = False, exact: bool = False
 ) -> ReadingPlan:
-    """Return how a column of this type is made from a field. For `is_asked` and `exact` see ReadingPlan.
-
-    Raises:
-        SchemaError: no member can hold values of this type.
-    """
+    """Return how a column of this type is made from a field. For `is_asked` and `exact` see ReadingPlan."""
     last, inflates = ending(field)
     contents, finish = _how(column, last, limits, exact)
     if column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
-        inflates = False  # the caller asked for bytes, so gets the member's bytes unchanged
+        inflates = False  # a column of bytes gets the member's bytes unchanged
     if inflates and contents == "views":
-        contents = "bytes"  # inflated contents are not in the file, so views cannot point at them
+        contents = "bytes"  # views point into the file, which does not have the inflated contents
     return ReadingPlan(column, field, contents, finish, inflates, is_asked, exact)
 
 
@@ -217,12 +213,12 @@ def is_number(type_: Any) -> bool:
 
 
 def is_time(type_: Any) -> bool:
-    """Whether values are points in time or durations, which are stored as integers."""
+    """Whether values are times or durations, which are stored as integers."""
     return bool(pa.types.is_temporal(type_)) and not pa.types.is_interval(type_)
 
 
 def is_label(type_: Any) -> bool:
-    """Whether values are texts from a dictionary."""
+    """Whether values are class labels: texts from a dictionary."""
     return bool(pa.types.is_dictionary(type_)) and is_text(type_.value_type)
 
 
@@ -242,10 +238,10 @@ def is_npy(type_: Any) -> bool:
 
 
 def _nulls(values: Any) -> Any:
-    """Return a column of the null type; raise SchemaError if the field has a value."""
+    """Return a column of the null type. Raise SchemaError if the field has a value."""
     if values.null_count < len(values):
         raise SchemaError(
-            "the field has a value, and none in the records that its type was told from",
+            "the field has a value here, but had none in the records from which its type was inferred",
             record=pc.index(values.is_valid(), pa.scalar(value=True)).as_py(),
             hint="open(..., schema=...) with a type for it",
         )
@@ -253,7 +249,7 @@ def _nulls(values: Any) -> Any:
 
 
 def as_type(values: Any, type_: Any) -> Any:
-    """Values converted to a type, which most already have."""
+    """Convert values to a type, which most already have."""
     return values if values.type == type_ else fitted(values, type_)
 
 
@@ -269,7 +265,7 @@ def _from_int64(values: Any, type_: Any) -> Any:
     if pa.types.is_boolean(type_):
         wrong = pc.any(pc.and_(pc.not_equal(values, 0), pc.not_equal(values, 1))).as_py()
         if wrong:
-            raise pa.ArrowInvalid("a number other than 0 and 1")
+            raise pa.ArrowInvalid("a number is neither 0 nor 1")
     return as_type(values, type_)
 
 
@@ -288,12 +284,12 @@ def _from_json(values: Any, type_: Any) -> Any:
         try:
             found.append(None if text is None else _revived(json.loads(text), type_))
         except (ValueError, TypeError, AttributeError, Base64Error, RecursionError):
-            raise FormatError(f"the contents are no JSON of {type_}", record=row) from None
+            raise FormatError(f"the contents are not JSON of {type_}", record=row) from None
     return pa.array(found, type_)
 
 
 def as_json(value: Any, type_: Any) -> str | None:
-    """A value of a nested field as JSON, with byte strings as base64."""
+    """Convert a nested value to JSON, with byte strings as base64."""
     if value is None:
         return None
     return json.dumps(_plain(value, type_), ensure_ascii=False, separators=(",", ":"))
@@ -336,7 +332,7 @@ def _revived(value: Any, type_: Any) -> Any:
 
 
 def inflated(values: Any, limits: Limits) -> Any:
-    """The inflated contents of byte strings that are gzip files."""
+    """Inflate byte strings that are gzip files."""
     found: list[bytes | None] = []
     total = 0
     for row, value in enumerate(values.to_pylist()):
@@ -356,8 +352,7 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
         while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                # The input is passed in small pieces: zlib copies all input after the end of a gzip
-                # member, and there may be many members.
+                # In small pieces, as zlib copies all input after the end of each gzip member.
                 given = view[at : at + _GIVEN_BYTES]
                 part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
                 at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
@@ -368,15 +363,15 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
                         f"inflates beyond the limit member_bytes={limits.member_bytes}", record=row
                     )
                 if not part and at == len(data) and not stream.eof:
-                    raise FormatError("the gzip data is cut", record=row)
+                    raise FormatError("the gzip data is truncated", record=row)
             filled = _NOT_ZERO.search(data, at)
             at = len(data) if filled is None else filled.start()
     except zlib.error:
-        raise FormatError("the contents are no gzip data", record=row) from None
+        raise FormatError("the contents are not gzip data", record=row) from None
     return b"".join(parts)
 
 
 def keys(first: int, count: int) -> Any:
-    """Return keys for records without keys: their numbers in the shard."""
+    """Return keys for records without keys: their numbers in the shard, with nine digits."""
     numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
     return pc.utf8_lpad(numbers, 9, "0")

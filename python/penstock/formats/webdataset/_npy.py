@@ -1,8 +1,5 @@
-"""Converts columns of npy files, one file per record, to arrays and back.
-
-If all records of a batch have the same header and size, they are decoded together; otherwise one by one. Only
-arrays of numbers are read, and nothing is ever unpickled.
-"""
+"""Converts columns of npy files, one file per record, to arrays and back. If all records of a batch have the same
+header and size, they are decoded together. Only arrays of numbers are read, and nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _KEPT_HEADERS = 4096
 
 
 def header_of(data: bytes) -> Header | None:
-    """The header of an npy file; None if there is none, or if its values are not numbers."""
+    """Return the header of an npy file. None if there is none, or its values are not numbers."""
     if len(data) < 12:
         return None
     prefix = 10 if data[6] == 1 else 12
@@ -53,8 +50,8 @@ def _known(front: bytes) -> Header | None:
 
 
 def type_of(headers: Sequence[Header | None]) -> Any:
-    """Return the type of a column whose first records have these headers: a number or a fixed-shape tensor if the
-    headers agree, a variable-shape tensor if only the shapes differ, else bytes."""
+    """Return the type of a column from the headers of its first records. If they agree, it is a number or a fixed-shape
+    tensor. If only the shapes differ, it is a variable-shape tensor. Otherwise, it is bytes."""
     known = [header for header in headers if header is not None]
     kinds = {(header.dtype.kind, len(header.shape)) for header in known}
     if len(kinds) != 1 or len(known) < len(headers):
@@ -68,11 +65,8 @@ def type_of(headers: Sequence[Header | None]) -> Any:
 
 
 def column(values: Any, type_: Any, exact: bool = False) -> Any:
-    """Convert a column of npy files (binary; nulls stay nulls) to values of a type; with `exact`, rounding is an error.
-
-    Raises:
-        SchemaError: a value is not an array, or does not fit the type; the error names its row.
-    """
+    """Convert npy files (binary; nulls stay nulls) to values of a type. With `exact`, rounding is an error. Raise
+    SchemaError or FormatError, which name the row, if a value is not an array or does not fit the type."""
     there = values.is_valid()
     full = values.drop_null() if values.null_count else values
     found = _stacked(full, type_, exact)
@@ -105,14 +99,14 @@ def _check_exact(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> None
 
 
 def _number_type(type_: Any) -> pa.DataType:
-    """Return the type of the numbers in arrays of this type, or the type itself if it is not an array type."""
+    """Return the type of the numbers in arrays of this type."""
     while isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_):
         type_ = type_.value_type
     return type_
 
 
 def _stacked(values: Any, type_: Any, exact: bool) -> Any:
-    """All arrays at once, if they share one header and size that fit the type; else None."""
+    """Convert all arrays together if they share one header and size, and fit the type. Otherwise return None."""
     if not len(values):
         return None
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
@@ -141,7 +135,7 @@ def _stacked(values: Any, type_: Any, exact: bool) -> Any:
 
 
 def _shape_of(type_: Any) -> tuple[int, ...] | None:
-    """The shape of each value's array; None if shapes may differ."""
+    """Return the shape of each value's array, or None if shapes may differ."""
     if is_fixed_tensor(type_):
         return tuple(type_.shape)
     if pa.types.is_fixed_size_list(type_):
@@ -150,7 +144,7 @@ def _shape_of(type_: Any) -> tuple[int, ...] | None:
 
 
 def _shaped(arrays: np.ndarray, type_: Any) -> Any:
-    """Arrays of the same shape, stacked along the first axis, as values of a type."""
+    """Convert arrays of one shape, stacked along the first axis, to values of a type."""
     if not arrays.ndim > 1:
         return fitted(pa.array(arrays), type_)
     value = type_.value_type
@@ -167,10 +161,10 @@ def _shaped(arrays: np.ndarray, type_: Any) -> Any:
 def _array(data: bytes, row: int) -> np.ndarray:
     header = header_of(data)
     if header is None:
-        raise FormatError("the contents are no npy file of numbers", record=row)
+        raise FormatError("the contents are not an npy file of numbers", record=row)
     size = header.num_values * header.dtype.itemsize
     if len(data) != header.start + size:
-        message = "an npy file that has not as many bytes as its header says"
+        message = "the npy file does not have as many bytes as its header says"
         raise FormatError(message, record=row, expected=header.start + size, found=len(data))
     flat = np.frombuffer(data, header.dtype, offset=header.start)
     array = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
@@ -178,7 +172,7 @@ def _array(data: bytes, row: int) -> np.ndarray:
 
 
 def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
-    """Arrays that may differ in shape, as values of a type."""
+    """Convert arrays that may differ in shape to values of a type."""
     kind, wanted = pa.types, _shape_of(type_)
     _check_shapes(arrays, rows, type_, wanted)
     value = type_.value_type if wanted != () else type_
@@ -205,7 +199,7 @@ def _check_shapes(
     levels = type_.num_dimensions if is_variable_tensor(type_) else 1
     for array, row in zip(arrays, rows, strict=True):
         if array.shape != wanted if wanted is not None else array.ndim != levels:
-            message = f"an array of shape {array.shape} where the schema wants {type_}"
+            message = f"an array has the shape {array.shape}, and the schema wants {type_}"
             raise SchemaError(message, record=int(row))
 
 
@@ -230,7 +224,7 @@ _header = lru_cache(_KEPT_HEADERS)(header_bytes)
 
 
 def stacked_files(arrays: np.ndarray) -> Any:
-    """Arrays of the same shape, stacked along the first axis, as a binary column of npy files."""
+    """Convert arrays of one shape, stacked along the first axis, to a binary column of npy files."""
     arrays = np.ascontiguousarray(arrays)
     header = np.frombuffer(_header(arrays.dtype.str, arrays.shape[1:]), np.uint8)
     body = arrays.view(np.uint8).reshape(len(arrays), -1) if arrays.size else None
@@ -245,7 +239,7 @@ def stacked_files(arrays: np.ndarray) -> Any:
 
 
 def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
-    """Return slices of an array of numbers as a binary column of npy files. `ends` has n + 1 offsets for n slices."""
+    """Convert slices of an array of numbers to a binary column of npy files. `ends` has n + 1 offsets for n slices."""
     data = np.ascontiguousarray(flat).view(np.uint8)
     width = flat.dtype.itemsize
     descr = flat.dtype.str

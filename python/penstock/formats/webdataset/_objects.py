@@ -1,9 +1,8 @@
 """Decodes members that hold several named values (npz archives, MessagePack and CBOR maps) to struct columns.
 
-The field names and types of a column are inferred from the first records, as for a whole file of such values. CBOR
-is read with cbor2 (`pip install 'penstock[webdataset]'`); if it is not installed, CBOR members stay bytes. Values
-that are not maps, and maps for which Arrow has no type, also stay bytes. Object arrays stay bytes as well, because
-nothing is ever unpickled.
+The fields and types of a column are inferred from the first records, as for a whole file of such values. These stay
+bytes: values that are not maps, maps for which Arrow has no type, object arrays (nothing is ever unpickled), and CBOR
+if cbor2 is not installed (`pip install 'penstock[webdataset]'`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OBJECTS = (*NPZ, *MESSAGE_PACK, *CBOR)
 
 
 def type_of_objects(last: str, samples: Any) -> Any:
-    """The type of a column, inferred from its first values (binary, without nulls)."""
+    """Return the type of a column, inferred from its first values (binary, without nulls)."""
     limits = Limits()
     try:
         if last in NPZ:
@@ -44,11 +43,11 @@ def type_of_objects(last: str, samples: Any) -> Any:
             return _message_type(samples, limits)
         return _cbor_type(samples)
     except (PenstockError, _core.KernelError, pa.ArrowException, ValueError):
-        return pa.binary()  # the values are not in the format that the field's name indicates
+        return pa.binary()  # the values do not have the format that the field's name implies
 
 
 def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
-    """Return the samples that can be read. Damaged samples are skipped: they reveal nothing about the others."""
+    """Return the samples that can be read. Damaged samples are skipped, as they show nothing about the others."""
     found: list[Any] = []
     for data in samples.to_pylist():
         with suppress(FormatError, ValueError):
@@ -59,12 +58,9 @@ def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
 def column_of_objects(
     last: str, values: Any, type_: Any, limits: Limits, exact: bool = False
 ) -> Any:
-    """Convert the values of a field (binary; nulls stay nulls) to a struct column of this type; with `exact`,
-    rounding a float is an error.
-
-    Raises:
-        SchemaError: a value is not of its format, or does not fit the type; the error names its row.
-    """
+    """Convert the values of a field (binary; nulls stay nulls) to a struct column of this type. With `exact`, rounding
+    a float is an error. Raise SchemaError or FormatError, which name the row, for a value that does not have its format
+    or does not fit the type."""
     there = values.is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(there)
     full = values.drop_null()
@@ -85,7 +81,7 @@ def column_of_objects(
 
 
 class _Bytes(Source):
-    """The bytes of a member, as the source of an npz archive."""
+    """The bytes of a member, as a source for an npz archive."""
 
     path = "npz member"
 
@@ -98,7 +94,7 @@ class _Bytes(Source):
 
 
 def _arrays(data: bytes, limits: Limits, *, fronts: bool = False) -> dict[str, bytes]:
-    """The npy files in an npz file, by name; with `fronts` only their first bytes."""
+    """Return the npy files in an npz file by name; with `fronts`, only their first bytes."""
     source = _Bytes(data)
     found: dict[str, bytes] = {}
     room = limits.member_bytes
@@ -163,7 +159,7 @@ def _frames(values: Any) -> _core.Frames:
 def _message_type(samples: Any, limits: Limits) -> Any:
     facts = _core.MsgpackFacts()
     for data in samples.to_pylist():
-        with suppress(_core.KernelError):  # a damaged sample reveals nothing about the others
+        with suppress(_core.KernelError):  # a damaged sample shows nothing about the others
             facts.see(_frames(pa.array([data], pa.binary())), limits.nesting)
     columns = facts.columns()
     if columns is None or not len(samples):
@@ -203,10 +199,10 @@ def _cbor_type(samples: Any) -> Any:
 
 
 def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
-    del limits, exact  # its floats are all float64
+    del limits, exact  # CBOR gives only float64
     cbor2 = _cbor2()
     if cbor2 is None:
-        raise SchemaError("CBOR is read by cbor2", hint="pip install 'penstock[webdataset]'")
+        raise SchemaError("CBOR needs cbor2", hint="pip install 'penstock[webdataset]'")
     found: list[Any] = []
     for row, data in enumerate(values.to_pylist()):
         try:
@@ -217,7 +213,7 @@ def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
 
 
 def _loaded(cbor2: Any, data: bytes) -> Any:
-    """Decode one value; raise ValueError for any fault in it."""
+    """Decode one value. Raise ValueError if it is not valid."""
     known = (cbor2.CBORError, TypeError, OverflowError, EOFError, RecursionError, MemoryError)
     try:
         value = cbor2.loads(data)
@@ -228,13 +224,14 @@ def _loaded(cbor2: Any, data: bytes) -> Any:
 
 
 def _check_tree(value: Any, most: int) -> None:
-    """Check that a value is a finite tree. A CBOR value can refer to another value, even to one that contains it,
-    and pyarrow would follow such references forever. Without references there are at most as many values as bytes."""
+    """Raise ValueError unless a value is a finite tree. CBOR values can refer to other values, even to values that
+    contain them, and pyarrow would follow such references forever. Without references there are at most as many values
+    as bytes."""
     level, count = [value], 0
     for _ in range(_MOST_LEVELS):
         count += len(level)
         if count > most:
-            raise ValueError("values that hold each other")
+            raise ValueError("its values contain each other")
         below: list[Any] = []
         for one in level:
             if isinstance(one, Mapping):
@@ -242,7 +239,7 @@ def _check_tree(value: Any, most: int) -> None:
             elif isinstance(one, (list, tuple, set, frozenset)):
                 below += one
             if count + len(below) > most:
-                raise ValueError("values that hold each other")
+                raise ValueError("its values contain each other")
         if not below:
             return
         level = below

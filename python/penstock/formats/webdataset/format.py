@@ -9,12 +9,11 @@ size      its contents, then zeros up to a multiple of 512
 1024      zeros that end the archive; usually more, up to a multiple of 10,240
 ```
 
-The part of the name after that dot, in lower case, is the field. A file may be gzipped as a whole, whatever its
-name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
-1.0.2 reads. Archives that penstock writes start with a comment (a global PAX header) that records the columns from
-which the fields were written; see `_comment.py`.
+The part of the name after that dot, in lower case, is the field. A whole file may be gzipped, whatever its name. An
+archive that penstock writes starts with a comment (a global PAX header) that lists the columns from which the fields
+were written; see `_comment.py`. Names in an archive are never used as file names, and contents are never executed.
 
-No name in an archive is ever used as a file name, and no member's contents are ever executed.
+Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; published observations of what webdataset 1.0.2 reads.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from penstock.contract.around import around
 from penstock.contract.decoder import Decoder, FrameCheck
 from penstock.contract.format import FormatInfo, Options, Writer
 from penstock.contract.options import options_from
+from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
 from penstock.formats.numpy.npy_header import MAGIC
 from penstock.formats.webdataset._archive_end import ArchiveScan
@@ -78,7 +78,7 @@ _OTHER_CODECS = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst
 class WebDatasetOptions:
     """How to read WebDataset.
 
-    decode: whether contents are decoded according to the last part of their names; False leaves all as bytes.
+    decode: whether contents are decoded according to the last part of their names; False gives bytes.
     compression: "gzip" or "" (none); None detects it from the content.
     infer_records: how many records of a shard are read to infer its fields, or "all".
     """
@@ -128,12 +128,16 @@ class WebDatasetFormat(FramedFormat):
     def checking(self, shard: OpenShard) -> Decoder | None:
         quiet = replace(shard, options=replace(shard.options, damage="skip"))
         try:
-            return self.decoder(quiet, None).lending()  # copies no bytes
+            return self.decoder(quiet, None).lending()
         except (SchemaError, FormatError):
             return None
 
+    def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
+        from penstock.formats.webdataset._regions import members
+
+        return members(data, start)
+
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FramedWriter:
-        """Return a writer that copies frames unchanged into a file with the given compression."""
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
         options = options_from(
@@ -151,7 +155,6 @@ class WebDatasetFormat(FramedFormat):
 
 
 def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> OpenShard:
-    """Open a shard: the file and its stream of members."""
     if mine.compression not in ("", "gzip", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
     head = source.read(0, _BLOCK).to_bytes()
@@ -161,9 +164,9 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> OpenSha
         for magic, name in _OTHER_CODECS.items():
             if head.startswith(magic):
                 raise UnsupportedError(
-                    f"an archive compressed with {name}",
+                    f"the archive is compressed with {name}, which penstock does not read",
                     file=source.path,
-                    hint="unpack it first, or compress it with gzip",
+                    hint="decompress it first, or compress it with gzip",
                 )
     stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
     return OpenShard(source, stream, WEBDATASET, options)
@@ -173,7 +176,7 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> OpenSha
 
 
 class RecordDecoder(Decoder):
-    """Decodes frames, each holding the members of one record, to columns."""
+    """Decodes frames, each of which has the members of one record, to columns."""
 
     def __init__(
         self,
@@ -193,7 +196,6 @@ class RecordDecoder(Decoder):
         self.schema = schema
 
     def lending(self) -> RecordDecoder:
-        """See penstock.contract.decoder.Lender."""
         schema = lent_schema(self.schema)
         plans = [
             plan_field(schema.field(name), plan.field, self._limits, plan.is_asked, plan.exact)
@@ -226,7 +228,8 @@ class RecordDecoder(Decoder):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _translated(self, error: _core.KernelError) -> _core.KernelError | FormatError:
-        """Return the kernel's error, converted to a FormatError if the contents break the rules of their field."""
+        """Convert the kernel's error to a FormatError if the contents break the rules of their field. Otherwise return
+        it."""
         fault = error.args[0]
         plan = next((p for p in self._plans.values() if p.field == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
@@ -234,7 +237,7 @@ class RecordDecoder(Decoder):
         return undecodable(fault.message, record=fault.record, field=plan.column.name)
 
     def _kernel(self, names: tuple[str, ...]) -> tuple[Any, pa.Schema]:
-        """The kernel that decodes these columns, and their schema; cached across batches."""
+        """Return the kernel that decodes these columns, and their schema. Both are cached."""
         made = self._kernels.get(names)
         if made is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
@@ -247,8 +250,8 @@ class RecordDecoder(Decoder):
         return made
 
     def _urls_of(self, count: int) -> Any:
-        """Return the file name once per record, as a slice of the largest array made so far."""
-        urls = self._urls  # a local copy, since other threads may replace the attribute
+        """Return the file name once per record, as a slice of the largest such array so far."""
+        urls = self._urls  # other threads may replace the attribute
         if len(urls) < count:
             numbers = pa.array(np.zeros(count, np.int32))
             urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
@@ -267,22 +270,22 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
         schema = _with_types(_schema(shard, mine, stored), schema)
     elif not isinstance(schema, pa.Schema):
         raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
-    # Without decoding, the fields are the columns, whatever columns they were written from.
+    # Without decoding, each field is a column, whatever column it was written from.
     named = stored if mine.decode else None
     plans = [_plan(field, named, options) for field in schema if field.name not in (KEY, URL)]
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
-        raise SchemaError("two columns of one field", field=seen[0])
+        raise SchemaError("two columns come from the same field", field=seen[0])
     path, limits = shard.source.path, options.limits
     return RecordDecoder(plans, schema, path, limits, complete=options.complete)
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
-    """Plan how to read a column: from the field that the archive's comment names, else from the field of its name."""
+    """Return how to read a column: from the field that the archive's comment names for it, else from the field of its
+    name."""
     name, is_own = column.name, False
     if stored is not None and stored.fields.get(name, name) != name:
-        # A column's stored type comes from the archive's comment, or else from the name and contents
-        # of its field.
+        # If the column has the type in the archive's comment, the caller did not choose it.
         is_own = stored.schema.field(name).type == column.type
         name = stored.fields[name]
     is_asked = options.schema is not None and not is_own and type_by_name(name) != column.type
@@ -291,7 +294,7 @@ def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
 
 
 def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
-    """Return the schema with the given types in place of the inferred ones; fields that it lacks are added."""
+    """Return the schema with the given types instead of the inferred ones. Fields that it lacks are added."""
     for name, type_ in types.items():
         if not isinstance(type_, pa.DataType):
             raise SchemaError("webdataset takes a dict of pyarrow types", field=name)
@@ -303,23 +306,23 @@ def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
 
 
 def _stored(shard: OpenShard) -> Stored | None:
-    """Return the columns that the comment at the front of a shard describes, or None if there is none."""
+    """Return the columns in the comment at the front of a shard, or None if there is none."""
     try:
         return stored_in(shard.stream)
     except _core.KernelError:
-        return None  # damaged at its start: reading the records reports it
+        return None  # reading the records reports the damage
 
 
 def _check_end(shard: OpenShard) -> None:
-    """Check that an archive written by penstock is complete. If it was truncated between two members, nothing else
-    shows that its last record lacks members. Compressed data reveals by itself that it is truncated."""
+    """Check that an uncompressed archive of penstock is complete. If it was truncated between two members, nothing else
+    shows that its last record lacks members. Compressed data itself shows that it is truncated."""
     size = shard.source.size
     if shard.stream.container:
         return
     end = shard.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()
     if size % ARCHIVE_BYTES or any(end):
         shard.stop_at(
-            _core.Fault("truncated", size, "the archive is cut: it has no end"), None, size
+            _core.Fault("truncated", size, "the archive is truncated: it has no end"), None, size
         )
 
 
@@ -341,11 +344,8 @@ def _schema(shard: OpenShard, mine: WebDatasetOptions, stored: Stored | None) ->
 def _sample(
     shard: OpenShard, mine: WebDatasetOptions
 ) -> tuple[set[str], dict[str, Any], InferredFrom]:
-    """Read the first records of a shard (or all). Return the names of their fields, the types of the fields whose
-    contents determine the type, and which records were read.
-
-    Damage is skipped here, because it is reported when the records are read.
-    """
+    """Read the first records of a shard (or all). Return the names of their fields, the types of fields whose contents
+    determine the type, and which records were read. Damage is skipped, as reading the records reports it."""
     has_all = mine.infer_records == "all"
     left = sys.maxsize if has_all else int(mine.infer_records)
     most_bytes = sys.maxsize if has_all else SAMPLE_BYTES
@@ -377,7 +377,6 @@ def _sample(
 
 
 def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Frames) -> None:
-    """Add the contents of the fields whose type depends on their contents."""
     typed = [name for name in names if _has_typed_contents(name)]
     if not typed:
         return
@@ -388,8 +387,8 @@ def _add_samples(samples: dict[str, list[Any]], names: set[str], part: _core.Fra
 
 
 def _sound(shard: OpenShard, frames: _core.Frames) -> Iterator[_core.Frames]:
-    """Yield runs of records whose members are valid fields without duplicates. The faults of other records are
-    reported when these are read."""
+    """Yield runs of records whose members are valid fields without duplicates. Reading the other records reports their
+    faults."""
     keys = _core.TarPlan([], False)
 
     def read(first: int, end: int) -> pa.RecordBatch:
@@ -415,11 +414,10 @@ def _has_typed_contents(field: str) -> bool:
 
 
 def _type_by_contents(field: str, parts: list[Any]) -> Any:
-    """The type of a field, inferred from the contents of its first members."""
     last, _ = ending(field)
     if last == NPY:
         fronts = [value.as_buffer()[:4096].to_pybytes() for part in parts for value in part]
-        # A value that is not an npy file is damaged, and reveals nothing about the others.
+        # A value that is not an npy file is damaged, and shows nothing about the others.
         files = [front for front in fronts if front.startswith(MAGIC)]
         return type_of([header_of(front) for front in files])
     return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

@@ -11,10 +11,10 @@
 | other nested types | json | JSON, with byte strings as base64 |
 | null | no member | |
 
-The field is the column's name, followed by the ending from the table unless the name already has an ending of that
-kind. Characters that a field cannot have (upper case, spaces, slashes) are replaced. The comment at the front of
-the archive records the column and type of each field (see `_comment.py`), so that reading gives back what was
-written. The bytes depend only on the records.
+The field is the column's name, with the ending from the table unless it already has an ending of that kind. Characters
+that a field cannot have (upper case, spaces, slashes) are replaced. A comment at the front of the archive lists the
+column and type of each field (see `_comment.py`), so that reading gives back what was written. The bytes depend only on
+the records.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class WebDatasetWriteOptions:
     level: int = 6
     """1 (fastest) to 9 (smallest)."""
     describe: bool = True
-    """Whether a comment at the front of the archive records the columns from which its fields were written."""
+    """Whether to list the columns in a comment at the front of the archive."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip"):
@@ -97,28 +97,11 @@ class WebDatasetWriteOptions:
 
 
 class WebDatasetWriter(FramedWriter):
-    """Writes one shard to a sink, and collects the facts that its index needs.
+    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raise
+    SchemaError if no member can hold values of a column's type.
 
-    Args:
-        sink: where the bytes go; committed or aborted by the caller.
-        schema: the schema of the batches; None if only whole frames will be written.
-        options: see WebDatasetWriteOptions.
-        threads: how many slices are encoded in parallel; None means one per core.
-
-    Raises:
-        SchemaError: no member can hold values of a column's type.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> from penstock.storage.local import LocalStorage
-        >>> sink = LocalStorage().sink("pets.tar", overwrite=True)
-        >>> batch = pa.record_batch({"__key__": ["rex", "tom"], "txt": ["a dog", "a cat"]})
-        >>> writer = WebDatasetWriter(sink, batch.schema, WebDatasetWriteOptions())
-        >>> writer.write(batch)
-        >>> writer.close()
-        >>> sink.commit()
-        >>> writer.index().num_records
-        2
+    schema: the schema of the batches; None if only whole frames will be written.
+    threads: how many slices are encoded in parallel; None means one per core.
     """
 
     def __init__(
@@ -142,24 +125,22 @@ class WebDatasetWriter(FramedWriter):
         super().__init__(sink, plan.stored.schema, encode, threads)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """Return the output. Compressed data is one gzip member: Python's tarfile, and therefore webdataset, reads
-        no more than one."""
+        """Return the output. Compressed data is one gzip member, as Python's tarfile, and so webdataset, reads only
+        one."""
         how = self._options
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See FramedWriter.write. An invalid key is a SchemaError, too."""
         if self._takes(batch):
             self._finishing(lambda: self._check_keys(batch))
         super().write(batch)
 
     def index(self) -> Index:
-        """The positions of the records. Complete once the writer is closed."""
         index = super().index()
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
         starts, checksums = index.starts.copy(), index.checksums.copy()
         if len(checksums):
-            # The zeros that end an archive belong to its last record.
+            # The zeros at the end of an archive belong to its last record.
             starts[-1] += np.uint64(self._end_bytes)
             checksums[-1] = zeros.crc32c(int(checksums[-1]))
         plain_bytes = index.plain_bytes + self._end_bytes
@@ -168,7 +149,7 @@ class WebDatasetWriter(FramedWriter):
     def write_frames(
         self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """See FramedWriter.write_frames. Zeros that ended the source archives are left out."""
+        """See FramedWriter.write_frames. Zeros at the ends of the source archives are left out."""
         super().write_frames(*without_ends(frames, lengths, checksums))
 
     def _take(self, frames: Encoded) -> None:
@@ -185,8 +166,8 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        # An archive without records gets the comment as well, since the columns must match those of
-        # the other shards.
+        # An archive without records gets the comment too, as its columns must match those of the
+        # other shards.
         described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
             described = [self._comment, folder_behind()]
@@ -198,7 +179,7 @@ class WebDatasetWriter(FramedWriter):
         super()._finish()
 
     def _check_keys(self, batch: pa.RecordBatch) -> None:
-        """Raise SchemaError if two consecutive records have the same key: they would be read as one."""
+        """Raise SchemaError if two consecutive records have the same key: they would read back as one."""
         if self._plan.key is None or not len(batch):
             return
         first = self._num_records
@@ -207,8 +188,8 @@ class WebDatasetWriter(FramedWriter):
         same = pc.fill_null(pc.equal(before, names), fill_value=False)
         if (row := pc.index(same, pa.scalar(value=True)).as_py()) >= 0:
             raise SchemaError(
-                f"the record has the same key as the one before it, {names[row].as_py()!r}; the two "
-                "would be read as one",
+                f"the record has the same key as the one before it, {names[row].as_py()!r}, so they "
+                "would read back as one",
                 record=first + row,
                 field=KEY,
             )
@@ -226,7 +207,7 @@ class RecordPlan:
         if self.key is not None and not is_text(schema.field(self.key).type):
             raise SchemaError("the keys of records must be strings", field=KEY)
         if len(set(schema.names)) < len(schema.names):
-            raise SchemaError("two columns have one name")
+            raise SchemaError("two columns have the same name")
         columns = [field for field in schema if field.name not in (KEY, URL)]
         self._fields: dict[str, str] = {}
         for column in columns:
@@ -236,7 +217,7 @@ class RecordPlan:
         self.stored = Stored(schema, self._fields)
 
     def keys(self, batch: pa.RecordBatch, first: int) -> Any:
-        """The keys of the records in a batch; their numbers if the records have none."""
+        """The keys of a batch, or the numbers of the records if they have no keys."""
         if self.key is None:
             return keys(first, batch.num_rows)
         found = batch.column(self.key)
@@ -255,7 +236,7 @@ class RecordPlan:
 
 
 def field_for(name: str, type_: Any) -> str:
-    """The field for a column: its name, with an ending that shows the type of its values."""
+    """Return the field for a column: its name, with an ending that shows the type of its values."""
     stem = re.sub(r"[^a-z0-9_.+-]", "_", name.lower().replace("/", "_"))
     last = stem.rsplit(".", 1)[-1]
     endings = _endings(name, type_)
@@ -266,7 +247,7 @@ def field_for(name: str, type_: Any) -> str:
 
 # Complexity: one branch for each row of the table of types at the top.
 def _endings(name: str, type_: Any) -> tuple[str, ...]:
-    """Return the endings that a field with values of this type may have. The first is added to a name without one."""
+    """Return the endings that a field with values of this type may have. A name without one of them gets the first."""
     storage = storage_of(type_)
     if is_image(type_):
         return tuple(e for e, codec in IMAGES.items() if codec == type_.codec) or ("img", *IMAGES)
@@ -282,7 +263,7 @@ def _endings(name: str, type_: Any) -> tuple[str, ...]:
         return (NPY,)
     if isinstance(type_, pa.BaseExtensionType) or not _nests(type_):
         raise SchemaError(
-            f"no member of a tar archive holds values of type {type_}",
+            f"a member of a tar archive cannot hold values of type {type_}",
             field=name,
             hint="cast it to a number, a string, binary or a list of these, leave it out (columns=), or "
             "write Arrow",
@@ -291,7 +272,7 @@ def _endings(name: str, type_: Any) -> tuple[str, ...]:
 
 
 def _nests(type_: Any) -> bool:
-    """Whether values can be stored as JSON: lists, structs and maps of numbers, texts and byte strings."""
+    """Whether JSON can store the values: lists, structs and maps of numbers, texts and byte strings."""
     kind = pa.types
     if kind.is_struct(type_):
         return all(_nests(field.type) for field in type_)
@@ -316,7 +297,7 @@ def _free(field: str, taken: set[str]) -> str:
 
 
 def _contents(values: Any, column: pa.Field) -> Any:
-    """Return the contents of the members of one column: byte strings, with null for each record without a member."""
+    """Return the contents of a column's members as byte strings, with null for a record without a member."""
     type_ = column.type
     storage = storage_of(type_)
     if holds_bytes(storage) or is_text(storage):
@@ -332,13 +313,12 @@ def _contents(values: Any, column: pa.Field) -> Any:
     try:
         texts = [as_json(value, type_) for value in values.to_pylist()]
     except ValueError as error:
-        message = f"values of {type_} have no JSON: {error}"
+        message = f"values of {type_} cannot be written as JSON: {error}"
         raise SchemaError(message, field=column.name) from None
     return pa.array(texts, pa.string())
 
 
 def _integers(values: Any) -> Any:
-    """Convert integers, booleans or times to integers."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int8())
     if is_time(values.type):
@@ -347,7 +327,6 @@ def _integers(values: Any) -> Any:
 
 
 def _files(values: Any, column: pa.Field) -> Any:
-    """Encode numbers or arrays of numbers as npy files."""
     type_: Any = column.type
     full = values.drop_null() if values.null_count else values
     if pa.types.is_floating(type_):
@@ -373,18 +352,17 @@ def _files(values: Any, column: pa.Field) -> Any:
 
 
 def _flat(lists: Any, values: Any, name: str) -> np.ndarray:
-    """The values of all lists, concatenated."""
     flat = lists.flatten()
     if flat.null_count:
         rows = [any(item is None for item in row or ()) for row in lists.to_pylist()]
         valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         row = int(valid[rows.index(True)])
-        message = "a list has a null, which an npy file has no value for"
+        message = "a list has a null, which an npy file cannot hold"
         raise SchemaError(message, record=row, field=name)
     return flat.to_numpy(zero_copy_only=False)
 
 
 def _ends(lists: Any) -> np.ndarray:
-    """The offsets of the lists in their concatenated values, starting with 0."""
+    """Return the offsets of lists in their concatenated values, starting with 0."""
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return np.cumsum([0, *lengths])

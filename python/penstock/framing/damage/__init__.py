@@ -1,7 +1,7 @@
 """Continue reading after damage: find what is lost, and where records continue.
 
-Other packages use `DamageScan`, which finds every record of a file and every fault in it for `verify` and `repair`.
-Its tasks return `Found`, which holds `FoundFrames` and `Bad`. Reading uses the chunks or frames that a scan accepts.
+`DamageScan` finds every record of a file and every fault in it, for `verify` and `repair`. Its tasks return `Found`,
+which holds `FoundFrames` and `Bad`. A reader that skips damage uses the chunks or frames that a scan accepts.
 """
 
 from penstock.framing.damage._chunks import chunks_around_damage, frames_around_damage

@@ -1,4 +1,4 @@
-"""Find where a record ends, from an index, its header or its bytes. These queries do not advance the walk."""
+"""Find where a record ends from an index, its header or its bytes, without advancing the walk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGREEING = 256
 
 
 class Boundaries:
-    """What is known about the record boundaries in a stream. `at` is the start of a record."""
+    """Answers questions about the record boundaries of a stream. `at` is the start of a record."""
 
     def __init__(
         self, scope: Scope, stream: Stream, index: Index | None, chains: HeaderChains
@@ -27,13 +27,13 @@ class Boundaries:
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
-        """The number of the record that starts here, its end, and its payload's checksum, from the index. None unless
-        the index matches the records that follow, or the payload."""
+        """The number, end and payload checksum of the record at `at`, from the index. None unless the index matches the
+        records that follow, or this payload."""
         found = self._entry(at)
         if found is None:
             return None
         record, end, known = found
-        assert self._index is not None, "it has the entry"
+        assert self._index is not None, "the entry came from it"
         least = at + self._scope.framing.least_bytes
         if not least <= end <= self._index.plain_bytes:
             return None
@@ -43,8 +43,7 @@ class Boundaries:
         return record, end, known
 
     def by_head(self, at: int) -> tuple[int, _core.Buffer] | None:
-        """The end of the record according to its header with one byte corrected, and the payload, whose checksum
-        confirms it."""
+        """The end and the payload of a record with a damaged header, if the payload's checksum confirms a length."""
         framing = self._scope.framing
         head = self._stream.read(at, framing.head_bytes).to_bytes()
         for length in framing.lengths(head):
@@ -60,7 +59,7 @@ class Boundaries:
         return None
 
     def is_cut_by_head(self, at: int) -> bool:
-        """Whether the header, with one byte corrected, says that the record continues beyond the end of the stream."""
+        """Whether the header, with one byte corrected, gives an end beyond the end of the stream."""
         framing = self._scope.framing
         head = self._stream.read(at, framing.head_bytes).to_bytes()
         ends = [at + framing.frame_bytes(length) for length in framing.meant(head)]
@@ -69,8 +68,7 @@ class Boundaries:
         )
 
     def right_payload(self, at: int, end: int, known: int | None = None) -> _core.Buffer | None:
-        """The payload of the frame from here to `end`, if it matches its checksum: `known` if given, otherwise the
-        stored one."""
+        """The payload of the frame [at, end), if it matches its checksum: `known` if given, or else the stored one."""
         framing = self._scope.framing
         length = end - at - framing.least_bytes
         if length > self._scope.limits.record_bytes:
@@ -86,12 +84,11 @@ class Boundaries:
         return payload if framing.proves(payload, tail) else None
 
     def follow(self, at: int) -> Lead:
-        """Follow headers from here until it is clear that they are not inside a payload."""
         return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether the frame from here to `end` contains an intact header of a frame that continues beyond `end`. A
-        frame inside a payload would end within it."""
+        """Whether [at, end) contains an intact header of a frame that continues beyond `end`, as no frame inside a
+        payload does."""
         framing = self._scope.framing
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1
@@ -102,7 +99,7 @@ class Boundaries:
         return False
 
     def is_known(self, at: int, end: int) -> bool:
-        """Whether the index has a record from here to `end`, and matches what follows."""
+        """Whether the index has a record at [at, end), and matches the records that follow."""
         found = self._entry(at)
         return (
             found is not None
@@ -111,7 +108,7 @@ class Boundaries:
         )
 
     def _entry(self, at: int) -> tuple[int, int, int] | None:
-        """The index's entry for the record that starts here: its number, its end and its checksum."""
+        """The number, end and checksum of the record at `at`, from the index."""
         index = self._index
         if index is None:
             return None
@@ -121,7 +118,7 @@ class Boundaries:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, read: Read, record: int) -> bool:
-        """Whether one of the next records matches the index. Also true if no record is left, or if all records left are
+        """Whether one of the next records matches the index. Also true if no record follows, or if all that follow are
         broken and the data ends where the index says."""
         index = self._index
         assert index is not None

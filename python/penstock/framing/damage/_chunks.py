@@ -1,7 +1,7 @@
-"""Chunks around damage: the records of a shard that the damage scan of `verify` accepts.
+"""Chunks around damage, for readers that skip it.
 
-A scan that continues after damage uses the damage scan for the rest of a shard without an index, or for the one
-damaged chunk if there is an index. It therefore skips exactly what `verify` reports and `repair` leaves out.
+A reader uses the damage scan of `verify` for the damaged chunk if there is an index, or else for the rest of the shard.
+It therefore skips exactly what `verify` reports and `repair` leaves out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from penstock.framing.streams.inflated import POINT_BYTES
 def chunks_around_damage(
     shard: OpenShard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Stretch]:
-    """The chunks from the record boundary at `at`, where record `first` starts, and the skipped regions between them.
-    For `points` see `walked_chunks`."""
+    """The chunks and skipped regions from `at` on, where record `first` starts. For `points` see `walked_chunks`."""
     scan = _damage_scan(shard, None, 0 if points is None else POINT_BYTES)
     for task in scan.walk(at, first):
         for part in scan.opened(task):
@@ -45,14 +44,13 @@ def chunks_around_damage(
 
 
 def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> Held:
-    """The readable frames of a chunk whose boundaries come from an index. The rest of the chunk is skipped."""
+    """The readable frames of a chunk whose boundaries come from an index, and its skipped regions."""
     shard.check_unchanged()
     first = chunk.first_record
     found: list[FoundFrames] = []
     regions: list[SkippedRegion] = []
     scan = _damage_scan(shard, index)
-    # What follows the chunk is reported with the next chunk. In compressed files, the positions of findings are
-    # offsets in the file.
+    # Damage after the chunk is reported with the next chunk. In compressed files, findings have offsets in the file.
     is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
     until = chunk.end_byte if is_inside else MOST_BYTES
     for part in scan.between(chunk.start_byte, chunk.end_byte, first):
@@ -72,15 +70,15 @@ def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> H
     # Damaged compressed data may inflate to records that were never written.
     for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
-        reason = "the index knows no such record there"
+        reason = "the index has no such record there"
         regions.append(shard.skipped(int(starts[row]), end, None, reason))
     held = Held(frames, checksums, records, tuple(regions))
     return held.select(np.flatnonzero(believed), chunk.first_record)
 
 
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
-    """The checksum to verify each frame with. Around damage it is the stored one. If that does not match, it is the one
-    in the index, because the stored checksum itself may be damaged."""
+    """The checksum to verify each frame with: the stored one, or the index's if the stored one does not match, because
+    it may itself be damaged."""
     checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0
@@ -93,11 +91,9 @@ def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.nda
 def _vouched(
     chunk: FrameChunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each frame, -1 if unknown, and whether the index has such a record at all.
-
-    Broken compressed data may inflate to intact records at wrong offsets, or to copies of one record in place of
-    another. The order of sizes and checksums distinguishes these cases.
-    """
+    """The record number of each frame (-1 if unknown), and whether the index has such a record at all. Broken
+    compressed data may inflate to intact records at wrong offsets or to copies of a record, so frames are matched to
+    the index in order, by size and checksum."""
     first, end = chunk.first_record, chunk.first_record + chunk.num_records
     begins = index.starts[first:end]
     facts = list(
@@ -149,12 +145,12 @@ def _damage_scan(shard: OpenShard, index: Index | None, point_bytes: int = 0) ->
 def _believed(
     shard: OpenShard, part: FoundFrames | Bad, first: int, until: int = MOST_BYTES
 ) -> tuple[int, FoundFrames | None, SkippedRegion | None]:
-    """The number of the next record, the frames of a part (if any), and the part's skipped region before `until`. A
-    restored payload is put back into its frame."""
+    """The number of the next record, the frames of a part (or None), and its skipped region before `until` (or None). A
+    restored payload gets a new frame."""
     if isinstance(part, FoundFrames):
         return max(first, part.first_record or 0), part, None
     found = part.finding
-    # A missing checksum takes no bytes, and leaves everything before it unverified.
+    # A missing checksum has no bytes of its own, but everything before it is unverified.
     missing = found.kind == "cut_trailer"
     skipped = None
     if missing or found.end_byte > found.start_byte or found.num_records != 0:

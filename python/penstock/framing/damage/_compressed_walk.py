@@ -1,5 +1,4 @@
-"""Walks over the frames of compressed data. After a compression fault, reading continues at the next known member or
-seek point."""
+"""Walks over the frames of compressed data, and continues after a fault at the next known member or seek point."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from penstock.framing.streams.forward import ForwardStream
 
 
 class CompressedWalk(Walk):
-    """A walk over inflated data. `file_base` is added to positions in the file when they are reported."""
+    """A walk over inflated data. `file_base` is added to the file offsets in findings."""
 
     def __init__(
         self,
@@ -70,7 +69,6 @@ class CompressedWalk(Walk):
         return part
 
     def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
-        """The findings for a fault of the compressed data, and whether reading continues after it."""
         odd = [part for found in self._oddities() for part in found.parts]
         inflater = self._forward.inflater
         left = inflater.plain_bytes - self._at
@@ -99,14 +97,13 @@ class CompressedWalk(Walk):
         return False, parts
 
     def _num_left(self) -> int | None:
-        """How many records follow, if an index is available."""
         if self._index is None or self._record is None:
             return None
         return max(self._index.num_records - self._record, 0)
 
     def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
-        """The seek point at which inflating can continue after a fault. With an index, also the number and the start of
-        the first whole record after the point."""
+        """The seek point at which inflating can continue, with the number (None without an index) and the start of the
+        first whole record after it."""
         if self._index is not None:
             return self._indexed_point(byte, self._at)
         inflater = self._forward.inflater
@@ -118,8 +115,8 @@ class CompressedWalk(Walk):
         return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
 
     def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
-        """The first seek point of the index that is at or after both a file offset and a stream offset, with the number
-        and the start of the first whole record after the point."""
+        """The index's first seek point at or after both a file offset and a stream offset, with the number and the
+        start of the first whole record after it."""
         index = self._index
         if index is None:
             return None
@@ -136,12 +133,11 @@ class CompressedWalk(Walk):
         return point, record, int(index.starts[record])
 
     def _resume(self, point: SeekPoint, at: int, record: int | None) -> None:
-        """Continue with the record that begins at `at`, inflating from a seek point."""
         self._enter(point)
         self._at, self._record, self._unproved = at, record, False
 
     def _enter(self, point: SeekPoint) -> None:
-        """Continue inflating from a seek point, and forget the header chains, which are no longer valid."""
+        """Continue inflating from a seek point. The known header chains are no longer valid."""
         self._resumed_byte = point.compressed_bit // 8
         self._forward.resume(point)
         self._chains.forget()

@@ -1,8 +1,7 @@
 """Follow headers from frame to frame after damage.
 
-Intact headers that lead to the end of the stream belong to records. Headers that lead to the checksum of an enclosing
-payload belong to frames inside that payload: the checksum follows them, and then the next record or the end of the
-stream.
+Intact headers that lead to the end of the stream belong to records. Headers inside a payload lead to that payload's
+checksum, which is followed by the next record or the end of the stream.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ MOST_BYTES = 1 << 62
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
 _FIRST_FRAMES_BYTES = 1 << 12
-"""Bytes of the first read of frames. Most chains that lead nowhere are short."""
+"""Bytes of the first read of frames: most chains inside payloads are short."""
 _LONGEST_CUT = 1 << 24
-"""If four bytes at the end of a file have at most this value, they may be the first half of a length."""
+"""If the last four bytes of a file have at most this value, they may be the first half of a length."""
 _KEPT_PLACES = 1 << 20
-"""How many chain offsets are remembered. Other headers are followed again when they are reached."""
+"""How many chain offsets are remembered. Other headers are followed again."""
 _PATIENCE_BYTES = 256 << 20
-"""Damaged headers may cause useless reads of bytes that they claim, and chains of frames that must be read to be
-followed may cause repeated reads. Each is limited to this, plus four times the known size of the stream."""
+"""Damaged headers may claim bytes that are read in vain, and frames may be read repeatedly to follow them. The limit
+for either is this plus four times the size of the stream."""
 _SMALL_BYTES = 1 << 16
 """Reads of up to this size are always allowed."""
 
@@ -53,7 +52,6 @@ class Unbroken:
 
     @property
     def size(self) -> int | None:
-        """The end of the stream, if known."""
         return self._stream.size()
 
     def ends_at(self, place: int) -> bool:
@@ -68,18 +66,18 @@ class Unbroken:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Where headers lead from an offset."""
+    """Where the headers from an offset lead."""
 
     to: int
     is_out: bool
-    """They lead to the end of the stream, or past the end of any payload, so they belong to records."""
+    """To the end of the stream, or beyond any payload: they belong to records."""
     is_inside: bool = False
-    """They lead to the checksum of a payload, so they belong to frames inside it."""
+    """To the checksum of a payload: they belong to frames inside it."""
 
 
 class HeaderChains:
-    """The header chains of a stream that is processed from start to end. Each chain is followed once. The result holds
-    for all its offsets, and for chains that join it."""
+    """The header chains of a stream that is read from start to end. Each chain is followed once: the result also holds
+    for its later offsets, and for chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream
@@ -90,11 +88,11 @@ class HeaderChains:
         self._claimed_bytes = 0
 
     def known(self, place: int) -> Lead | None:
-        """Where the headers from an offset lead, if they are known not to lead out."""
+        """Where the headers from an offset lead, if they were followed and did not lead out."""
         return self._led.get(place)
 
     def follow(self, start: int, most_bytes: int | None = None) -> Lead:
-        """Follow headers while they are intact, for at most `most_bytes` bytes."""
+        """Follow intact headers. A chain longer than `most_bytes` is assumed to lead out."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
         hops = (
@@ -123,12 +121,11 @@ class HeaderChains:
         return led
 
     def forget(self) -> None:
-        """Forget all chains, because the stream has changed."""
         self._led.clear()
 
     def spend(self, num_bytes: int, now: int) -> bool:
-        """Whether `num_bytes` bytes may be read although a damaged header may have claimed them. If so, they are
-        counted. `now` is the progress in the stream."""
+        """Whether the limit allows reading `num_bytes` bytes that a damaged header may have claimed. Allowed bytes
+        count towards the limit. `now` is the progress in the stream."""
         if num_bytes <= _SMALL_BYTES:
             return True
         if self._claimed_bytes + num_bytes > self._patience(now):
@@ -137,7 +134,7 @@ class HeaderChains:
         return True
 
     def is_out_of_patience(self, now: int) -> bool:
-        """Whether the limit for reading frames that lead nowhere is reached."""
+        """Whether the limit for following frames is reached."""
         return self._read_bytes > self._patience(now)
 
     def _patience(self, now: int) -> int:
@@ -145,7 +142,7 @@ class HeaderChains:
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
     def _end(self, stream: Unbroken, at: int) -> Lead:
-        """What it means that there is no intact header at `at`."""
+        """Where a chain leads that ends at `at`, because there is no intact header."""
         if stream.ends_at(at):
             return Lead(at, True)
         if not self._framing.is_checked:
@@ -156,13 +153,13 @@ class HeaderChains:
             rest = behind.slice(tail, len(behind) - tail)
             found = _core.next_head(self._framing.name, rest, 0)
             return Lead(at, False, found is not None)
-        # This few bytes may also be the start of a header of a record of ordinary size.
+        # A small value may instead be the first half of a record's length.
         is_checksum = len(behind) == tail and self._framing.stored(behind.to_bytes()) > _LONGEST_CUT
         return Lead(at, False, is_checksum and stream.ends_at(at + tail))
 
     def _keep(self, chain: list[np.ndarray], led: Lead, now: int) -> None:
-        """Remember the offsets of a chain. If there are too many, drop the offsets already passed, and add no more
-        until enough have been passed. `now` is the progress in the stream."""
+        """Remember the offsets of a chain. If there are too many, drop those before `now`, the progress in the stream.
+        If still too many remain, add none until half of their range has been passed."""
         if len(self._led) > _KEPT_PLACES:
             if now < self._full_until:
                 return
@@ -174,7 +171,7 @@ class HeaderChains:
             self._led.update(dict.fromkeys(places.tolist(), led))
 
     def _by_frames(self, stream: Unbroken, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """As `_by_heads`, for framings whose frames must be read to find their ends."""
+        """As `_by_heads`, for framings whose frames must be read completely to find their ends."""
         name, at, want = self._framing.name, start, _FIRST_FRAMES_BYTES
         while len(window := stream.read(at, want)):
             last = len(window) < want
@@ -189,8 +186,8 @@ class HeaderChains:
 
 
 def _by_heads(stream: Unbroken, framing: Framing, start: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Follow intact headers from frame to frame. Yields the offset reached so far, and the starts of the frames since
-    the previous one. A header may lead beyond the end of the stream."""
+    """Follow intact headers. Yields the offset reached, which may be beyond the end of the stream, and the starts of
+    the frames since the previous one."""
     at, want = start, _FIRST_BYTES
     while True:
         window = stream.read(at, want)

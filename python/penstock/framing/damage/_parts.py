@@ -37,7 +37,6 @@ class Scope:
         *,
         restored: bool = False,
     ) -> Finding:
-        """Create a finding in this file."""
         path = self.source.path
         if kind in self.framing.overlooked:
             message = f"{message}; {self.framing.overlooked[kind]}"
@@ -46,7 +45,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A fault, with the payload of the record if the payload is verified in spite of the fault."""
+    """A fault. `payload` is set if the record's payload is intact in spite of it."""
 
     finding: Finding
     payload: _core.Buffer | None = None
@@ -54,8 +53,8 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class FoundFrames:
-    """Consecutive records at verified boundaries. (With salvage, they may be inside a larger, broken record.) `data`
-    holds their frames back to back."""
+    """Consecutive records at verified boundaries, or with salvage perhaps inside a larger, broken record. `data` holds
+    their frames back to back."""
 
     frames: _core.Frames
     data: _core.Buffer
@@ -64,17 +63,15 @@ class FoundFrames:
 
     @property
     def start(self) -> int:
-        """Where they begin in the stream."""
         return int(as_numpy(self.frames[:1].starts())[0])
 
     @property
     def end(self) -> int:
-        """Where they end in the stream."""
         return self.start + len(self.data)
 
 
 def between(part: FoundFrames, first: int, end: int) -> FoundFrames:
-    """A contiguous range of a part's records. The part's file bytes are assigned to its first record."""
+    """Records [first, end) of a part. Its file bytes count for the range that holds its first record."""
     starts = as_numpy(part.frames.starts())
     start = int(starts[first])
     stop = int(starts[end]) if end < len(starts) else part.end
@@ -96,7 +93,7 @@ class Found:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the parts hold in memory."""
+        """Bytes of the parts in memory."""
         return sum(len(part.data) for part in self.parts if isinstance(part, FoundFrames))
 
 
@@ -110,13 +107,12 @@ class Members:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that they take in the file."""
         return sum(member.num_bytes for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class ScanWindow:
-    """A task: a window of a plain file, and the call that finds the records that end in it, all intact."""
+    """A task: a window of a plain file. `found` returns the records that end in it; all are intact."""
 
     found: Callable[[], Sequence[Stretch]]
 

@@ -1,6 +1,6 @@
 """Finds where records continue after damage, without mistaking the contents of a record for records.
 
-A payload may hold frames itself (a TFRecord inside a TFRecord), so an intact header alone is no evidence. After a
+A payload may hold frames itself (a TFRecord inside a TFRecord), so an intact header alone is not enough. After a
 broken frame at a known record boundary, a later offset is accepted only if
 
 1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the header was damaged),
@@ -9,8 +9,8 @@ broken frame at a known record boundary, a later offset is accepted only if
    impossible: their chain ends at the payload's checksum, four bytes before a record boundary.
 
 Eight bytes with their checksum look like a frame header. Under rule 1, a payload of eight bytes is therefore accepted
-only if half of the broken header still gives that length. An intact header that claims more than the stream holds, or
-more than is allowed, is also accepted: the claimed bytes belong to it.
+only if half of the broken header still gives that length. If the broken frame's own header is intact, the bytes that it
+claims belong to it, even if they exceed a limit or the stream.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _FIRST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The bytes to skip. They extend up to `end_byte`, which is the end of the stream if `at_end`."""
+    """The bytes to skip, up to `end_byte`. If `at_end`, that is the end of the stream."""
 
     end_byte: int
     num_records: int | None
     at_end: bool
     unproved: bool = False
     leads_to_end: bool = False
-    """Whether headers lead from there to the end of the stream."""
+    """Whether headers lead from `end_byte` to the end of the stream."""
     note: str | None = None
     has_frames: bool = False
-    """Whether it contains intact headers that were not accepted as headers of records."""
+    """Whether it contains intact headers that were not accepted as those of records."""
 
 
 def resynchronise(
@@ -53,9 +53,9 @@ def resynchronise(
 ) -> Region:
     """Find where to continue after the broken frame that starts at `broken`.
 
-    `broken` is a record boundary unless it is `unproved`. If the frame's header is intact but bytes of its payload are
-    missing, `claimed` is the end that its header gives, and the frame really ends before it. Frames inside it also end
-    before `claimed`, so only a frame that continues beyond `claimed` can be another record.
+    `broken` is a record boundary unless `unproved`. If the frame's header is intact but bytes of its payload are
+    missing, `claimed` is the end that the header gives. Frames inside the payload end before `claimed`, so only a frame
+    that continues beyond it can be another record.
     """
     left = Unbroken(stream)
     head = left.read(broken, framing.head_bytes)
@@ -73,7 +73,7 @@ def resynchronise(
     if claim is None and claimed is None and not unproved and has_checksums:
         region = search.region(in_vain=True)
         if region.num_records == 1:
-            return region  # this is one record, so nothing inside it can be a record
+            return region  # a single record, so the frames inside it are not records
     return _Search(left, framing, broken, head.to_bytes(), claimed, chains, True).region()
 
 
@@ -98,14 +98,14 @@ class _Search:
         self._chains = chains
         self._salvage = salvage
         self._ends_passed: set[int] = set()
-        """The ends of the chains that this search has encountered."""
+        """The ends of the chains found so far."""
         # CRC of the broken frame's payload, extended for each candidate end.
         self._crc = 0
         self._crc_end = broken + framing.head_bytes
 
     def region(self, in_vain: bool = False) -> Region:
-        """The region up to the first accepted offset or the end of the stream. `in_vain`: the search may turn out to be
-        unnecessary, so only a limited number of bytes is read."""
+        """The region up to the first accepted offset or the end of the stream. With `in_vain` (the result may not be
+        needed), only a limited number of bytes is read."""
         found = self._found(in_vain)
         return replace(found, has_frames=found.num_records is None and bool(self._ends_passed))
 
@@ -129,7 +129,7 @@ class _Search:
 
     # Complexity: the rules of this module, one after another.
     def _try(self, start: int, total: int) -> Region | None:
-        """The region that ends at `start`, if records are accepted to continue there."""
+        """The region that ends at `start`, if that offset is accepted."""
         if self._ends_where_passed(start):
             return None
         is_out_of_patience = self._chains.is_out_of_patience(start)
@@ -151,7 +151,7 @@ class _Search:
         return None
 
     def _ends_where_passed(self, start: int) -> bool:
-        """Whether an offset is in a chain that this search has encountered. Salvage examines all offsets."""
+        """Whether an offset is in a chain that was already followed. Salvage examines all offsets."""
         led = None if self._salvage else self._chains.known(start)
         return led is not None and led.to in self._ends_passed
 
@@ -174,7 +174,6 @@ class _Search:
         return framing.stored(tail) == framing.checksum(self._crc)
 
     def _is_whole(self, start: int, total: int) -> bool:
-        """Whether the frame at `start` is complete and intact."""
         if total > _WINDOW_BYTES * 64:
             return False
         if not self._chains.spend(total, start):

@@ -1,8 +1,7 @@
 """The damage scan: finds every record of a framed file and every fault in it, for `verify` and `repair`.
 
-A damage scan reads a file from start to end and continues after damage. It accepts a record only if the record's start
-is a verified boundary (see `_walk`). It counts the record as intact only if the payload matches the stored checksum.
-A record with a damaged header and an intact payload is restored.
+It reads the file from start to end. A record is accepted only if its start is a verified boundary (see `_walk`), and is
+intact only if its payload matches the stored checksum. A record with only a damaged header is restored.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ from penstock.storage.base import Source
 from penstock.tuned import GZIP_GROUP_BYTES
 
 _ENDLESS = 1 << 62
-"""In bytes. As the distance between seek points, it leaves only the starts of members."""
+"""Larger than any stream. As the distance between seek points, it means one at the start of each member only."""
 
 
 class DamageScan:
-    """The damage scan of one file. One thread at a time uses `tasks`, and many may use `run`. A record whose payload
-    `decoder` cannot decode is a fault, too. With None, any payload is accepted."""
+    """The damage scan of one file. One thread at a time may use `tasks`; several may use `run`. With a `decoder`, a
+    payload that it cannot decode is a fault, too."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class DamageScan:
         self._members: list[Member] = []
 
     def tasks(self) -> Iterator[Task]:
-        """Yield the tasks in file order. They may run in parallel. Run each before, or while, the next is requested."""
+        """Yield the tasks in file order. They may run in parallel, but start each before requesting the next."""
         scope = self._scope
         if self.compression or not (scope.framing.is_checked and scope.proves):
             yield from self.walk()
@@ -93,7 +92,7 @@ class DamageScan:
             yield from self.walk(*rest)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """As `tasks`, found by one walk over the headers. In a plain file, it may start at any record boundary."""
+        """As `tasks`, but always by a walk over the headers. In a plain file, it may start at any record boundary."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
@@ -111,17 +110,16 @@ class DamageScan:
         yield from CompressedWalk(self._scope, stream, self._index).tasks()
 
     def points(self) -> list[SeekPoint]:
-        """The places where inflating may start. Complete once all tasks have been requested."""
+        """The offsets where inflating may start. Complete once all tasks have been requested."""
         if self._forward is not None:
             return self._forward.take_points()
         starts = accumulate((m.plain_bytes for m in self._members), initial=0)
         return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
 
     def between(self, start: int, end: int, record: int) -> Iterator[Part]:
-        """As the opened tasks, but only for the part of the stream between two record boundaries of the index. A
-        compressed stream is entered at one of its seek points."""
+        """The records and faults of the stream between two record boundaries of the index."""
         index = self._index
-        assert index is not None, "it is the index that knows borders"
+        assert index is not None, "the boundaries come from it"
         if members := _members_of(index, start, end):
             yield from self._open(Members(members, start, record))
             return
@@ -156,7 +154,7 @@ class DamageScan:
             record += sum(member.num_records for member in run)
 
     def run(self, task: Task) -> Iterable[Found]:
-        """The records of a task, and all its faults."""
+        """The records and faults of a task. Payloads are decoded if the scan has a decoder."""
         parts = list(self.opened(task))
         file_bytes = (
             sum(part.file_bytes for part in parts if isinstance(part, FoundFrames))
@@ -172,7 +170,7 @@ class DamageScan:
         return [Found(tuple(parts), file_bytes)]
 
     def opened(self, task: Task) -> Iterator[Part]:
-        """The records of a task, and the faults between them."""
+        """The records and faults of a task, in order."""
         if isinstance(task, Found):
             yield from task.parts
         elif isinstance(task, FoundFrames):
@@ -192,10 +190,9 @@ class DamageScan:
     # -- payloads -------------------------------------------------------------------------------
 
     def _decoded(self, part: FoundFrames) -> Iterator[Part]:
-        """The records that a scan can decode, and findings for the others. An intact record that does not fit the
-        schema of the others is not a fault here."""
+        """The records that can be decoded, and findings for the others. A SchemaError is not a fault here."""
         decoder, frames = self._decoder, part.frames
-        assert decoder is not None, "asked for where there is one"
+        assert decoder is not None, "the caller checks this"
 
         def read(first: int, end: int) -> pa.RecordBatch:
             return self._batch(decoder, frames, first, end)
@@ -211,7 +208,7 @@ class DamageScan:
     def _batch(
         self, decoder: Decoder, frames: _core.Frames, first: int, end: int
     ) -> pa.RecordBatch:
-        """Decode some records. An error names the row, counted among all of them."""
+        """Decode rows [first, end). Errors count the row from the start of `frames`."""
         try:
             return decoder.decode(frames[first:end], None)
         except _core.KernelError as error:
@@ -255,7 +252,7 @@ class DamageScan:
             record += member.num_records
 
     def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
-        """The readable records of one member that is damaged or does not match its header."""
+        """The records and faults of one member that is damaged or does not match its header."""
         data = self._scope.source.read(member.start, member.num_bytes)
         path = self._scope.source.path
         source = MemoryStorage({path: data.to_bytes()}).source(path)
@@ -274,7 +271,7 @@ class DamageScan:
 
 
 def _members_of(index: Index, start: int, end: int) -> list[Member]:
-    """The members that start in a part of the stream, if penstock wrote the file as members."""
+    """The members that start in [start, end), if penstock wrote the file as members."""
     members: list[Member] = []
     if index.layout != "members":
         return members
@@ -286,13 +283,12 @@ def _members_of(index: Index, start: int, end: int) -> list[Member]:
             num_bytes = following.compressed_bit // 8 - byte
             plain_bytes = following.plain_start - point.plain_start
             if num_bytes <= 0 or plain_bytes < 0:
-                return []  # no file has such members; the index cannot be trusted
+                return []  # impossible in an intact index
             members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
     return members
 
 
 def _up_to(task: FoundFrames, end: int) -> FoundFrames:
-    """The frames that begin before `end`."""
     starts = as_numpy(task.frames.starts())
     count = int(np.searchsorted(starts, end))
     last = int(starts[count]) if count < len(starts) else task.end

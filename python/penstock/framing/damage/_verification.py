@@ -24,8 +24,7 @@ class Verifier:
         self._index = index
 
     def parts(self, task: FoundFrames) -> Iterator[FoundFrames | Bad]:
-        """Yield the intact records, and the records with damaged payloads or unknown to the index. If payloads are not
-        to be verified, all records count as intact. Parts report 0 file bytes; the task counts the bytes."""
+        """Yield the intact records, and findings for damaged payloads and for records that the index does not have."""
         for part in self._proved(task):
             if isinstance(part, Bad) or self._index is None or self._index.layout != "plain":
                 yield part
@@ -33,8 +32,8 @@ class Verifier:
                 yield from self._known_parts(part, self._index)
 
     def _known_parts(self, part: FoundFrames, index: Index) -> Iterator[FoundFrames | Bad]:
-        """The frames of a plain file that the index has at their offsets. Other frames may be intact as well: they come
-        from payload bytes that moved to a record boundary. Frames after the first such frame are not examined."""
+        """The frames of a plain file up to the first that the index does not have at its offset. Such a frame may be
+        intact: payload bytes may have moved to a record boundary. The frames after it are left out."""
         starts = as_numpy(part.frames.starts())
         rows = np.searchsorted(index.starts[:-1], starts)
         there = rows < index.num_records
@@ -54,7 +53,7 @@ class Verifier:
         start = int(starts[first])
         after = int(np.searchsorted(index.starts, np.uint64(start), "right"))
         end = int(index.starts[after]) if after <= index.num_records else int(ends[first])
-        message = "the index knows no such record there"
+        message = "the index has no such record there"
         record = _later(part.first_record, first)
         yield Bad(self._scope.finding(UNKNOWN, record, start, end, message, int(there[first])))
 
@@ -100,7 +99,9 @@ class Verifier:
         end = start + framing.frame_bytes(len(payload))
         known = self._index.checksum_at(start) if self._index is not None else None
         if known is not None and known == framing.checksum(payload.crc32c()):
-            message = "the stored checksum is damaged; the payload has the one that the index knows"
+            message = (
+                "the stored checksum is damaged; the payload matches the checksum in the index"
+            )
             found = self._scope.finding(
                 "data_checksum", record, start, end, message, 0, restored=True
             )

@@ -7,7 +7,7 @@ A lost record boundary is found again, strongest evidence first, by
    the result;
 3. `_resync`: the bytes up to a later header are one intact payload, or the headers from there lead to the very end.
 
-A file that ends inside a record is not searched: its header is intact, so everything after it belongs to that record.
+If the file ends inside a record with an intact header, everything after that header belongs to the record.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ KEEPS = "repair(..., salvage=True) keeps them"
 
 
 class Walk:
-    """Walks a stream from verified boundary to verified boundary. Positions are offsets in the stream; `plain_base` is
-    added when they are reported. `CompressedWalk` adds what only compressed data needs."""
+    """Walks a stream from verified boundary to verified boundary. `plain_base` is added to the stream offsets in
+    findings. `CompressedWalk` adds what only compressed data needs."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Walk:
         self._record: int | None = record
         self._unproved = False
         self._led: Lead | None = None
-        """Where the headers that the walk follows lead, once that has been determined."""
+        """Where the next headers lead, once they have been followed."""
         self._followed_to = 0
-        """Up to this offset, the headers are accepted to lead from record to record."""
+        """Up to this offset, headers are known to lead from record to record."""
         self._told_bytes = at
 
     @property
@@ -66,7 +66,7 @@ class Walk:
         """The record boundary that the walk has reached."""
         return self._at
 
-    # Complexity: one walk; what can follow the frames of a window are its branches.
+    # Complexity: one branch for each thing that can follow the frames of a window.
     def tasks(self) -> Iterator[Task]:
         """Frames to be verified, and the faults between them, in order."""
         want = CHUNK_BYTES
@@ -86,7 +86,7 @@ class Walk:
                 border = self._at + consumed
                 yield from self._records(frames, window.slice(0, consumed))
                 if self._at != border:
-                    continue  # the header does not give the start of the next record
+                    continue  # a damaged record did not end where its header says
             elif consumed:
                 self._advance(consumed, 0)  # only padding
                 continue
@@ -108,8 +108,8 @@ class Walk:
                 want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
 
     def _records(self, frames: _core.Frames, data: _core.Buffer) -> Iterator[Task]:
-        """The frames from here on, with the damaged payloads among them, up to the last accepted header. Afterwards the
-        walk is at the next boundary."""
+        """Yield the frames of a window and the faults of their payloads, up to a payload whose end is not where its
+        header says. Afterwards the walk is at the next boundary."""
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
         task = FoundFrames(frames, data, self._record, file_bytes)
@@ -120,7 +120,7 @@ class Walk:
             else:
                 end = part.finding.end_byte - self._plain_base
                 if part.finding.kind == UNKNOWN:
-                    # From there on, the headers are not the ones that were written.
+                    # Later frames of the window may be payload bytes.
                     self._advance(end - self._at, part.finding.num_records)
                     yield Found((part,), file_bytes)
                     return
@@ -132,7 +132,7 @@ class Walk:
         self._at = border
 
     def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
-        """Bytes of the stream, and the fault of the compressed data if it prevents reading them."""
+        """Bytes of the stream, and the fault if compressed data breaks before them."""
         try:
             return self._stream.read(start, length), None
         except _core.KernelError as error:
@@ -148,13 +148,12 @@ class Walk:
     # -- findings -------------------------------------------------------------------------------
 
     def _taken(self, plain_bytes: int) -> int:
-        """Bytes of the file that were read since the last call."""
         now = self._file_position(plain_bytes)
         taken, self._told_bytes = max(0, now - self._told_bytes), now
         return taken
 
     def _file_position(self, plain_bytes: int) -> int:
-        """Bytes of the file that were read to reach `plain_bytes` bytes from here."""
+        """Offset in the file that is reached by reading `plain_bytes` bytes from here."""
         return self._at + plain_bytes
 
     def _found(self, parts: list[Part]) -> Found:
@@ -163,7 +162,6 @@ class Walk:
     def _bad(
         self, kind: str, end: int, message: str, num_records: int | None, restored: bool = False
     ) -> Finding:
-        """A finding about the stream from here to `end`."""
         start = self._plain_base + self._at
         stop = self._plain_base + end
         return self._scope.finding(
@@ -171,20 +169,19 @@ class Walk:
         )
 
     def _cut_end(self, left: int, need: int) -> Bad:
-        """The stream ends inside a frame."""
         end = self._at + left
         if left < self._scope.framing.head_bytes:
-            message = f"{left} bytes at the end are no whole record head"
+            message = f"the last {left} bytes are too few for a record header"
             part = Bad(self._bad("short_tail", end, message, None))
             self._advance(left, None)
             return part
-        message = f"the data ends inside a record: {left} of its {need} bytes are there"
+        message = f"the data ends inside a record, after {left} of its {need} bytes"
         return self._cut_record(end, message, self._scope.salvage)
 
     def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
-        """A record that continues beyond the end of the stream. Everything after its header belongs to it, so only
-        salvage looks for records in it. If headers in it lead to the end, there are two explanations: bytes of the
-        record are missing and records follow, or the data was truncated between two frames of the record's contents."""
+        """A record that continues beyond the end of the stream. Only salvage looks for records in it. If headers in it
+        lead to the end, either it lacks bytes and records follow, or its payload is frames and was truncated between
+        two of them."""
         lost: int | None = 1
         region = self._resynchronised(None if salvage else self._at)
         if salvage:
@@ -194,33 +191,32 @@ class Walk:
         elif region.leads_to_end:
             lost = None
             message += (
-                f"; from byte {self._plain_base + region.end_byte} on there are whole frames up to the end, which are "
-                f"what it contains, or records, if bytes are missing before them: {KEEPS}"
+                f"; from byte {self._plain_base + region.end_byte} to the end there are whole frames. They are part of "
+                f"this record, or records of their own if bytes before them are missing: {KEEPS}"
             )
         part = Bad(self._bad(kind, end, message, lost))
         self._advance(end - self._at, lost)
         return part
 
-    # -- what only compressed data has ----------------------------------------------------------
+    # -- for compressed data only ---------------------------------------------------------------
 
     def _oddities(self) -> Iterable[Found]:
-        """Findings about data that is readable here, but that the framing's own library would reject."""
+        """Findings about data that penstock reads but the framing's reference library does not."""
         return ()
 
     def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
         """The findings for a fault of the compressed data, and whether reading continues after it."""
-        raise AssertionError(f"plain data does not break: {fault}")
+        raise AssertionError(f"only compressed data breaks: {fault}")
 
     def _by_point(self, fault: Any) -> Part | None:
-        """Skip to the index's next point at which a damaged compressed stream can be entered again, if there is one.
-        Before it, the inflater may have produced wrong bytes without any boundary in them."""
+        """Skip to the index's next seek point, if there is one. The bytes inflated before it may be wrong."""
         return None
 
     # -- frames ---------------------------------------------------------------------------------
 
     def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
-        """Skip a record with an intact header and a damaged payload. If bytes were changed, its header gives the next
-        boundary. If bytes are missing, `end` is somewhere in a later record."""
+        """Skip a record with a damaged payload whose header gives `end`. If bytes of the payload were changed, `end` is
+        the next boundary. If bytes are missing, `end` is inside a later record."""
         if bad.payload is not None or self._is_border(end):
             self._advance(end - self._at, 1)
             return bad
@@ -229,11 +225,12 @@ class Walk:
             self._advance(end - self._at, 1)
             return bad
         found = bad.finding
-        message = f"{found.message}; another record begins inside it, so bytes of it are missing"
+        message = (
+            f"{found.message}; another record begins inside it, so some of its bytes are missing"
+        )
         return self._pass_over(region, found.kind, message)
 
     def _resynchronised(self, claimed: int | None = None) -> Region:
-        """Search from here for where records continue. For `claimed` see `resynchronise`."""
         scope = self._scope
         return resynchronise(
             self._stream,
@@ -246,11 +243,11 @@ class Walk:
         )
 
     def _is_border(self, end: int) -> bool:
-        """Whether the record from here to `end`, the end in its header, seems to end there."""
+        """Whether the record at the walk's position seems to end at `end`, as its header says."""
         if not self._scope.framing.is_checked or self._boundaries.is_known(self._at, end):
             return True
         if end < self._followed_to:
-            return True  # an intact header is there, on a chain of records
+            return True  # the header there was already followed
         if self._led is None or end > self._led.to:
             self._led = self._boundaries.follow(end)
         led = self._led
@@ -262,29 +259,26 @@ class Walk:
         return is_border
 
     def _leave_chain(self) -> None:
-        """Forget where headers lead: the walk continues elsewhere."""
         self._led, self._followed_to = None, 0
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
-        """Continue where a search found that records continue."""
         self._leave_chain()
         if region.leads_to_end:
             self._led = Lead(MOST_BYTES, True)
-        # If this boundary is unverified, the record between it and the next boundary is no evidence.
+        # A record that starts at an unverified boundary does not verify the boundary at its end.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
-            message += "; the records after it may be the contents of a larger one"
+            message += "; the records after it may be part of a larger record"
         if region.has_frames and not self._scope.salvage:
             message += (
-                "; there are whole frames in it, which are what a record contains, or records, if more than one head "
-                f"is damaged: {KEEPS}"
+                "; it contains whole frames. They are part of a record, or records of their own if more than one "
+                f"header is damaged: {KEEPS}"
             )
         part = Bad(self._bad(kind, region.end_byte, message, region.num_records))
         self._advance(region.end_byte - self._at, region.num_records)
         return part
 
     def _after_broken_frame(self, fault: Any) -> Part:
-        """Skip a frame with a damaged header, up to the next verified boundary."""
         if fault.kind == "limit":
             return self._pass_long(fault)
         known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
@@ -293,11 +287,11 @@ class Walk:
         return known or self._by_search(fault)
 
     def _pass_long(self, fault: Any) -> Part:
-        """Skip a record above the size limit whose header is intact. Its payload is not read."""
+        """Skip a record above the size limit, without reading its payload."""
         end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
         if end is not None:
             length = end - self._at - self._scope.framing.least_bytes
-            told = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
+            told = f"{fault.message}; try {raise_limit('record_bytes', length)}"
             if self._boundaries.follow(end).is_inside:
                 return self._pass_over(self._resynchronised(end), "limit", told)
             part = Bad(self._bad("limit", end, told, 1))
@@ -311,7 +305,7 @@ class Walk:
         return self._cut_record(end, message, self._scope.salvage)
 
     def _by_index(self, fault: Any) -> Part | None:
-        """Skip to the next boundary from the index, if the walk is at a boundary that the index has."""
+        """Skip a record whose end the index gives."""
         found = self._boundaries.by_index(self._at)
         if found is None:
             return None
@@ -320,15 +314,17 @@ class Walk:
         return self._broken(fault, end, self._boundaries.right_payload(self._at, end, known))
 
     def _by_head(self, fault: Any) -> Part | None:
-        """Skip to the boundary that the header gives, if one byte of it is wrong."""
+        """Skip a record whose header has one wrong byte, and restore it."""
         found = self._boundaries.by_head(self._at)
         return None if found is None else self._broken(fault, *found)
 
     def _cut_head(self, fault: Any) -> Part:
-        """Skip a record that is truncated by the end of the stream and has one wrong byte in its header."""
+        """Skip a truncated record whose header has one wrong byte."""
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
-        message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"
+        message = (
+            f"{fault.message}; with one byte corrected, the header ends the record beyond the data"
+        )
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 
     def _by_search(self, fault: Any) -> Part:
@@ -339,17 +335,14 @@ class Walk:
                 return self._broken(fault, region.end_byte, payload)
         message, framing = fault.message, self._scope.framing
         if framing.is_checked and region.end_byte - self._at == framing.tail_bytes:
-            message += (
-                "; these bytes may be the checksum of a record whose contents the ones before were"
-            )
+            message += "; these bytes may be the checksum of a record that contained the frames before them"
         return self._pass_over(region, fault.kind, message)
 
     def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
-        """One record with a damaged header and a verified end."""
         if payload is None:
             part = Bad(self._bad(fault.kind, end, fault.message, 1))
         else:
-            message = f"{fault.message}; only the head is damaged, the payload is right"
+            message = f"{fault.message}; only the header is damaged, the payload is intact"
             found = self._bad(fault.kind, end, message, 0, restored=True)
             part = Bad(found, payload)
         self._advance(end - self._at, 1)

@@ -15,9 +15,9 @@ from penstock.storage.journal import is_at
 MOST_BYTES = 1 << 30
 """Maximum size of the folder. The oldest indexes are removed first."""
 SLOW_SECONDS = 5.0
-"""If building an index takes at least this long, the user is told how to keep it beside the data."""
+"""After a build this long, the user is told how to store an index next to its data."""
 _LOOK_AGAIN = 32
-"""How many indexes are stored before the folder is listed again."""
+"""The folder is listed again after this many stored indexes."""
 _LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"
 
 
@@ -31,14 +31,12 @@ class _Known:
 
 
 def cache_folder() -> str:
-    """The user's own folder for indexes."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "penstock", "index")
 
 
 def make_room(num_bytes: int) -> bool:
-    """Remove the oldest indexes until the folder has room for `num_bytes` more bytes; False if it can never have
-    room."""
+    """Make room for `num_bytes` bytes by removing the oldest indexes. False if the folder may not hold that many."""
     if num_bytes > MOST_BYTES:
         return False
     folder = cache_folder()
@@ -51,7 +49,6 @@ def make_room(num_bytes: int) -> bool:
 
 
 def _cleared(folder: str, num_bytes: int) -> int:
-    """Remove the oldest files, and return how many bytes are then free."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found: list[tuple[int, int, str]] = []
     with os.scandir(folder) as entries:
@@ -72,15 +69,15 @@ def _cleared(folder: str, num_bytes: int) -> int:
 
 @contextmanager
 def made_once(name: str) -> Generator[None]:
-    """Wait for other threads and processes of this host that build the index of this name in the cache. The lock of a
-    process that dies is released immediately. Without working locks there is no waiting."""
+    """Wait for other threads and processes of this machine that build the index of this name in the cache. A process
+    that dies releases its lock. If locks do not work, do not wait."""
     path = os.path.join(cache_folder(), name + _LOCK_SUFFIX)
     lock = _locked(path)
     try:
         yield
     finally:
         if lock is not None:
-            # Removed while held: waiting processes see that it is gone, and create another.
+            # Removed while locked: waiting processes see that it is gone, and create another.
             with suppress(OSError):
                 os.unlink(path)
             with suppress(OSError):
@@ -110,12 +107,11 @@ def _locked(path: str) -> int | None:
 
 
 def tell_if_slow(seconds: float, data_path: str) -> None:
-    """Warn once how to keep an index that took long to build beside its data."""
     if seconds < SLOW_SECONDS or _Known.has_told:
         return
     _Known.has_told = True
     warnings.warn(
-        f"the index of {data_path} took {seconds:.0f} s to make and is in your cache; to keep it beside the data, "
-        f"for others too: {command('penstock', 'index', data_path)}",
+        f"building the index of {data_path} took {seconds:.0f} s. It is now in your cache. To store it next to the "
+        f"data, for all users: {command('penstock', 'index', data_path)}",
         stacklevel=2,
     )

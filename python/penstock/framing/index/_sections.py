@@ -25,10 +25,11 @@ A reader skips unknown sections. Each section begins at a multiple of 64 in the 
 | section | holds |
 |---|---|
 | schema | the Arrow schema of the records, as an Arrow IPC message |
-| classes | JSON {column: [names]}: the class names in a column, by its path, in order of first appearance; null: too many |
-| sample | blake2b of a sample of the data file, for formats without record positions to compare |
+| classes | JSON {column path: [class names in order of first appearance]}; null: too many names |
+| sample | blake2b of a sample of the data file, for formats without record positions |
 | starts | u64[N + 1]: the start of each frame in the stream, then the end of the last frame |
 | checksums | u32[N]: the stored checksum of each record |
+| lengths | u32 length of JSON [columns], the JSON, then u32[N] for each: the length of the list in each record |
 | points | P x { bit u64, plain u64, crc32c u32, window_bytes u32 }, then the deflated windows |
 | blocks | u32: crc32c of each MiB of the data file |
 
@@ -61,7 +62,7 @@ _MOST_SECTIONS = 64
 
 
 class State(NamedTuple):
-    """The state of a file as the system reports it. All values are zero if unknown."""
+    """The state of a file as the operating system reports it; all zeros if unknown."""
 
     inode: int = 0
     size: int = 0
@@ -70,7 +71,6 @@ class State(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the state is known."""
         return any(self)
 
 
@@ -78,8 +78,6 @@ UNKNOWN = State()
 
 
 class Facts(NamedTuple):
-    """The header of an index."""
-
     compression: str
     layout: str
     num_records: int
@@ -90,7 +88,7 @@ class Facts(NamedTuple):
 
 
 class Sections:
-    """An open index. Its facts are already verified, and its sections are verified when they are read."""
+    """An open index. Its header is verified when it is opened, and its sections when they are read."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -112,10 +110,10 @@ class Sections:
         }
         self._checksums = np.frombuffer(stored, "<u4", num_blocks, len(entries))
         if any(start + size > self._num_bytes for start, size in self._places.values()):
-            raise ValueError("a section lies outside of it")
+            raise ValueError("a section extends beyond its end")
 
     def read(self, name: str) -> _core.Buffer | None:
-        """Read one section, or return None if it is missing. Reads and verifies only the blocks of the section."""
+        """Read and verify one section; None if it is missing."""
         place = self._places.get(name.encode())
         if place is None:
             return None
@@ -125,7 +123,7 @@ class Sections:
         return self._verified(begin, end).slice(start - begin, length)
 
     def read_all(self) -> dict[str, _core.Buffer]:
-        """Read all sections in one read, and return them by name."""
+        """Read and verify all sections in one read."""
         body = self._verified(0, self._num_bytes)
         return {
             name.decode("ascii", "replace"): body.slice(start, length)
@@ -135,7 +133,7 @@ class Sections:
     def _verified(self, begin: int, end: int) -> _core.Buffer:
         data = self._source.read(self._start + begin, end - begin)
         if len(data) != end - begin:
-            raise ValueError("it was cut")
+            raise ValueError("it is truncated")
         first = begin // BLOCK_BYTES
         for number, at in enumerate(range(0, len(data), BLOCK_BYTES), first):
             piece = data.slice(at, min(BLOCK_BYTES, len(data) - at))
@@ -161,12 +159,12 @@ def facts_of(header: bytes) -> tuple[Facts, int, int, int]:
     counts, state = numbers[:4], State(*numbers[4:8])
     facts = Facts(COMPRESSIONS[compression], LAYOUTS[layout], *counts, state=state)
     if facts.layout != "none" and bool(facts.compression) != (facts.layout != "plain"):
-        raise ValueError("its layout is not one of its compression")
+        raise ValueError("its layout does not fit its compression")
     return facts, num_sections, numbers[8], table_crc
 
 
 def write(sink: Sink, facts: Facts, sections: Sequence[tuple[str, bytes | np.ndarray]]) -> None:
-    """Write an index with these sections, in this order. Sections may be empty."""
+    """Write an index with these sections in this order."""
     table: list[bytes] = []
     parts: list[np.ndarray] = []
     at = 0
@@ -203,7 +201,6 @@ def _as_bytes(values: bytes | np.ndarray) -> np.ndarray:
 
 
 def _checksums(parts: Sequence[np.ndarray]) -> Iterator[int]:
-    """The crc32c of each block of the concatenated parts."""
     crc, room = 0, BLOCK_BYTES
     for part in parts:
         data = _core.Buffer.from_values(as_arrow(part))

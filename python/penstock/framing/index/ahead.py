@@ -1,8 +1,8 @@
-"""Writes the sidecar of a file before the file gets its final name, so that a kill in between loses nothing.
+"""Writes the sidecar of a file before the file gets its final name, so that no sidecar is lost if the writer is killed.
 
-Until then, the sidecar has a temporary name that identifies its file by inode and modification time, which a rename
-does not change. The sidecar is therefore valid only for that file, even if another file has or gets the name. If a
-reader finds no sidecar for a file, it looks for such a temporary one of a killed writer, and renames it.
+Until then, the sidecar has a temporary name with the file's inode and modification time, which a rename does not
+change. The name fits only that file, even if another file has or gets the final name. A reader that finds no sidecar
+looks for a temporary one of a killed writer, and renames it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.storage.local_sink import Calls, close_as, sync_path
 
 
 class Ahead:
-    """A sidecar waiting for its file. As a context manager, wrap it around the rename that names the file."""
+    """A sidecar that waits for its file. Use it as a context manager around the rename of the file."""
 
     def __init__(self, path: str, data_path: str, folder: str | None, calls: Calls) -> None:
         self._path = path
@@ -61,7 +61,7 @@ def save(
 ) -> Ahead:
     """Write the sidecar of the finished file `finished`, which will be renamed to `data_path`."""
     path = _path_of(finished, data_path, folder)
-    assert path is not None, "a finished file is there"
+    assert path is not None, "a finished file exists"
     sidecar.make_place(index, folder)
     final, calls = sidecar.path_for(data_path, folder), storage.calls
     with suppress(FileNotFoundError):
@@ -86,8 +86,7 @@ def lay(sidecar_path: str, finished: str, data_path: str, folder: str | None) ->
 
 
 def left_of(data_path: str, folder: str | None) -> str | None:
-    """The path of a sidecar that a killed writer left for this file. It gets its final name if the rename succeeds.
-    None if there is none."""
+    """Find a sidecar that a killed writer left for this file, and rename it if possible. Returns its path, or None."""
     left = _path_of(data_path, data_path, folder)
     if left is None:
         return None

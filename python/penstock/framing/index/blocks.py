@@ -1,7 +1,7 @@
-"""Checksums for files without any: an index may store the CRC-32C of each MiB.
+"""Checksums for files that have none: an index may store the CRC-32C of each MiB.
 
-`verify` compares all of them. With `ps.open(checksums="index")`, a `CheckedSource` between the file and its reader
-compares all bytes before the format reads them.
+`verify` compares all of them. With `ps.open(checksums="index")`, a `CheckedSource` compares all bytes that the reader
+gets.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from penstock.storage.local import FrontPart, LocalSource, LocalStorage
 
 BLOCK_BYTES = 1 << 20
 _AT_ONCE = 8
-"""Blocks that are read by one call."""
+"""Blocks that one call reads."""
 _HELD_BLOCKS = 32
-"""Blocks that are cached for the next small read."""
+"""Blocks that are cached for the next small reads."""
 
 
 def checksums_of(source: Source, start: int = 0) -> np.ndarray:
-    """The CRC-32C of each MiB of a file, uint32, from the block that begins at `start` on."""
+    """The CRC-32C of each MiB of a file from offset `start`, uint32."""
     found = [crc for _, crcs in _pieces(source, start, source.size) for crc in crcs]
     return np.array(found, "<u4")
 
 
 def extended(source: Source, index: Index) -> np.ndarray | None:
-    """The checksums of a file to which records were appended after its index was made. The checksums of the old part
-    are reused, so damage there is still found. None if the old part's last block is damaged."""
+    """The checksums of a file to which records were appended after its index was made. The old part's checksums are
+    kept, so that damage there can still be found. None if the old part's last block is damaged."""
     whole, rest = divmod(index.data_bytes, BLOCK_BYTES)
     if index.blocks is None:
         return None
@@ -69,23 +69,22 @@ def differing(
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield the start of each read, and the checksums of its blocks."""
     for at in range(start, end, _AT_ONCE * BLOCK_BYTES):
         length = min(_AT_ONCE * BLOCK_BYTES, end - at)
         data = source.read(at, length)
         if len(data) < length:
-            raise ChangedError("the file was cut while it was open", file=source.path)
+            raise ChangedError("the file was truncated while it was open", file=source.path)
         yield at, [data.slice(n, BLOCK_BYTES).crc32c() for n in range(0, length, BLOCK_BYTES)]
 
 
 class CheckedSource(SourceView):
-    """A local file, with every read compared with the checksums of an index."""
+    """A local file that compares every read with the checksums of an index."""
 
     def __init__(self, source: Source, blocks: np.ndarray) -> None:
         super().__init__(source)
         if len(blocks) != -(-self.size // BLOCK_BYTES):
             raise StaleIndexError(
-                "the index has checksums of a file of another size",
+                "the checksums in the index are for a file of a different size",
                 file=self.path,
                 hint=command("penstock", "index", "--checksums", "--force", self.path),
             )
@@ -94,7 +93,7 @@ class CheckedSource(SourceView):
         self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """See Source. Raises ChecksumError if a block has changed."""
+        """As `Source.read`. Raises ChecksumError if a block has changed."""
         end = min(start + length, self.size)
         if start >= end:
             return _core.Buffer.from_bytes(b"")
@@ -121,7 +120,7 @@ class CheckedSource(SourceView):
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                # Raises if the file was rewritten, which explains the mismatch.
+                # A rewritten file explains the mismatch: then this call raises.
                 self._source.check_read(may_grow=False)
                 self._raise(number, found)
         return data
@@ -156,11 +155,11 @@ def checked(source: Source, where: str) -> CheckedSource:
     """A file whose reads are compared with the checksums of its index.
 
     Raises:
-        StaleIndexError: there are no checksums, or they are of a file of a different size.
-        UnsupportedError: it is a folder.
+        StaleIndexError: there are no checksums, or they are for a file of a different size.
+        UnsupportedError: it is not a file on this machine.
     """
     if not isinstance(source, (LocalSource, FrontPart)):
-        message = 'checksums="index" reads files of this machine, and no folder as one'
+        message = 'checksums="index" supports only single files on this machine'
         raise UnsupportedError(message, file=source.path)
     found = kept(source.path, where, LocalStorage())
     if found is None or found[1].blocks is None:

@@ -1,10 +1,10 @@
 """Decides whether an index is valid for the current file, which may have been rewritten or damaged since.
 
-| word | when | the index |
+| the file is | if | the index is |
 |---|---|---|
-| same | the system reports no change since the index was made | is kept |
-| rewritten | the file was written or replaced since (`was_written`), and its own framing is intact | is rebuilt |
-| damaged | no write since is known, or the file's own framing is broken | is kept, to find what differs |
+| the same | the system reports no change since the index was made | kept |
+| rewritten | it was written or replaced since (`was_written`), and its own framing is intact | rebuilt |
+| damaged | no write is known, or its own framing is broken | kept, to find what differs |
 
 The reasons are in docs/decisions/0003-index-is-tied-by-content.md.
 """
@@ -29,20 +29,19 @@ from penstock.storage.local import LocalSource
 
 _SAMPLES = 64
 _COMPARED_BYTES = 1 << 30
-"""Up to this size, a file is read completely to compare it, if headers cannot show that records are the same."""
+"""Up to this size, a file is read completely if its headers are not enough to compare it with the index."""
 _FRONT_BYTES = 64 << 20
-"""The same limit after records were appended. It is lower, because appending may happen again and again."""
+"""The same limit after records were appended. It is lower because records may be appended again and again."""
 _REMOTE_BYTES = 4 << 20
 """The most bytes to read from a file that is not on this machine."""
 _PIECE_BYTES = 4 << 20
 _INFLATED_BYTES = 16 << 20
-"""Up to this size, the data after a seek point is inflated to examine it. The limit is needed because a sidecar cannot
-be trusted, and its points may be anywhere."""
+"""Up to this size, the data after a seek point is inflated to examine it: the points of an invalid sidecar may be
+anywhere."""
 
 
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
-    """Which part of a file an index is valid for: all of it, the front if records were appended, or nothing if it was
-    rewritten."""
+    """The part of a file for which an index is valid: the front if records were appended, nothing if rewritten."""
     if index.layout == "none":
         return "nothing"  # it has no positions
     if index.data_bytes != source.size:
@@ -61,13 +60,13 @@ def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "fr
 
 
 def is_same(index: Index, source: Source) -> bool:
-    """Whether the system reports the same file as when the index was made, and no write since."""
+    """Whether the system reports no change of the file since the index was made."""
     return index.state.is_known and index.state == state_now(source)
 
 
 def was_written(index: Index, source: Source) -> bool:
-    """Whether the system reports that a file was written, replaced or copied since its index was made. The index stores
-    the file's state at that time. An index by a writer stores no state, but is newer than its file."""
+    """Whether the system reports that a file was written, replaced or copied since its index was made. An index stores
+    the file's state, except that of a writer, which is newer than its file."""
     now = state_now(source)
     if not now.is_known:
         return False  # it is not on this machine
@@ -75,7 +74,7 @@ def was_written(index: Index, source: Source) -> bool:
 
 
 def fits(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index may have been made of this file: its size matches, and so do most of a sample of its records."""
+    """Whether an index may belong to this file: its size matches, and at least half of a sample of its records do."""
     if index.data_bytes != source.size:
         return False
     if index.layout != "plain":
@@ -92,11 +91,8 @@ def _agreeing(index: Index, source: Source, framing: Framing) -> float:
 def _is_rewritten(
     index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
 ) -> bool:
-    """Whether a modified file can be read completely, and holds different records from those in the index.
-
-    All headers of a local file are read, which for framings other than TFRecord means the whole file. Large or remote
-    files are only sampled.
-    """
+    """Whether a modified file holds other records than the index. All headers of a local file are read (for framings
+    other than TFRecord, the whole file). Remote files, and large files of these framings, are sampled."""
     if index.layout != "plain":
         return False  # `_begins` and `_fits_inflated` already examine nearly all of it
     first, end = int(index.starts[0]), int(index.starts[-1])
@@ -117,7 +113,7 @@ def _is_rewritten(
 def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
     chosen = _chosen(index, source)
     if not chosen:
-        # There is nothing to compare, and a different file may have the same size.
+        # There is nothing to compare, and another file may have the same size.
         return is_same(index, source) or not source.size
     changed = _changed(index, source, chosen)
     looked_at = [changed[place] for place in _spread(len(changed), _SAMPLES)]
@@ -131,10 +127,7 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of the first part of this file, to which records were appended.
-
-    The sample must not be empty, and all of it must match: the rest of the index is accepted on that basis.
-    """
+    """Whether an index was made of the first part of this file. All records of a sample must match, at least one."""
     end = index.plain_bytes if index.compression else index.data_bytes
     if not index.data_bytes < source.size or int(index.starts[-1]) != end:
         return False
@@ -152,7 +145,7 @@ def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
-    """The same seek points, each with the checksum of the compressed bytes up to the next one."""
+    """The seek points, each with the checksum of the compressed bytes up to the next one."""
     bare = list(points)
     return tuple(
         replace(point, check=_crc32c(source, *span))
@@ -164,7 +157,7 @@ def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint,
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Up to `most` numbers below `count`, evenly spread, including the first and the last."""
+    """Up to `most` numbers below `count`, evenly spread from the first to the last."""
     if count <= most:
         return list(range(count))
     return [i * (count - 1) // (most - 1) for i in range(most)]
@@ -178,20 +171,19 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
 
 
 def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:
-    """Seek points to check: all of them, or as many as can be read within `most_bytes`."""
+    """Seek points to check: all, or as many as can be read within `most_bytes`."""
     most_bytes = most_bytes if isinstance(source, LocalSource) else _REMOTE_BYTES
     count = len(index.points)
     return _spread(count, max(2, count * most_bytes // max(index.data_bytes, 1)))
 
 
 def _changed(index: Index, source: Source, points: list[int]) -> list[int]:
-    """The seek points after which the compressed bytes differ from those that were indexed."""
+    """The seek points after which the compressed bytes do not match their checksum."""
     spans = _spans(index.points, index.data_bytes)
     return [p for p in points if _crc32c(source, *spans[p]) != index.points[p].check]
 
 
 def _spans(points: Iterable[SeekPoint], end: int) -> list[tuple[int, int]]:
-    """The range of file bytes from each seek point to the next."""
     return list(pairwise([*(point.compressed_bit // 8 for point in points), end]))
 
 
@@ -203,14 +195,14 @@ def _crc32c(source: Source, start: int, end: int) -> int:
     return crc
 
 
-# -- all of it -------------------------------------------------------------------------------------
+# -- all records -----------------------------------------------------------------------------------
 
 
 def _records_behind(
     index: Index, source: Source, framing: Framing, point: int
 ) -> Literal["same", "others", "none"]:
-    """Classify the data after a seek point whose bytes have changed: "same" if some of the indexed records are there
-    and the rest is damaged, "others" if there are intact records that differ from them, "none" if nothing is intact."""
+    """Classify the data after a seek point whose bytes have changed: "same" if some indexed records are intact and the
+    others damaged, "others" if there are other intact records, "none" if nothing is intact."""
     borders = [p.plain_start for p in index.points[point : point + 2]]
     last = index.num_records
     first = int(np.searchsorted(index.starts[:-1], np.uint64(borders[0])))
@@ -244,10 +236,9 @@ def _are_indexed(
     read: Read,
     framing: Framing,
 ) -> bool:
-    """Whether the records found, from record `first` on, are those of the index."""
     if not np.array_equal(starts, index.starts[first : first + len(starts)]):
         return False
-    # A record with a different checksum is damaged, unless it matches its own stored checksum: then it is new.
+    # A record with another checksum is new if it matches that checksum, or else damaged.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
         frame = read(int(starts[record]), int(starts[record + 1] - starts[record]))

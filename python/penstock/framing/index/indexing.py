@@ -36,7 +36,7 @@ ENDLESS = 1 << 62
 
 
 def load_index(shard: OpenShard) -> Index | None:
-    """Load the sidecar of a file if there is a valid one. A compressed stream gets its seek points from it."""
+    """Load the sidecar of a file; None if there is no valid one. A compressed stream gets its seek points from it."""
     source, options = shard.source, shard.options
     if options.index == "never" or not has_place(source, options.index):
         return None
@@ -49,7 +49,7 @@ def load_index(shard: OpenShard) -> Index | None:
             continue
         is_news = known is not index or (state.is_known and index.state != state)
         if is_news and shard.framing.keeps_index and index.blocks is None:
-            # Save what was found, so that it need not be found again at each open.
+            # Save what is new, so that it need not be found at each open.
             known = replace(known, state=state)
             if known.num_records == index.num_records or sidecar.worth_saving(
                 index.num_records, known.num_records
@@ -64,7 +64,7 @@ def load_index(shard: OpenShard) -> Index | None:
 def _kept(
     path: str, kept: str, storage: LocalStorage, state: State
 ) -> list[tuple[str | None, Index]]:
-    """The sidecars of a file and their folders, starting with one made of the file's present state."""
+    """The sidecars of a file and their folders. One for the file's present state comes first."""
     found: list[tuple[str | None, Index]] = []
     for folder in sidecar.folders(kept):
         # Missing, unreadable or invalid: an index can be rebuilt.
@@ -75,7 +75,6 @@ def _kept(
 
 
 def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | None, Index]]:
-    """A sidecar that a killed writer left for a file."""
     folder = sidecar.folders(kept)[0]
     left = ahead.left_of(path, folder)
     with suppress(OSError, StaleIndexError):
@@ -84,7 +83,7 @@ def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | N
 
 
 def _of_this_state(shard: OpenShard, index: Index) -> Index | None:
-    """The index if it is valid for the current file; extended if it is valid for the file's first part; else None."""
+    """The index if it is valid for the current file, extended if records were appended. Otherwise None."""
     if index.layout == "none":
         return None  # it has no positions
     if index.compression != shard.stream.container:
@@ -98,19 +97,18 @@ def _of_this_state(shard: OpenShard, index: Index) -> Index | None:
 
 
 def has_place(source: Source, kept: str) -> bool:
-    """Whether the sidecar of a file can be stored. A path in another storage does not exist on this machine, so
-    sidecars of its files need an explicit folder. If a different file has taken the file's name, a sidecar there
-    belongs to that file."""
+    """Whether a file can have a sidecar. A file in another storage needs an explicit folder for it. A file that was
+    replaced cannot have one, because a sidecar of that name belongs to its replacement."""
     if source.was_replaced():
         return False
-    # such as standard input that a shell has opened
+    # For example standard input, opened by a shell.
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
     return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
 
 
 def _extended(shard: OpenShard, index: Index) -> Index | None:
-    """The index of a file to which records were appended, extended from the index of its first part without reading
-    that again. None if the appended part is damaged, or cannot be indexed separately."""
+    """Extend the index of a file's first part by the appended records, without reading the first part again. None if
+    the appended part is damaged, or cannot be indexed separately."""
     source, start = shard.source, index.data_bytes
     if index.layout == "plain":
         if not isinstance(source, LocalSource):
@@ -138,8 +136,8 @@ def _teach(shard: OpenShard, index: Index) -> None:
 def build_index(shard: OpenShard) -> Index:
     """Find all records of a file, and save the result in a sidecar. A compressed stream gets its seek points from it.
 
-    In a plain local file only the headers are read. A damaged file raises its error, unless damage is to be skipped.
-    Then the index lists the records that are returned. It is not saved, because it does not describe the intact file.
+    In a plain local TFRecord file only the headers are read. A damaged file raises its error. If damage is skipped, the
+    index lists the readable records instead, and is not saved.
     """
     kept = shard.options.index
     keeps = kept != "never" and shard.framing.keeps_index and has_place(shard.source, kept)
@@ -159,7 +157,7 @@ def build_index(shard: OpenShard) -> Index:
 
 def _found_index(shard: OpenShard) -> tuple[Index, bool]:
     """The index of the current file, and whether it is complete."""
-    state = sidecar.state_of(shard.source)  # before it is read: it may change during that
+    state = sidecar.state_of(shard.source)  # before reading, because the file may change meanwhile
     if shard.stream.container:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):
@@ -172,8 +170,7 @@ def _found_index(shard: OpenShard) -> tuple[Index, bool]:
 
 
 def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None:
-    """Save an index that took `seconds` to build. Without an explicit folder, saving is a convenience: the index can be
-    rebuilt."""
+    """Save an index that took `seconds` to build. Without an explicit folder, an OSError is ignored."""
     try:
         path = sidecar.keep_read(index, data_path, LocalStorage(), kept)
     except OSError:
@@ -185,8 +182,7 @@ def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None
 
 
 def _read_at_once(shard: OpenShard) -> int:
-    """Maximum bytes of a record that indexing may read at once. Longer records are indexed as well: their headers give
-    their ends, or a window is moved over them."""
+    """Maximum bytes of a record that indexing may read in one piece. Longer records are indexed, too."""
     return ENDLESS if shard.framing.is_checked else shard.record_bytes
 
 
@@ -229,7 +225,7 @@ def _index_by_walking(
     checksums: list[np.ndarray] = []
 
     def add_long(start: int, end: int, record: int) -> None:
-        """Index a record above the size limit as well, so that later records keep their numbers."""
+        """Index a record above the size limit, too, so that later records have the right numbers."""
         del record
         _, known, _ = _core.frame_extent(walking.framing.name, walking.stream.read, start, True)
         starts.append(np.array([start], np.uint64))
@@ -254,8 +250,7 @@ def _index_by_walking(
 
 
 def _index_compressed(shard: OpenShard) -> tuple[Index, bool]:
-    """Index a compressed file by its members if penstock wrote it, otherwise by one pass that notes where inflating may
-    restart."""
+    """Index a compressed file by its members if penstock wrote it, or else by one pass that also finds seek points."""
     source, compression = shard.source, shard.stream.container
     if compression == "gzip":
         index = _index_of_members(shard, gzip_members.hop_to_end(source))
@@ -269,7 +264,7 @@ def _index_compressed(shard: OpenShard) -> tuple[Index, bool]:
 
 
 def _index_of_members(shard: OpenShard, members: list[Member]) -> Index | None:
-    """The index of some members, as if the file contained only these."""
+    """The index of these members, as if the file contained no others. None if one is damaged."""
     if not members:
         return None
     source, framing, start = shard.source, shard.framing, members[0].start

@@ -1,5 +1,5 @@
-"""The class names in a file's columns, as stored in its sidecar: found by a pass over the file, in order of first
-appearance."""
+"""The class names in a file's columns, in order of first appearance, as a pass over the file stores them in its
+sidecar."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from penstock.storage.local import LocalStorage
 
 MOST_NAMES = 65_536
 _MOST_BYTES = 16 << 20
-"""Maximum size of the JSON for all columns of a file."""
+"""Maximum size of the JSON for a file."""
 Names = tuple[str, ...]
 Lists = Mapping[str, "Names | None"]
 """The names in each column, by its path; None if there are more than `MOST_NAMES`."""
 
 
 def to_bytes(lists: Lists) -> bytes:
-    """Serialize the lists for a sidecar; empty if they are too long."""
+    """Serialize the lists for a sidecar; empty if that is too long."""
     data = json.dumps(lists, separators=(",", ":")).encode()
     return data if lists and len(data) <= _MOST_BYTES else b""
 
@@ -67,7 +67,7 @@ def _is_list_of_names(names: Any) -> bool:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> Lists:
-    """The lists in the sidecars of one file, from those that are valid for the current file."""
+    """The lists in the sidecars that are valid for the current file."""
     found: dict[str, Names | None] = {}
     for data in sections_of(path, storage, options, opened, "classes"):
         found = {**from_bytes(data), **found}
@@ -77,20 +77,33 @@ def of_file(
 def keep(
     source: Source, reader: Reader, where: str, lists: Lists, check: Callable[[], None]
 ) -> None:
-    """Add lists to the sidecar of an open file. If there is no sidecar it is created, with the index if the file needs
-    one.
+    """Add lists of names to the sidecar of an open file; for the arguments see `keep_fact`."""
+
+    def added(index: Index) -> Index:
+        return replace(index, classes=to_bytes({**from_bytes(index.classes), **lists}))
+
+    if to_bytes(lists):
+        keep_fact(source, reader, where, added, check)
+
+
+def keep_fact(
+    source: Source,
+    reader: Reader,
+    where: str,
+    added: Callable[[Index], Index],
+    check: Callable[[], None],
+) -> None:
+    """Add a fact to an open file's sidecar, or to a new one (with the index of a framed file).
 
     Args:
-        source: the file.
-        reader: the reader that found the lists.
         where: where sidecars are stored, as in `Options.index`.
-        lists: the lists found.
-        check: raises if the file has changed since it was opened.
+        added: returns an index with the fact.
+        check: raises an error if the file has changed since it was opened.
     """
     if not has_place(source, where):
         return
     own = _of_reader(reader, source)
-    state = sidecar.state_of(source)  # before it is checked: it may change during that
+    state = sidecar.state_of(source)  # before the check, because the file may change meanwhile
     check()
     if own.gap_ends is not None:
         return
@@ -99,14 +112,9 @@ def keep(
         with suppress(OSError, StaleIndexError):
             index = sidecar.load(sidecar.path_for(source.path, folder), storage)
             if _is_of(index, own, source):
-                classes = to_bytes({**from_bytes(index.classes), **lists})
-                if classes:
-                    sidecar.keep(replace(index, classes=classes), source.path, storage, folder)
+                sidecar.keep(added(index), source.path, storage, folder)
                 return
-    classes = to_bytes(lists)
-    if classes:
-        made = replace(own, state=state, classes=classes)
-        sidecar.keep_read(made, source.path, storage, where)
+    sidecar.keep_read(added(replace(own, state=state)), source.path, storage, where)
 
 
 def _of_reader(reader: Reader, source: Source) -> Index:

@@ -26,7 +26,7 @@ from penstock.storage.local import LocalStorage
 
 
 def to_bytes(schema: pa.Schema | None) -> bytes:
-    """Serialize a schema for a sidecar, without its schema-level metadata; empty for None."""
+    """Serialize a schema for a sidecar, without the metadata of the schema itself; empty for None."""
     return b"" if schema is None else schema.remove_metadata().serialize().to_pybytes()
 
 
@@ -41,7 +41,7 @@ def from_bytes(data: bytes) -> pa.Schema | None:
 
 
 def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
-    """The sidecar content for a file whose format has no record positions to store."""
+    """The content of the sidecar of a file whose format has no record positions."""
     source = storage.source(path)
     try:
         size, sample = source.size, sample_of(source)
@@ -52,13 +52,13 @@ def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
 
 
 def of_written(kind: Format, schema: pa.Schema, options: Any) -> bytes:
-    """The schema stored with files of a format that are written with these options. The names of class labels that the
-    files hold as numbers are added later: see `finished`."""
+    """The schema to store with files that are written with these options, without the class names: `finished` adds
+    them."""
     return to_bytes(kind.kept_schema(kept_names.strip(schema), options))
 
 
 def finished(kind: Format, kept: bytes, writer: Writer | None = None) -> bytes:
-    """The stored schema for a written file, with the names of class labels that its writer has seen."""
+    """The schema to store with a written file, including the class names that its writer has seen."""
     schema = from_bytes(kept)
     if schema is None or kind.class_numbers is None:
         return kept
@@ -67,7 +67,7 @@ def finished(kind: Format, kept: bytes, writer: Writer | None = None) -> bytes:
 
 
 def with_names(kept: bytes, names: Mapping[str, kept_names.Names | None]) -> bytes:
-    """The stored schema with the names of class labels that a file had before."""
+    """The stored schema with the class names that a file had before."""
     schema = from_bytes(kept)
     if schema is None or not any(found is not None for found in names.values()):
         return kept
@@ -78,13 +78,11 @@ def of_files(
     paths: Sequence[str], storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> pa.Schema | None:
     """The schema that all of these files were written with. None unless each has a sidecar that is valid for the
-    current file, and all store the same schema.
+    current file, and all store the same schema (apart from class names).
 
     Args:
-        paths: the files.
-        storage: their storage.
-        options: options of the reader; say where to look for sidecars.
-        opened: the format of an open file.
+        options: options of the reader, with the place of sidecars.
+        opened: returns the format of an open file.
     """
     found = b""
     for path in paths:
@@ -98,7 +96,7 @@ def of_files(
 
 
 def _in_common(one: bytes, other: bytes) -> bytes:
-    """The common schema of two files that hold class labels as numbers; empty if they differ otherwise."""
+    """The common schema of two files whose class names may differ; empty if anything else differs."""
     first, second = from_bytes(one), from_bytes(other)
     if first is None or second is None:
         return b""
@@ -108,14 +106,14 @@ def _in_common(one: bytes, other: bytes) -> bytes:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> bytes:
-    """The stored schema of one file, if its sidecar is valid for the current file; otherwise empty."""
+    """The stored schema of a file; empty without a sidecar that is valid for the current file."""
     return next(sections_of(path, storage, options, opened, "schema"), b"")
 
 
 def sections_of(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any], name: str
 ) -> Iterator[bytes]:
-    """The named section of each sidecar that has it and is valid for the current file. See `of_files`."""
+    """The named section of each sidecar that is valid for the current file. For the arguments see `of_files`."""
     if options.index == "never" or not isinstance(storage, LocalStorage):
         return
     doubtful: list[dict[str, bytes]] = []
@@ -134,7 +132,7 @@ def sections_of(
 
 
 def _places(path: str, kept: str) -> Iterator[str]:
-    """Where sidecars of a file may be. If none is found there, also what a killed writer left."""
+    """Where sidecars of a file may be, and last one that a killed writer left."""
     for folder in sidecar.folders(kept):
         yield sidecar.path_for(path, folder)
     left = ahead.left_of(path, sidecar.folders(kept)[0])
@@ -143,7 +141,7 @@ def _places(path: str, kept: str) -> Iterator[str]:
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
-    """Whether a file has not been written to since its sidecar was, judging by sizes and times."""
+    """Whether sizes and times show that a file was not written to after its sidecar."""
     told = os.stat(path)
     if told.st_size != facts.data_bytes:
         return False
@@ -160,8 +158,8 @@ def _is_of_changed(
     kept: dict[str, bytes],
     name: str,
 ) -> bool:
-    """Whether a section is valid for a file that was copied, moved or written to since: the file is the same, or the
-    section also covers the records that were appended to it."""
+    """Whether a section is valid for a file that was copied, moved or written to since: its sample or its index
+    matches."""
     source = storage.source(path)
     try:
         if kept["sample"]:
@@ -177,7 +175,8 @@ def _is_of_changed(
 
 
 def joined(old: bytes, new: bytes) -> bytes:
-    """The stored schema after records of another schema were appended: types that fit both, or empty."""
+    """The schema to store after records of another schema were appended: types that fit both; empty if there are
+    none."""
     first, second = from_bytes(old), from_bytes(new)
     if first is None or second is None:
         return b""
@@ -199,7 +198,7 @@ def joined(old: bytes, new: bytes) -> bytes:
 
 
 def _common_field(field: pa.Field, other: Any) -> pa.Field | None:
-    """A field whose type fits both; `other` is None if it is missing in the other file."""
+    """A field whose type fits both; `other` is None if the other file does not have it."""
     if other is None:
         other = field.with_nullable(True)
     wanted = _common(field.type, other.type)
@@ -211,7 +210,6 @@ def _common_field(field: pa.Field, other: Any) -> pa.Field | None:
 
 
 def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
-    """The longer of two lists of names, if it begins with the shorter one; otherwise None."""
     mine, its = kept_names.names_of(one), kept_names.names_of(other)
     if mine is None or its is None:
         return mine
@@ -230,7 +228,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if all(map(pa.types.is_struct, both)):
         return _common_struct(one, other)
     if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
-        # One file has class labels as numbers, the other has numbers without names.
+        # One file has class labels as numbers, the other plain numbers.
         numbers = other if pa.types.is_dictionary(one) else one
         if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
             return numbers
@@ -250,7 +248,6 @@ def _common_struct(one: Any, other: Any) -> pa.DataType | None:
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    """Whether values are text, or class names."""
     if pa.types.is_dictionary(type_):
         return _is_text(type_.value_type)
     return type_ in (pa.string(), pa.large_string(), pa.string_view())
@@ -271,7 +268,7 @@ def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 
 def as_struct(field: pa.Field) -> pa.Field:
-    """A struct as it reads back from a file that stores its fields: if the struct was missing, all of them are."""
+    """A struct as it reads back from a file that stores only its fields: a null struct becomes null fields."""
     return field.with_type(_with_missing(field.type, is_missing=field.nullable))
 
 
@@ -287,7 +284,7 @@ def _with_missing(type_: Any, *, is_missing: bool) -> pa.DataType:
 
 
 def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
-    """Replace a dictionary field whose values are lost by its numbers; return any other field unchanged."""
+    """Replace a dictionary field by its numbers unless it is a class label, whose names are stored."""
     is_lost = pa.types.is_dictionary(field.type) and not kept_names.is_label(field.type)
     return field.with_type(numbers) if is_lost else field
 

@@ -11,7 +11,7 @@ WHOLE_BYTES = 1 << 20
 SAMPLES = 64
 SAMPLE_BYTES = 4096
 TAIL_BYTES = 64 << 10
-"""The end of a larger file, where formats keep their footers."""
+"""This much of the end of a larger file is read, because formats store footers there."""
 
 
 def sample_of(source: Source) -> bytes:

@@ -2,9 +2,9 @@
 
 File layout: `_sections`. Location: `path_for`, `folders`, `keep`.
 
-A sidecar is never trusted blindly. It is tied to its file by size and by the file's own bytes: a sample if the system
-reports the file as unchanged since, otherwise more of them, see `fitting`. Every record read through it must be at the
-stored position and have the stored checksum. A sidecar that disagrees is rebuilt.
+A sidecar is not trusted: its size and, unless the system reports the file as unchanged, a sample of its records are
+compared with the file (see `fitting`). Every record read through it must be at the stored position and have the stored
+checksum. A sidecar of another file is rebuilt.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _POINT = struct.Struct("<QQII")
 _WINDOW_BYTES = 32 << 10
 # At most one record in this many may be missing from a saved sidecar.
 _MOST_UNSAVED = 256
-# Two changes within this time may get the same timestamp: some ticks of the system's clock.
+# Two changes within this time (a few ticks of the system's clock) may get the same timestamp.
 _TICK_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPoint:
-    """A place where inflating may start: bit offset in the file, byte offset in the stream, and up to 32 KiB of the
-    stream before it (empty if a gzip member starts there)."""
+    """A place where inflating may start: a bit offset in the file, a byte offset in the stream, and up to 32 KiB of the
+    stream before it (empty at the start of a gzip member)."""
 
     compressed_bit: int
     plain_start: int
@@ -53,30 +53,25 @@ class SeekPoint:
     """The window as stored in an index, deflated; it is inflated when the point is used."""
 
     def bytes_before(self) -> bytes:
-        """The window.
-
-        Raises:
-            StaleIndexError: the index's window cannot be inflated.
-        """
+        """The window. Raises StaleIndexError if it cannot be inflated."""
         if not self.packed:
             return self.window
         try:
-            # A window is at most 32 KiB; a longer one is invalid and would only cost memory.
+            # A longer window is invalid, and would only cost memory.
             return zlib.decompressobj().decompress(self.packed, _WINDOW_BYTES)
         except zlib.error as error:
             raise StaleIndexError(f"a seek point of the index is broken: {error}") from None
 
     def packed_window(self) -> bytes:
-        """The window, deflated."""
         return self.packed or (zlib.compress(self.window, 6) if self.window else b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The record positions of one file. `starts` uint64[num_records + 1], `checksums` uint32.
+    """The record positions of one file. `starts` uint64[num_records + 1], `checksums` uint32[num_records].
 
-    Each record ends where the next one starts. Only the index of a damaged file, which is never saved, has its own
-    `gap_ends`, because records between the listed ones are missing.
+    Each record ends where the next one starts. Only the index of a damaged file, which is never saved, has `gap_ends`:
+    there may be gaps between its records.
     """
 
     num_records: int
@@ -89,12 +84,14 @@ class Index:
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
     state: State = UNKNOWN
-    """Status of the file before it was read. A writer leaves it unknown, so that the same records make the same index;
-    the first reader fills it in."""
+    """State of the file before it was read. A writer leaves it unknown, so that equal records give equal indexes; the
+    first reader adds it."""
     schema: bytes = b""
     """The Arrow schema of the records, as an Arrow IPC message; empty if not stored."""
     classes: bytes = b""
     """The class names of columns, see `kept_classes`; empty if not stored."""
+    lengths: bytes = b""
+    """The lengths of the lists in columns, see `kept_lengths`; empty if not stored."""
     sample: bytes = b""
     """A digest of a sample of the file; empty if not stored."""
     blocks: np.ndarray | None = None
@@ -108,7 +105,7 @@ class Index:
         return self.starts[1:] if self.gap_ends is None else self.gap_ends
 
     def checksum_at(self, start: int) -> int | None:
-        """The checksum of the record that begins at offset `start`; None if none does."""
+        """The checksum of the record that starts at this offset, or None."""
         record = int(np.searchsorted(self.starts, np.uint64(start)))
         if record < self.num_records and int(self.starts[record]) == start:
             return int(self.checksums[record])
@@ -116,7 +113,7 @@ class Index:
 
 
 def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -> str:
-    """Path of a file's sidecar: beside the file, or in `folder` under a unique name."""
+    """Path of a file's sidecar: next to the file, or in `folder` under a unique name."""
     if folder is None:
         return hidden(data_path, suffix)
     import hashlib  # costs 3 ms at import, and is rarely needed
@@ -128,19 +125,15 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
 
 
 def folders(kept: str | None) -> tuple[str | None, ...]:
-    """Where the sidecar of a file may be: in the requested folder; or beside the file, or in the user's cache."""
+    """Where the sidecar of a file may be: in the requested folder, or else next to the file (None) or in the cache."""
     return (None, cache_folder()) if kept in (None, "auto", "beside") else (kept,)
 
 
 def state_of(source: Source) -> State:
-    """The current status of a file. It differs once the file is written to, replaced or copied: only the system can set
-    the change time.
-
-    UNKNOWN if there is none, if a later change could still get the same timestamp, or if another file has replaced the
-    open one.
-    """
+    """The current state of a file, to be stored: any write, replacement or copy changes it. UNKNOWN if a later change
+    could still get the same timestamp, if another file has replaced the open one, or if the system reports no state."""
     state = state_now(source)
-    # The clock has ticked since the file was opened, so a later change gets a different time.
+    # The file has not changed since it was opened, and the clock has ticked since.
     is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
     if is_as_opened or abs(time.time_ns() - state.mtime_ns) > _TICK_NS:
         return state
@@ -148,7 +141,7 @@ def state_of(source: Source) -> State:
 
 
 def state_now(source: Source) -> State:
-    """The same, even if a later change could still get the same timestamp: for comparing with a stored status."""
+    """As `state_of`, but even if a later change could get the same timestamp: to be compared with a stored state."""
     if source.was_replaced():
         return UNKNOWN
     try:
@@ -159,7 +152,7 @@ def state_now(source: Source) -> State:
 
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
-    """Write the sidecar of a file, and return its path. A missing folder is created."""
+    """Write the sidecar of a file, and return its path. Create a missing folder."""
     path = path_for(data_path, folder)
     if isinstance(storage, LocalStorage):
         make_place(index, folder)
@@ -177,17 +170,17 @@ def make_place(index: Index, folder: str | None) -> None:
     """Create the folder of a sidecar; if it is the user's cache, make room in it."""
     if folder is not None:
         if folder == cache_folder() and not make_room(_num_bytes(index)):
-            raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
+            raise OSError(errno.ENOSPC, "the index is larger than the cache allows", folder)
         os.makedirs(folder, exist_ok=True)
 
 
 def write_to(sink: Sink, index: Index) -> None:
-    """Write the sidecar of a file to its sink."""
+    """Write a sidecar to a sink."""
     sections.write(sink, _facts(index), _sections(index))
 
 
 def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
-    """Save the sidecar of a file in `folder`; or beside the file; or in the user's cache if that cannot be written."""
+    """Save a sidecar in `folder`. For None, save it next to the file or, if that fails, in the user's cache."""
     try:
         return save(index, data_path, storage, folder)
     except (OSError, UnsupportedError):
@@ -197,9 +190,9 @@ def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> 
 
 
 def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
-    """Save an index that was found by reading. It goes to the requested folder; or beside the file if `kept` says so or
-    if a sidecar is already there, as long as that is writable; otherwise to the user's cache. A sidecar with checksums
-    of the file is left unchanged: only it can reveal damage."""
+    """Save an index that was found by reading, in the folder `kept`. For "beside", or for "auto" if a sidecar is
+    already next to the file, save it there if possible. Otherwise save it in the user's cache. A sidecar with checksums
+    of the file is left unchanged, because damage cannot be found without it."""
     if kept not in ("auto", "beside"):
         path = path_for(data_path, kept)
         return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
@@ -213,7 +206,7 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
 
 
 def has_blocks(path: str, storage: Storage) -> bool:
-    """Whether there is a sidecar that stores checksums of its file."""
+    """Whether the sidecar at `path` exists and stores checksums of its file."""
     with suppress(OSError, StaleIndexError):
         return bool(load_sections(path, storage, "blocks")[1]["blocks"])
     return False
@@ -232,14 +225,14 @@ def _facts(index: Index) -> Facts:
 
 
 def _num_bytes(index: Index) -> int:
-    """Approximate size of an index's sidecar in bytes."""
     blocks = 0 if index.blocks is None else 4 * len(index.blocks)
     windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
-    return 12 * index.num_records + len(index.schema) + len(index.classes) + blocks + windows + 4096
+    facts = len(index.schema) + len(index.classes) + len(index.lengths)
+    return 12 * index.num_records + facts + blocks + windows + 4096
 
 
 def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
-    """The existing sections, small ones first: they are read separately."""
+    """The sections. Small ones come first, because they are read separately."""
     found: list[tuple[str, bytes | np.ndarray]] = [
         ("schema", index.schema),
         ("classes", index.classes),
@@ -249,6 +242,8 @@ def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
     if index.layout != "none":
         found.append(("starts", np.ascontiguousarray(index.starts, "<u8")))
         found.append(("checksums", np.ascontiguousarray(index.checksums, "<u4")))
+    if index.lengths:
+        found.append(("lengths", index.lengths))
     if index.points:
         found.append(("points", b"".join(_points(index))))
     if index.blocks is not None:
@@ -266,15 +261,13 @@ def _points(index: Index) -> list[bytes]:
 
 
 def discard(data_path: str, *, but_checksums: bool = False) -> None:
-    """Remove the sidecars of a file, beside it and in the user's cache; with `but_checksums`, keep one that stores
+    """Remove the sidecars of a file, next to it and in the user's cache. With `but_checksums`, keep one that stores
     checksums of the file."""
     for folder in (None, cache_folder()):
         path = path_for(data_path, folder)
         if but_checksums and has_blocks(path, LocalStorage()):
             continue
-        with suppress(
-            OSError
-        ):  # missing, or not removable: then it is rejected again at the next open
+        with suppress(OSError):  # it is missing, or will be rejected again at the next open
             os.unlink(path)
 
 
@@ -289,7 +282,7 @@ def load(path: str, storage: Storage) -> Index:
 
 
 def load_sections(path: str, storage: Storage, *names: str) -> tuple[Facts, dict[str, bytes]]:
-    """The header of a sidecar, and some of its sections, empty if missing. Reads little else.
+    """Read the header of a sidecar and some of its sections, empty if missing.
 
     Raises:
         FileNotFoundError: there is no sidecar.
@@ -305,11 +298,11 @@ def _opened(path: str, storage: Storage) -> Generator[Sections]:
     try:
         source = storage.source(path)
     except UnsupportedError as error:
-        raise StaleIndexError(f"not a whole index: it {error.message}", file=path) from None
+        raise StaleIndexError(f"not a valid index: it {error.message}", file=path) from None
     try:
         yield Sections(source)
     except (struct.error, ValueError, IndexError, OverflowError) as error:
-        raise StaleIndexError(f"not a whole index: {error}", file=path) from None
+        raise StaleIndexError(f"not a valid index: {error}", file=path) from None
     finally:
         source.close()
 
@@ -325,8 +318,9 @@ def _parse(kept: Sections) -> Index:
     points = found.get("points")
     if points is None and facts.num_points:
         raise ValueError("its points are missing")
-    schema, classes, sample = (
-        found[name].to_bytes() if name in found else b"" for name in ("schema", "classes", "sample")
+    schema, classes, lengths, sample = (
+        found[name].to_bytes() if name in found else b""
+        for name in ("schema", "classes", "lengths", "sample")
     )
     has_blocks = "blocks" in found
     return Index(
@@ -341,6 +335,7 @@ def _parse(kept: Sections) -> Index:
         state=facts.state,
         schema=schema,
         classes=classes,
+        lengths=lengths,
         sample=sample,
         blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
     )
@@ -349,26 +344,25 @@ def _parse(kept: Sections) -> Index:
 def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -> np.ndarray:
     data = found.get(name)
     if data is None or len(data) != count * np.dtype(kind).itemsize:
-        raise ValueError(f"its {name} are missing, or not as many as its header says")
+        raise ValueError(f"its {name} are missing, or their number does not match its header")
     return in_bytes(data, kind)
 
 
 def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
-    """Parse the points; their windows stay deflated."""
     if num_points * _POINT.size > len(section):
         raise ValueError("it has fewer points than its header says")
     points: list[SeekPoint] = []
     at = num_points * _POINT.size
     for bit, plain, check, size in _POINT.iter_unpack(section[:at]):
         if at + size > len(section):
-            raise ValueError("the window of a point lies outside of it")
+            raise ValueError("the window of a point extends beyond its end")
         points.append(SeekPoint(bit, plain, b"", check, section[at : at + size]))
         at += size
     return tuple(points)
 
 
 def kept_records(data_path: str, folder: str | None) -> int | None:
-    """How many records the sidecar of a file claims to cover; None if there is none."""
+    """How many records the sidecar of a file claims to cover; None if there is no valid one."""
     try:
         with open(path_for(data_path, folder), "rb") as file:
             facts = sections.facts_of(file.read(sections.HEADER_BYTES))[0]
@@ -378,16 +372,13 @@ def kept_records(data_path: str, folder: str | None) -> int | None:
 
 
 def worth_saving(kept: int, num_records: int) -> bool:
-    """Whether to rewrite a sidecar of the first `kept` records so that it covers all of them.
-
-    It is always written whole, so rewriting it for every few records would cost more than they do; finding some records
-    again at each `open` costs little.
-    """
+    """Whether to rewrite a sidecar of the first `kept` records for `num_records`. A rewrite is not worth it for a few
+    records: they can be found again at each `open`."""
     return (num_records - kept) * _MOST_UNSAVED >= kept
 
 
 def joined(index: Index, more: Index) -> Index:
-    """The index of a file joined with that of its appended part, which was indexed as a separate file."""
+    """Join the index of a file with the index of its appended part, which was indexed like a separate file."""
     bits, plain = 8 * index.data_bytes, index.plain_bytes
     points = [replace(p, compressed_bit=p.compressed_bit + bits, plain_start=p.plain_start + plain)
               for p in more.points]  # fmt: skip

@@ -23,7 +23,7 @@ class TextIndex(ABC):
 
     @abstractmethod
     def lines(self, index: Index, first: int, last: int) -> str:
-        """Its lines about some records."""
+        """The lines for records [first, last)."""
         ...
 
     @abstractmethod

@@ -19,11 +19,8 @@ _EMPTY = _core.Buffer.from_bytes(b"")
 def gather(
     source: Source, stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[_core.Buffer, np.ndarray]:
-    """The bytes between these stream offsets (uint64) in one buffer, and where each range begins in it.
-
-    A plain file is read range by range, or viewed if it is mapped. A compressed file is inflated around the requested
-    ranges.
-    """
+    """The bytes of these stream ranges (uint64) in one buffer, and where each range begins in it. A mapped plain file
+    is itself the buffer; a compressed file is inflated around the ranges."""
     lengths = ends - starts
     mapped = getattr(source, "mapped", None)
     if mapped is not None and not index.compression:
@@ -36,14 +33,14 @@ def gather(
 
 
 _Stretch = tuple[np.ndarray, int, int]
-"""The positions of the requested frames in a stretch, where the first starts, and where the last ends."""
+"""The numbers of the requested frames in a stretch, where the first starts, and where the last ends."""
 
 
 def _inflated(stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray) -> _core.Buffer:
     """Frames of a compressed stream. Each stretch between two seek points is inflated once, several in parallel."""
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     if not len(points):
-        points = np.unique(starts)  # do not inflate more than was requested
+        points = np.unique(starts)  # so that no stretch includes unrequested frames
     group = np.searchsorted(points, starts, "right")
 
     def stretches() -> Iterator[_Stretch]:
@@ -54,7 +51,7 @@ def _inflated(stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray
     def inflate(stretch: _Stretch) -> Iterable[list[tuple[int, _core.Buffer]]]:
         inside, low, high = stretch
         window = stream.read(low, high - low)
-        # Copied out immediately, so that the window can be freed.
+        # Copied, so that the window can be freed.
         frames = [(int(n), int(starts[n]) - low, int(ends[n] - starts[n])) for n in inside]
         return [[(n, _core.Buffer.join([window.slice(at, size)])) for n, at, size in frames]]
 

@@ -1,8 +1,7 @@
-"""Read and decode records of a plain local file in one call, the usual way of `take`.
+"""Read and decode records of a plain local file in one call, which is the usual way of `take`.
 
-The slower way (`gather`, `Held`, `Decoder.decode`) examines any fault between its steps. This way handles no faults:
-it leaves such records to the slower way. Small takes therefore cost little more than their reads, and large records
-are decoded while they are in a processor cache.
+If there is any fault, the slower way (`gather`, `Held`, `Decoder.decode`) is used instead, which examines it between
+its steps. A small take costs little more than its reads, and large records are decoded while they are in a cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the frames of a chunk, check that they are at the expected offsets, and verify them.
 
-An index stores the position of each record and the checksum of its payload. If reading continues after damage, a
-damaged header or stored checksum therefore loses no record: the frame is rebuilt around the verified payload.
+An index stores the position of each record and the checksum of its payload. A record whose header or stored checksum
+is damaged is therefore not lost if damage is skipped: its frame is rebuilt around the verified payload.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from penstock.limits import raise_limit
 from penstock.storage.local import LocalSource
 from penstock.tuned import CHUNK_BYTES
 
-_DAMAGED_HEAD = "the head of the record is damaged"
-_RESTORED = "only the framing of the record is damaged, the payload is right"
+_DAMAGED_HEAD = "the header of the record is damaged"
+_RESTORED = "only the framing of the record is damaged, the payload is intact"
 
 
 class ChunkFrames:
@@ -44,10 +44,10 @@ class ChunkFrames:
         self._shard = shard
         self._framing = shard.framing
         self._seen: tuple[tuple[int, int], bool] | None = None
-        """Size and modification time of the file when its headers were last walked, and the result."""
+        """Size and modification time of the file when `_walks_to_its_end` last read it, and the result."""
 
     def read(self, chunk: FrameChunk, numbers: np.ndarray | None) -> Held:
-        """The frames of a chunk with these numbers in it, or all readable ones."""
+        """The frames with these numbers in the chunk, or all readable frames."""
         if isinstance(chunk.data, Index):
             return self._indexed(chunk, chunk.data, numbers)
         held = chunk.data
@@ -62,7 +62,7 @@ class ChunkFrames:
         return walked.frames if is_all else None
 
     def readable(self, chunk: FrameChunk) -> Readable:
-        """Which records of a chunk have a frame; if damage is skipped, the others are skipped."""
+        """The records of a chunk that have a frame; the others are skipped."""
         held = self.read(chunk, None)
         records = np.arange(chunk.num_records)
         starts = as_numpy(held.frames.starts())
@@ -90,7 +90,7 @@ class ChunkFrames:
             if frames is not None:
                 held = Held(frames, checksums=checksums)
                 return held if numbers is None else held.select(numbers, first)
-            # The walk stopped at a fault: the index knows where the other records are.
+            # The walk stopped at a fault, but the index has the positions of the other records.
             if self._shard.skips_damage:
                 return self._around_damage(chunk, index, numbers)
             window = self._shard.stream.read(chunk.start_byte, length)
@@ -104,11 +104,11 @@ class ChunkFrames:
         return Held(frames, checksums[asked], first + asked)
 
     def _around_damage(self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None) -> Held:
-        """The frames of a damaged chunk that a damage scan accepts; the others are skipped."""
+        """The frames of a damaged chunk that a damage scan accepts; the others are skipped, or raise if requested."""
         held = frames_around_damage(self._shard, chunk, index)
         if numbers is None:
             return held
-        assert held.records is not None, "those that stand are known by their numbers"
+        assert held.records is not None, "the scan sets them"
         wanted = chunk.first_record + numbers
         held = held.select(np.flatnonzero(held.records >= 0), chunk.first_record)
         assert held.records is not None, "as before"
@@ -152,17 +152,17 @@ class ChunkFrames:
             )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
-        """Raise StaleIndexError if the records are not in order, or if reading them would exceed the limits."""
+        """Raise StaleIndexError if the records are not in order, or too long to be a chunk."""
         limits = self._shard.options.limits
         most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
         if (starts[1:] <= starts[:-1]).any() or length > most:
-            message = "the index has records where none can be"
+            message = "the index has impossible record positions"
             raise StaleIndexError(message, file=self._shard.source.path)
 
     def _by_index(
         self, window: _core.Buffer, begin: int, index: Index, records: np.ndarray
     ) -> _core.Frames:
-        """Frames in a window that starts at offset `begin`; raises for the first damaged header."""
+        """Frames in a window that starts at offset `begin`. Raises an error for the first damaged header."""
         if not len(records):
             return _core.walk(self._framing.name, window.slice(0, 0), begin, 0)[0]
         starts, ends = index.starts[records], index.ends[records]
@@ -176,7 +176,7 @@ class ChunkFrames:
             raise self._damaged_head(index, record) from None
 
     def _raise_cut(self, end: int, index: Index, record: int) -> None:
-        """If the stream breaks off at `end`, inside this record, raise the reason."""
+        """Raise the reason if the stream breaks off at `end`, inside this record."""
         if end >= int(index.ends[record]):
             return
         try:
@@ -197,17 +197,17 @@ class ChunkFrames:
     # -- verification ---------------------------------------------------------------------------
 
     def proved(self, held: Held, chunk: FrameChunk) -> Held:
-        """The frames whose payloads match their checksums; for the others, raise or skip."""
+        """The frames whose payloads match their checksums. Others are skipped, or raise an error."""
         indexed = None if held.checksums is None else as_arrow(held.checksums)
         faults = held.frames.verify(indexed)
-        # Callers that ask for records by number want exactly these records or an error, not other records.
+        # A caller that requests records by number gets exactly these records or an error.
         picked = isinstance(chunk.data, Held) and chunk.data.records is not None
         starts = as_numpy(held.frames.starts())
         sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
         kept = np.ones(len(held.frames), dtype=bool)
         skipped = list(held.skipped)
         for fault in faults:
-            row = fault.record or 0  # faults of frames always have a record
+            row = fault.record or 0  # these faults always have a record
             right = self._has_known_payload(held, row)
             if not self._shard.skips_damage or fault.kind == "stale" or (picked and not right):
                 raise self.located(fault, held, chunk)
@@ -225,7 +225,7 @@ class ChunkFrames:
         return replace(left, frames=frames_in(self._framing, data, starts[kept], sizes[kept]))
 
     def _has_known_payload(self, held: Held, row: int) -> bool:
-        """Whether a payload matches the index's checksum, whatever checksum is stored after it."""
+        """Whether a payload matches the checksum in the index."""
         if held.checksums is None:
             return False
         crc = _core.Buffer.from_bytes(held.frames.payload(row)).crc32c()
@@ -236,20 +236,17 @@ class ChunkFrames:
         row = fault.record
         if row is None:
             error = self._shard.error(fault, None)
-            error.byte = error.byte or None  # without a record: a whole column has no offset
+            error.byte = error.byte or None  # a fault of a whole column has no offset
             return error
         error = self._shard.error(fault, self.record_of(row, held, chunk))
-        # A fault in a value that is found after the batch is assembled has no offset, so use at least the offset of the
-        # payload.
+        # Faults found in the assembled batch have no offset: use that of the payload.
         error.byte = max(error.byte or 0, self.payload_byte(row, held))
         return error
 
     def payload_byte(self, row: int, held: Held) -> int:
-        """Offset of a row's payload in the stream."""
         return int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
 
     def record_of(self, row: int, held: Held, chunk: FrameChunk) -> int | None:
-        """The shard's record number for a row of a decoded batch; None if unknown."""
         if held.records is None:
             return chunk.first_record + row
         return int(held.records[row]) if held.records[row] >= 0 else None
@@ -257,13 +254,13 @@ class ChunkFrames:
     # -- random access --------------------------------------------------------------------------
 
     def picked(self, index: Index, records: np.ndarray) -> Held:
-        """Any records of the shard, in the requested order."""
+        """The frames of any records of the shard, in the requested order."""
         starts = index.starts[records].astype(np.uint64)
         ends = index.ends[records].astype(np.uint64)
         path = self._shard.source.path
         wrong = (ends < starts) | (ends > np.uint64(index.plain_bytes))
         if wrong.any():
-            raise StaleIndexError("the index points beyond the file", file=path)
+            raise StaleIndexError("the index has records beyond the end of the file", file=path)
         if len(records):
             largest = int((ends - starts).argmax())
             most = int(ends[largest] - starts[largest]) - self._framing.least_bytes
@@ -281,9 +278,9 @@ class ChunkFrames:
             is_checked = self._framing.is_checked
             is_damage = not is_checked or fits(index, self._shard.source, self._framing)
             if fault.kind == "stale" and is_damage and record is not None:
-                # Frames without checksums of their own may lead to the end of the file by chance.
+                # Unchecked frames may lead to the end of the file by chance.
                 if is_checked and self._walks_to_its_end(index):
-                    message = "the file is whole, but not the one that was indexed"
+                    message = "the file is intact, but it is not the file that was indexed"
                     raise StaleIndexError(message, file=path, record=record) from None
                 raise self._damaged_head(index, record) from None
             raise self._shard.error(fault, record) from None
@@ -292,7 +289,7 @@ class ChunkFrames:
     def _gathered(
         self, index: Index, starts: np.ndarray, ends: np.ndarray, checksums: np.ndarray
     ) -> _core.Frames:
-        """The frames at these offsets; damaged headers are rebuilt where reading continues after damage."""
+        """The frames at these offsets. If damage is skipped, damaged frames are rebuilt if possible."""
         sizes = ends - starts
         data, inside = gather(self._shard.source, self._shard.stream, index, starts, ends)
         name, places = self._framing.name, as_arrow(starts)
@@ -319,13 +316,12 @@ class ChunkFrames:
         return self._framing.frames([payload.to_bytes()]).data
 
     def _walks_to_its_end(self, index: Index) -> bool:
-        """Whether the headers of a plain file lead to its end. If so, nothing in it is damaged, and an index that
-        disagrees belongs to a different file."""
+        """Whether the headers of a plain file lead to its end: then an index that disagrees belongs to another file."""
         if index.compression:
             return False
         shard = self._shard
         now = None
-        # Once per file state, not once per damaged record.
+        # Done once for each state of the file, not for each damaged record.
         with suppress(OSError):
             told = os.stat(shard.source.path)
             now = told.st_size, told.st_mtime_ns

@@ -18,18 +18,18 @@ from penstock.framing.streams.stream import Stream
 from penstock.tuned import CHUNK_BYTES, LARGE_CHUNK_BYTES, LARGE_RECORD_BYTES
 
 SAMPLE_BYTES = 4 << 20
-"""Plain bytes of records that are sampled to infer a schema, unless all records are read."""
+"""Plain bytes of records from which a schema is inferred, unless all records are read."""
 _FIRST_OF_SAMPLE_BYTES = 256 << 10
-"""Plain bytes of the first chunk of a sample: about a thousand small records."""
+"""Plain bytes of the first chunk of these: about a thousand small records."""
 
 
 OnLong = Callable[[int, int, int], None]
-"""Called for a record above the size limit with its start, its end and its number."""
+"""Called with the start, end and number of a record above the size limit."""
 
 
 def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk]:
-    """Split a shard at record boundaries (a compressed shard at its seek points) into chunks of the usual size. A
-    record of more than `most` bytes becomes a separate chunk."""
+    """Split a shard at record boundaries (a compressed shard at its seek points) into chunks of about the usual size. A
+    record of more than `most` bytes is a chunk of its own."""
     first = 0
     borders = index.starts
     alone = _edges_of_long(index, most)
@@ -37,13 +37,12 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk
     large = index.plain_bytes >= LARGE_RECORD_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
-        # Searched as uint64: a Python int would make numpy convert the whole index.
+        # As uint64, because numpy converts the whole index for a Python int.
         goal = np.uint64(min(int(borders[first]) + wanted, index.plain_bytes))
         if len(points):
             later = np.searchsorted(points, goal, "left")
             goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
-        # The first record at or after a seek point: one before it would need the previous stretch
-        # inflated.
+        # End at the first record at or after a seek point, because reading an earlier one inflates the stretch before.
         last = int(np.searchsorted(borders, goal, "left"))
         last = min(max(last, first + 1), index.num_records)
         if len(alone):
@@ -63,12 +62,12 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
 
 
 def sample_chunks(shard: OpenShard) -> Iterator[FrameChunk]:
-    """As `walked_chunks`, for callers that need only the first records. The first chunk is small, because a scan will
-    read these bytes again, and perhaps inflate them again."""
+    """As `walked_chunks`, for callers that need only the first records. The first chunk is small, because a scan reads
+    and inflates these bytes again."""
     return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
 
 
-# Complexity: one walk, in which each way to go on or to end is a branch.
+# Complexity: one branch for each way in which the walk continues or ends.
 def walked_chunks(
     shard: OpenShard,
     points: list[SeekPoint] | None = None,
@@ -77,14 +76,11 @@ def walked_chunks(
     start: tuple[int, int] | None = None,
     on_long: OnLong | None = None,
 ) -> Iterator[Stretch]:
-    """Cut a shard into chunks by walking its frames window by window.
+    """Split a shard into chunks by walking its frames window by window.
 
-    The walk begins at `start`, an offset and the number of the record there. `on_long` is called for a record above the
-    size limit, which is then in no chunk; without it, such a record is a fault, unless it is to be skipped.
-
-    Where reading continues after damage, the damage scan of `verify` takes over: for a plain shard at the first fault,
-    for a compressed one from the start. A damage scan of compressed data appends the seek points it finds to `points`,
-    if given.
+    The walk begins at `start`, an offset and the number of the record there. If `on_long` is given, it is called for a
+    record above the size limit, which is then left out. If damage is skipped, a damage scan reads a plain shard from
+    the first fault on, and all of a compressed one. It appends the seek points of compressed data to `points`.
     """
     if shard.skips_damage and shard.stream.container:
         yield from chunks_around_damage(shard, 0, 0, points)
@@ -96,8 +92,7 @@ def walked_chunks(
             walked = stream.walk(shard.framing, at, window_bytes, shard.record_bytes)
         except _core.KernelError as error:
             if isinstance(stream, InflatedStream) and stream.points:
-                # Several members were inflated at once. Reading sequentially finds the broken one,
-                # and returns the records before it.
+                # Several members were inflated in one call. Reading forwards returns the records before the broken one.
                 stream, window_bytes = stream.without_points(), CHUNK_BYTES
                 continue
             yield shard.stop_in_file(error.args[0], first)
@@ -125,7 +120,7 @@ def walked_chunks(
                 return
             fault = shard.cut(num_bytes - consumed, at, need)
         elif not len(frames):
-            # The window did not hold a single record.
+            # The window does not hold a whole record.
             more = shard.framing.more_bytes(need, window_bytes)
             window_bytes = max(more, CHUNK_BYTES)
         if fault is not None:
@@ -138,7 +133,7 @@ def walked_chunks(
 
 
 def _window_bytes(shard: OpenShard, record_bytes: float) -> int:
-    """How much to read at once. Inflated data is kept for reading back, and larger windows would not fit in a cache."""
+    """The size of the next window. Inflated windows are kept, and larger ones would not fit in a processor cache."""
     is_large = record_bytes >= LARGE_RECORD_BYTES and not shard.stream.container
     return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
 
@@ -146,7 +141,7 @@ def _window_bytes(shard: OpenShard, record_bytes: float) -> int:
 def _after(
     shard: OpenShard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
 ) -> Iterator[Stretch]:
-    """What follows a fault, if reading continues after damage; otherwise raise it, or skip the rest."""
+    """Continue after a fault if damage is skipped. Otherwise raise it, or skip the rest of the shard."""
     if shard.skips_damage:
         yield from chunks_around_damage(shard, at, first, points)
     else:
@@ -156,9 +151,9 @@ def _after(
 def _end_of_long(
     shard: OpenShard, stream: Stream, fault: Any, at: int, on_long: OnLong | None
 ) -> int | None:
-    """The end of a record above the size limit, if reading continues after it."""
+    """The end of a record above the size limit; None if the walk does not continue after it."""
     if fault.kind != "limit" or shard.skips_damage or not (on_long or shard.skips_long):
-        return None  # the damage scan checks first whether its header leads to a record
+        return None  # if damage is skipped, the damage scan decides
     try:
         return shard.end_of_long(stream, at)
     except _core.KernelError:
@@ -168,7 +163,6 @@ def _end_of_long(
 def _long(
     shard: OpenShard, fault: Any, at: int, end: int, record: int, on_long: OnLong | None
 ) -> Iterator[SkippedRegion]:
-    """Report a record above the size limit, or skip it."""
     if on_long is None:
         yield shard.skipped(at, end, 1, shard.error(fault, None).message)
     else:
@@ -176,7 +170,7 @@ def _long(
 
 
 def _fault_at(stream: Stream, end: int) -> Any:
-    """The fault of compressed data at the point where the stream seems to end; None if it really ends there."""
+    """The fault of compressed data at `end`, where the stream seems to end; None if it does."""
     if stream.container:
         try:
             stream.read(end, 1)

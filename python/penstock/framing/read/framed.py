@@ -1,8 +1,7 @@
 """The Reader of all framed formats: a walk over frames, and a decoder of their payloads.
 
-TFRecord, RecordIO and similar formats store a header with each record, and no table of the whole file. Without an
-index, a shard is walked window by window. With one, chunks are computed from it, and any record takes a single read.
-Both ways use the same verification and the same decoder.
+TFRecord, RecordIO and similar formats store a header with each record, but no table of all records. Without an index, a
+shard is walked window by window. With an index, chunks are computed from it, and any record takes a single read.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 
 _PART_BYTES = 16 << 20
-"""Maximum bytes of a batch's fixed-width values and nulls, however few bytes its records take in the file."""
+"""Maximum bytes of a batch's fixed-width values and nulls, even if its records take few bytes in the file."""
 
 
 class FramedReader(Reader):
-    """A Reader of one framed shard. Its index is `known`, or is built when it is needed."""
+    """A Reader of one framed shard. If its index is not `known`, it is built when it is needed."""
 
     def __init__(self, shard: OpenShard, decoder: Decoder, known: Index | None) -> None:
         self.source = shard.source
@@ -51,14 +50,13 @@ class FramedReader(Reader):
         self._index = known
         self._lock = Lock()
         self.on_long: OnLong | None = None
-        """If set, a walk continues after a record above the size limit."""
+        """If set, it is called for a record above the size limit, and the walk continues."""
         self._row_bytes = decoder.row_bytes
         self._all_bytes = sum(self._row_bytes.values())
         self.schema = decoder.schema
 
     @property
     def index(self) -> Index:
-        """The positions of the records; built when first requested."""
         with self._lock:
             if self._index is None:
                 self._index = build_index(self._shard)
@@ -83,7 +81,6 @@ class FramedReader(Reader):
         self.source.close()
 
     def compares(self, chunk: FrameChunk | None) -> bool:
-        """Whether a chunk is compared with the checksums in the frames, or with those of an index."""
         held = None if chunk is None else chunk.data
         by_index = isinstance(held, Index) or (
             isinstance(held, Held) and held.checksums is not None
@@ -94,7 +91,7 @@ class FramedReader(Reader):
         return only_chunks(self.found())
 
     def found(self) -> Iterator[Stretch]:
-        """The chunks and what is skipped between them, by the index or by a walk."""
+        """The chunks and skipped regions, from the index or by a walk."""
         if self._index is not None and self._index.gap_ends is None:
             most = self._shard.record_bytes + self._shard.framing.least_bytes
             yield from indexed_chunks(self._index, most)
@@ -113,23 +110,23 @@ class FramedReader(Reader):
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
         if not self._shard.skips_long_records:
-            # The task waits, not this thread, so that the next file can be opened in the meantime.
+            # The task waits, not this thread, so that the next file can be opened meanwhile.
             yield lambda: tuple(self._after_windows(windows))
         else:
             yield from self._after_windows(windows)
 
     def _after_windows(self, windows: Windows) -> Iterator[Stretch]:
-        """What follows the fault that ended the windows, if any: an error, or a skipped region and more records."""
+        """Continue from the fault that ended the windows, if any: raise it, or skip it and return later chunks."""
         if (rest := windows.rest()) is not None:
             yield from walked_chunks(self._shard, start=rest)
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[FrameChunk, Selection]]:
-        """The requested records as a single chunk: with an index, any set of records can be one."""
+        """The requested records as a single chunk."""
         index = self.index
         records = np.asarray(records, dtype=np.int64)
         if outside(records, index.num_records):
             raise RecordIndexError(
-                f"no such record among {index.num_records}", file=self.source.path
+                f"no such record; the shard has {index.num_records}", file=self.source.path
             )
         held = self._frames.picked(index, records)
         yield Chunk(0, len(records), 0, 0, held), None
@@ -182,8 +179,8 @@ class FramedReader(Reader):
     def _add_place(self, error: SchemaError | FormatError, held: Held, chunk: FrameChunk) -> None:
         is_format = isinstance(error, FormatError)
         if is_format and error.file is not None:
-            return  # raised by verification, which knows the position
-        # A field made of several columns, or a message: its record is a row of this batch.
+            return  # verification raised it, with the position
+        # The decoder raised it, with the row of this batch as its record.
         if (row := error.record) is not None:
             if is_format:
                 error.at(byte=self._frames.payload_byte(row, held))
@@ -192,7 +189,7 @@ class FramedReader(Reader):
 
     def parts(self, chunk: FrameChunk, columns: Projection) -> Iterator[FrameChunk]:
         if chunk.num_records * self._all_bytes <= _PART_BYTES:
-            yield chunk  # the usual case, whichever columns are requested
+            yield chunk  # the usual case, for any columns
             return
         most = max(_PART_BYTES // max(self._width(columns), 1), 1)
         if chunk.num_records <= most:
@@ -206,7 +203,7 @@ class FramedReader(Reader):
             return
         held = self._frames.read(chunk, None)
         if held.records is not None:
-            yield chunk  # damaged and compressed: its records are known by their numbers in it
+            yield chunk  # a damaged chunk, whose frames are not numbered consecutively
             return
         ends = [*range(0, len(held.frames), most), len(held.frames)]
         starts = as_numpy(held.frames.starts())
@@ -230,7 +227,7 @@ class FramedReader(Reader):
         return sum(self._row_bytes.get(name, 0) for name in names)
 
     def held(self, chunk: FrameChunk) -> FrameChunk:
-        """The same chunk with its frames loaded, so that several uses read them once."""
+        """The same chunk with its frames loaded, so that they are read only once."""
         return replace(chunk, data=self._frames.read(chunk, None))
 
     def frames(self, chunk: FrameChunk) -> _core.Frames:
@@ -252,8 +249,8 @@ _PROVING = _Proving()
 
 @contextmanager
 def proving_timed() -> Generator[Callable[[], float]]:
-    """Let this thread verify payloads in a separate call, which can be timed but costs a second pass over them. Yields
-    a function that returns the seconds so far."""
+    """Let this thread verify payloads in a separate call, to measure the time. That takes a second pass over them.
+    Yields a function that returns the seconds so far."""
     _PROVING.seconds = 0.0
     try:
         yield lambda: _PROVING.seconds or 0.0
@@ -262,7 +259,7 @@ def proving_timed() -> Generator[Callable[[], float]]:
 
 
 def _apart(frames: _core.Frames, proof: FrameCheck | None) -> FrameCheck | None:
-    """The verification that remains for the decoder."""
+    """Verify now if the time is measured. Returns the verification that remains for the decoder."""
     if proof is None or _PROVING.seconds is None:
         return proof
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Loaded frames of a chunk, with what is known about them."""
+"""Loaded frames of a chunk."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from penstock.framing.index.sidecar import Index, as_uint64
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Loaded frames of a chunk."""
+    """Loaded frames of a chunk, and facts about them."""
 
     frames: _core.Frames
     checksums: np.ndarray | None = None
     """The index's checksum of each frame, uint32."""
     records: np.ndarray | None = None
-    """The number of each frame in the shard, int64, -1 if unknown; None if they are numbered consecutively from the
-    chunk's first record."""
+    """The number of each frame in the shard, int64, -1 if unknown. None for all frames of the chunk in order."""
     skipped: tuple[SkippedRegion, ...] = ()
-    """What was skipped when they were read."""
     verified: bool = False
     """Whether the payloads have been compared with their checksums."""
 
@@ -35,7 +33,6 @@ class Held:
         return Held(frames, checksums, records, self.skipped, self.verified)
 
     def slice(self, first: int, last: int) -> Held:
-        """A contiguous range of the frames, with what is known about them."""
         records = None if self.records is None else self.records[first:last]
         checksums = None if self.checksums is None else self.checksums[first:last]
         frames = self.frames[first:last]
@@ -43,7 +40,7 @@ class Held:
 
 
 FrameChunk = Chunk[Index] | Chunk[Held]
-"""A chunk of frames, with the index that places them, or the loaded frames."""
+"""A chunk of frames. `data` is the index with their positions, or the loaded frames."""
 
 
 def frames_in(

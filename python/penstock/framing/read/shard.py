@@ -1,4 +1,4 @@
-"""An open framed file, and how faults in it are reported or skipped."""
+"""An open framed file, and how its faults are reported or skipped."""
 
 from __future__ import annotations
 
@@ -37,37 +37,32 @@ class OpenShard:
     begin: int = 0
     """Offset of the first frame in the stream."""
     skips_long: bool = False
-    """Whether a record above the size limit is skipped even if reading does not continue after damage."""
+    """Whether a record above the size limit is skipped even if damage is not."""
 
     @property
     def skips_damage(self) -> bool:
-        """Whether reading continues after damage."""
         return self.options.damage == "skip"
 
     @property
     def verifies(self) -> bool:
-        """Whether payloads are compared with their checksums."""
         return self.options.verifies
 
     @property
     def verifies_to_find(self) -> bool:
-        """Whether payloads are verified when records are found. If reading continues after a damaged record, it must be
-        known first whether some of its bytes are missing, because then its header does not lead to a record
-        boundary."""
+        """Whether payloads are verified when records are found. This is needed to skip damage: if a record lacks bytes,
+        its header does not lead to a record boundary."""
         return self.skips_damage and self.verifies and self.framing.is_checked
 
     @property
     def record_bytes(self) -> int:
-        """Maximum number of bytes of a payload."""
         return self.options.limits.record_bytes
 
     @property
     def skips_long_records(self) -> bool:
-        """Whether reading continues after a record above the size limit."""
         return self.skips_damage or self.skips_long
 
     def end_of_long(self, stream: Stream, at: int) -> int | None:
-        """The end of a record above the size limit; None if the stream has no end for it."""
+        """The end of a record above the size limit; None if the stream ends before it."""
         return _core.frame_extent(self.framing.name, stream.read, at, False)[0]
 
     def error(self, fault: Any, record: int | None) -> PenstockError:
@@ -79,14 +74,14 @@ class OpenShard:
         if fault.kind == "data_checksum" and fault.expected == 0:
             error.hint = 'open(..., checksums="headers"), if its writer left this checksum out'
         elif fault.kind == "length_checksum" and fault.byte == 0 and self._is_of_another_writer():
-            error.message = "the checksums are not those of TFRecord, all over the file"
+            error.message = "the checksums in this file are not TFRecord checksums"
             error.hint = 'open(..., checksums="none")'
         if isinstance(error, LimitError) and "record_bytes" in fault.message:
             self._tell_length(error)
         return error
 
     def _is_of_another_writer(self) -> bool:
-        """Whether the writer of a TFRecord file left its checksums out, or computed different ones."""
+        """Whether the writer of a TFRecord file left out its checksums or computed different ones."""
         if self.framing.name != "tfrecord":
             return False
         try:
@@ -97,7 +92,7 @@ class OpenShard:
         return has_foreign_checksums(head, 1 << 62 if size is None else size)
 
     def _tell_length(self, error: LimitError) -> None:
-        """Add the length of a record above the size limit to its error, if its header gives it."""
+        """Add the length of a record above the size limit to its error, if it is known."""
         with suppress(_core.KernelError):
             end = None if error.byte is None else self.end_of_long(self.stream, error.byte)
             if end is not None:
@@ -111,39 +106,32 @@ class OpenShard:
             raise changed
 
     def changed(self) -> ChangedError | None:
-        """The error for a file that was rewritten while it was open: it explains any other fault."""
+        """The error for a file that was rewritten while it was open, or None. It takes precedence over other faults."""
         if not self.source.was_rewritten():
             return None
         message = "the file was rewritten while it was open"
         return ChangedError(message, file=self.source.path, hint="open the data again")
 
     def skipped(self, start: int, end: int, num_records: int | None, reason: str) -> SkippedRegion:
-        """A region to skip.
-
-        Raises:
-            ChangedError: the file is not damaged, but was rewritten.
-        """
+        """Create a skipped region. Raises ChangedError if the file is not damaged, but was rewritten."""
         self.check_unchanged()
         return SkippedRegion(self.source.path, start, end, num_records, reason)
 
     def is_last(self, start: int, length: int, num_read: int) -> bool:
-        """Whether a window of `length` requested bytes is cut short by the end of the stream.
-
-        Raises:
-            ChangedError: the file now ends earlier than when it was opened.
-        """
+        """Whether a window is shorter than its requested `length` because the stream ends. Raises ChangedError if the
+        file was truncated since it was opened."""
         if num_read == length:
             return False
         size = self.stream.size()
         if size is not None and start + num_read < size:
             end = start + num_read
             raise ChangedError(
-                "the file was cut while it was open", file=self.source.path, byte=end
+                "the file was truncated while it was open", file=self.source.path, byte=end
             )
         return True
 
     def stop_at(self, fault: Any, record: int | None, at: int) -> SkippedRegion:
-        """Raise the fault of a frame, or return the rest of the file, which is skipped."""
+        """Raise the fault of a frame, or return the rest of the file as a skipped region."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
@@ -152,8 +140,7 @@ class OpenShard:
         return self.skipped(at, max(end, at), None, error.message)
 
     def stop_in_file(self, fault: Any, record: int) -> SkippedRegion:
-        """Raise a fault of the compressed data, or return the rest of the file, which is skipped. Its position is an
-        offset in the file; how much of the stream is lost is unknown."""
+        """As `stop_at`, for a fault of the compressed data. The region has offsets in the file, not in the stream."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
@@ -163,12 +150,12 @@ class OpenShard:
     def cut(self, left: int, at: int, need: int) -> _core.Fault:
         """The fault of a stream that ends `left` bytes into a frame."""
         if left < self.framing.head_bytes:
-            message = f"{left} bytes at the end are no whole record head"
+            message = f"the last {left} bytes are too few for a record header"
             return _core.Fault("short_tail", at, message, need, left)
         return _core.Fault("truncated", at, f"the data ends {INSIDE}", need, left)
 
     def cut_inside(self, fault: Any, left: int, need: int) -> Any:
-        """Add to a fault of truncated compressed data that it ends `left` bytes into a frame."""
+        """Add to the fault of truncated compressed data that it ends `left` bytes into a frame."""
         if not left or kind_of(fault.kind) is not TruncatedError:
             return fault
         return _core.Fault(fault.kind, fault.byte, f"{fault.message} {INSIDE}", need, left)

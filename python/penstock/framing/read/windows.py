@@ -1,9 +1,9 @@
 """Read a plain shard in windows, with several threads in parallel.
 
-The length of a record is stored only in its header, so records must be found in order. Their bytes need not be read in
+Records must be found in order, because only a record's header gives its length, but their bytes can be read in any
 order. The call for a window reads its bytes, waits until the previous call reports where the window's first record
-starts, finds the records from there on, and reports where the next window's first record starts. The first record of a
-window starts in the window before it, so a window is read with a margin in front.
+starts, finds the records from there on, and reports where the next window's first record starts. That record often
+starts before its window, so a window is read with a margin in front.
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ class _Start:
     at: int
     """Where the next frame starts: in the next window or before it."""
     record: int
-    """The record number of that frame."""
     end: int = 0
-    """The earliest possible end of that frame: a window that ends before it has no record to find."""
+    """The earliest possible end of that frame. No record ends in a window that ends before it."""
     margin: int = _FIRST_MARGIN
-    """How far before its window the first record probably starts: at least twice the mean frame size."""
+    """How far before its window the first record may start: at least twice the mean frame size."""
     ended: bool = False
-    """Whether the windows end here: there is a fault, or a call raised an error."""
+    """Whether the windows end here, at a fault or because a call raised an error."""
 
 
 _Rest = tuple[int, int] | None
-"""Where windows end at a fault: the offset and the number of the record there. None if there is no fault."""
+"""Where a fault ends the windows: the offset and the number of the record there. None without a fault."""
 
 
 class _Handover(Generic[T]):
@@ -74,7 +73,7 @@ class _Handover(Generic[T]):
 
 
 class _Link:
-    """What one call passes to the next: first where to start, then whether all records so far are intact."""
+    """What one call passes to the next: first where to start, then where a fault is, if any."""
 
     def __init__(self) -> None:
         self.start: _Handover[_Start] = _Handover()
@@ -84,17 +83,16 @@ class _Link:
 class Windows:
     """The windows of a shard of `size` bytes.
 
-    Iterate for calls that return what they find: one chunk, or nothing if no record ends in the window. A call may wait
-    for the one before it, which must already be running. The calls find the records before the first fault, and `rest`
-    returns where it is: there, `walked_chunks` raises or skips what follows. Where reading continues after damage, a
-    payload with a wrong checksum is such a fault.
+    Iterate over calls that return one chunk, or nothing if no record ends in the window. A call may wait for the call
+    before it, which must already be running. The calls find the records before the first fault, and `rest` returns its
+    position, from which `walked_chunks` continues. If damage is skipped, a wrong checksum is such a fault, too.
     """
 
     def __init__(self, shard: OpenShard, size: int) -> None:
         self._shard = shard
         self._size = size
         self._latest = _Start(shard.begin, 0)
-        """The latest start that any call reported. Read without a lock: it only avoids needless reads."""
+        """The latest start that any call reported. It only avoids needless reads, so it needs no lock."""
         self._last = _Link()
         self._last.start.put(self._latest)
         self._last.rest.put(None)
@@ -116,7 +114,7 @@ class Windows:
         return self._last.rest.get()
 
     def _chunk(self, begin: int, end: int, before: _Link, after: _Link) -> Sequence[FrameChunk]:
-        rest: _Rest = None  # also after an error, which ends the scan before anybody asks
+        rest: _Rest = None  # also after an error, which ends the scan
         try:
             chunk, start, told = self._found(begin, end, before, after)
             rest = (told.at, told.record) if told.ended else None
@@ -135,7 +133,7 @@ class Windows:
         self, begin: int, end: int, before: _Link, after: _Link
     ) -> tuple[Chunk[Held] | None, _Start, _Start]:
         """The chunk of a window, where its records start, and what was reported to the next call."""
-        told = replace(self._latest, ended=True)  # after an error, nothing is left to do
+        told = replace(self._latest, ended=True)  # if an error is raised below
         try:
             buffer = self._read(begin, end)
             start = before.start.get()
@@ -146,11 +144,10 @@ class Windows:
         return chunk, start, told
 
     def _read(self, begin: int, end: int) -> tuple[int, _core.Buffer] | None:
-        """Read a window with its margin, and where it begins; None if it is not needed."""
+        """The start and the bytes of a window with its margin; None if it is not needed."""
         known, shard = self._latest, self._shard
         base = max(begin - known.margin, shard.begin)
-        # A record that continues into this window is read from its start, by the call that finds
-        # its end.
+        # The call that finds the end of a long record reads all of it.
         is_within_a_record = known.end > begin and known.at < base
         if known.ended or is_within_a_record:
             return None
@@ -180,7 +177,7 @@ class Windows:
         return chunk, _Start(at, start.record + count, next_end, margin, ended)
 
     def _walked(self, start: _Start, end: int, window: tuple[int, _core.Buffer] | None) -> Walked:
-        """The frames from a start on: in the window, if it was read from there."""
+        """The frames from a start on, in the window if its bytes include that start."""
         shard, limit, at = self._shard, self._shard.record_bytes, start.at
         if window is None or at < window[0]:
             return shard.stream.walk(shard.framing, at, end - at, limit)

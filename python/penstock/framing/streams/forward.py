@@ -1,7 +1,6 @@
 """Reads a compressed file forwards once, in windows, and keeps the last windows for reading back.
 
-One pass verifies the compressor's checksums and reports irregularities of the file. After a fault, it can continue
-at any place where inflating may start.
+The pass verifies the compressor's checksums. After a fault, it can continue at any seek point.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from penstock.storage.base import Source
 from penstock.tuned import GZIP_INPUT_BYTES, GZIP_KEPT_BYTES
 
 SKIP_BYTES = 1 << 20
-"""Plain bytes inflated at once while skipping ahead."""
+"""Plain bytes that are inflated in one call while skipping ahead."""
 EMPTY = _core.Buffer.from_bytes(b"")
 
 
@@ -46,7 +45,6 @@ class Inflation:
 
     @property
     def plain_bytes(self) -> int:
-        """The stream offset of the next byte."""
         return self.inflater.plain_bytes
 
     def skip_to(self, start: int) -> None:
@@ -56,10 +54,8 @@ class Inflation:
                 return
 
     def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
-        """The next bytes of the stream, appended to `prefix`. Fewer than `length` bytes only at the end of the stream.
-
-        A fault of the compressed data is raised after all bytes before the fault have been returned.
-        """
+        """The next `length` bytes of the stream, appended to `prefix`; fewer at its end. A fault of the compressed data
+        is raised once all bytes before it have been returned."""
         part = prefix
         while (missing := length - len(part) + len(prefix)) > 0 and not self.inflater.finished:
             try:
@@ -71,7 +67,7 @@ class Inflation:
         return part
 
     def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
-        # Two inputs at a time: if one ends within a window, the window need not be copied to continue.
+        # With two inputs, a window need not be copied if the first input ends within it.
         if not len(self._input):
             self._input, self._more = self._more, EMPTY
         if not len(self._input):
@@ -83,7 +79,7 @@ class Inflation:
         still = not consumed and len(part) == len(prefix)
         stuck = at_end and still and not self.inflater.finished
         if stuck:
-            raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
+            raise InternalError("the inflater is stuck", byte=self.inflater.compressed_bytes)
         of_more = max(consumed - len(self._input), 0)
         self._input = self._input.slice(consumed - of_more, len(self._input))
         self._more = self._more.slice(of_more, len(self._more))
@@ -94,7 +90,7 @@ class Inflation:
             return EMPTY
         read = self._source.read(self._at, GZIP_INPUT_BYTES)
         if not len(read):
-            message = "the file was cut while it was open"
+            message = "the file was truncated while it was open"
             raise ChangedError(message, file=self._source.path, byte=self._at)
         self._at += len(read)
         return read
@@ -109,16 +105,10 @@ class Pass:
         self._kept_bytes = 0
 
     def read(self, start: int, length: int) -> _core.Buffer | None:
-        """Read at most `length` bytes from `start` on. Empty at the end of the stream.
-
-        None if the bytes were already passed and are no longer kept.
-
-        Raises:
-            KernelError: the first requested byte is beyond a fault.
-        """
+        """Read at most `length` bytes from `start` on; empty at the end of the stream. None if the pass is beyond
+        `start` and no longer keeps the bytes. Raises KernelError if `start` is beyond a fault."""
         kept = self._kept(start)
-        # Bytes skipped on the way to a distant offset are in no window. Only bytes directly after the kept bytes may be
-        # appended to them.
+        # Skipped bytes are in no window, so new bytes are appended to the kept bytes only if they follow directly.
         if len(kept) >= length or self.inflation.plain_bytes != start + len(kept):
             if len(kept):
                 return kept.slice(0, length)
@@ -138,7 +128,7 @@ class Pass:
         return window
 
     def go_on_with(self, inflation: Inflation) -> None:
-        """Continue from another inflation. The windows are kept if it starts where the last window ends."""
+        """Continue with another inflation. Keep the windows if it starts where the last one ends."""
         at, window = self._windows[-1] if self._windows else (0, EMPTY)
         if at + len(window) != inflation.plain_bytes:
             self._windows.clear()
@@ -146,8 +136,8 @@ class Pass:
         self.inflation = inflation
 
     def _kept(self, start: int) -> _core.Buffer:
-        """The kept bytes from `start` on without a gap; empty if there are none."""
-        # Windows are sorted by start and by end, so the latest one that starts early enough reaches furthest.
+        """The kept bytes from `start` on; empty if there are none."""
+        # Windows are sorted by start and by end, so the last one that starts early enough holds the most.
         for at, window in reversed(self._windows):
             if at <= start:
                 return window.slice(start - at, len(window))
@@ -161,7 +151,7 @@ class Pass:
 
 
 class ForwardStream(Stream):
-    """The inflated contents of a gzip or zlib file, read in order, with some reading back. Used by one thread."""
+    """The inflated contents of a gzip or zlib file, read mostly forwards. Used by one thread."""
 
     def __init__(
         self, source: Source, container: str, point_bytes: int = 0, *, join_streams: bool = False
@@ -172,26 +162,21 @@ class ForwardStream(Stream):
         self._points: list[SeekPoint] = []
         self._origin: SeekPoint | None = None
         self._first = Pass(self._inflate(point_bytes))
-        # Reads back bytes that the first pass no longer keeps. This second pass also reads forwards, so rereading
-        # everything inflates everything once more, not once per window. Only the first pass reports findings, members
-        # and points, so that each is reported once.
+        # A second pass for bytes that the first no longer keeps. Reading all of them again inflates the file only once
+        # more. Findings, members and points come from the first pass only, so that each is reported once.
         self._again: Pass | None = None
 
     @property
     def inflater(self) -> Any:
-        """The `_core.Inflater` of the first pass, with its findings, points and position."""
+        """The `_core.Inflater` of the first pass."""
         return self._first.inflation.inflater
 
     def size(self) -> int | None:
-        """Bytes of the stream, once its end has been reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length) of the stream. The result is shorter at its end or at a fault.
-
-        Raises:
-            KernelError: the first requested byte is beyond a fault.
-        """
+        """Bytes [start, start + length) of the stream; fewer at its end or before a fault. Raises KernelError if
+        `start` is beyond a fault."""
         parts: list[_core.Buffer] = []
         at, end = start, start + length
         while at < end:
@@ -210,13 +195,13 @@ class ForwardStream(Stream):
         return _core.Buffer.join(parts) if parts else EMPTY
 
     def _read_some(self, start: int, length: int) -> _core.Buffer:
-        """Bytes from `start` on, from the first pass or the second; empty if there are none."""
+        """Bytes from `start` on, of the first or the second pass; empty if there are none."""
         part = self._first.read(start, length)
         if part is not None:
             return part
         if self._origin is not None and start < self._origin.plain_start:
             return EMPTY
-        # Not beyond the first pass, which must read and report those bytes itself.
+        # The second pass must not overtake the first, which reports what it finds.
         length = min(length, self.inflater.plain_bytes - start)
         if self._again is not None:
             part = self._again.read(start, length)
@@ -235,15 +220,14 @@ class ForwardStream(Stream):
         )
 
     def resume(self, point: SeekPoint) -> None:
-        """Continue at a place where inflating may start, whose stream offset is `point.plain_start`. Earlier bytes can
-        no longer be read, except for the kept windows."""
+        """Continue at a seek point. Earlier bytes can no longer be read, except from kept windows."""
         self._points += [*self._new_points(), point]
         self._origin = point
         self._first.go_on_with(self._inflate(0))
         self._again = None
 
     def take_points(self) -> list[SeekPoint]:
-        """The places where inflating may start that were found since the last call."""
+        """The seek points found since the last call."""
         found = self._points + self._new_points()
         self._points = []
         return found

@@ -1,8 +1,7 @@
 """Finds the gzip members that penstock writes, by hopping from header to header without inflating.
 
-Each member's header gives the member's length and its number of records, and a member holds only whole records. So
-a file of members can be split into parts that are read separately, in parallel, and a broken member does not affect
-the others. The header's numbers are only claims, which inflating verifies member by member.
+A member holds whole records, and its header gives its length and number of records. Members can therefore be read
+separately and in parallel, and a broken member does not affect the others. Inflating verifies the header's numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _MAGIC = b"\x1f\x8b\x08\x04"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: its position in the file, and the sizes that its header claims."""
+    """One member: its position in the file, and the sizes that its header and trailer claim."""
 
     start: int
     num_bytes: int
@@ -32,22 +31,18 @@ class Member:
 
     @property
     def end(self) -> int:
-        """Where the next member starts."""
         return self.start + self.num_bytes
 
 
 def hop(source: Source, start: int = 0, dead: Container[int] = ()) -> tuple[list[Member], int]:
-    """The members from `start` on, each directly after the previous one, and the end of the last member.
-
-    That is the end of the file if penstock wrote all of it. Members at offsets in `dead`, which are known to lead
-    nowhere, are not followed.
-    """
+    """The consecutive members from `start` on, and the end of the last (the end of the file if penstock wrote all of
+    it). Stops at an offset in `dead`, which is known not to lead to the end."""
     members: list[Member] = []
     at = start
     head = source.read(at, _HEAD_BYTES)
     while at not in dead and (claim := _core.member_head(head, 0)) is not None:
         num_bytes, num_records = claim
-        # One read gets the last eight bytes of the member and the header of the next one.
+        # One read for the trailer of the member and the header of the next.
         both = source.read(at + num_bytes - _TRAILER_BYTES, _TRAILER_BYTES + _HEAD_BYTES)
         if len(both) < _TRAILER_BYTES:
             break
@@ -59,17 +54,16 @@ def hop(source: Source, start: int = 0, dead: Container[int] = ()) -> tuple[list
 
 
 def hop_to_end(source: Source, start: int = 0) -> list[Member]:
-    """The members from `start` to the very end of the file, or an empty list."""
+    """The members from `start` to the end of the file; empty if they do not reach it."""
     members, end = hop(source, start)
     return members if end == source.size else []
 
 
 class Chain:
-    """The members that lead, one after another, to the very end of a file whose front is damaged.
+    """The members that lead, one after another, to the end of a file whose front is damaged.
 
-    Bytes inside a member can look like a member, but a chain from there cannot end with the file, because the enclosing
-    member ends later, with bytes that are not a header. A result, also a negative one, holds for all later offsets, so
-    a file is searched once.
+    Bytes inside a member can look like members, but these end before the enclosing member, where no header follows. The
+    result of a search holds for all later offsets, so one search is enough.
     """
 
     def __init__(self, source: Source) -> None:
@@ -102,12 +96,12 @@ class Chain:
         return []
 
 
-def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[list[Member]]:
-    """The members in runs of about `group_bytes` plain bytes."""
+def groups(members: list[Member]) -> list[list[Member]]:
+    """Group members into runs of about GZIP_GROUP_BYTES plain bytes."""
     runs: list[list[Member]] = []
-    held = group_bytes
+    held = GZIP_GROUP_BYTES
     for member in members:
-        if held >= group_bytes:
+        if held >= GZIP_GROUP_BYTES:
             runs.append([])
             held = 0
         runs[-1].append(member)
@@ -116,11 +110,7 @@ def groups(members: list[Member], group_bytes: int = GZIP_GROUP_BYTES) -> list[l
 
 
 def inflate(source: Source, run: list[Member], max_bytes: int) -> _core.Buffer:
-    """The plain bytes of consecutive members. Each member is verified by its checksum and length.
-
-    Raises:
-        KernelError: a member is incomplete or damaged.
-    """
+    """The plain bytes of consecutive members. Raises KernelError if a checksum or length is wrong."""
     begin = run[0].start
     data = source.read(begin, run[-1].end - begin)
     places = [(member.start - begin, member.num_bytes) for member in run]

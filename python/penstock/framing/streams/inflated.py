@@ -1,8 +1,5 @@
-"""The stream of bytes that results from inflating a compressed file.
-
-Sequential reads go forwards. A read elsewhere starts from the nearest known point: a gzip member, a seek point, or
-the start of the file.
-"""
+"""The stream of bytes in a compressed file. With an index, each read starts at the nearest seek point before it.
+Otherwise the file is read forwards."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from penstock.framing.streams.stream import Stream
 from penstock.storage.base import Source
 
 POINT_BYTES = 1 << 20
-"""Plain bytes between seek points. One random access inflates at most this many bytes besides the record."""
+"""Plain bytes between seek points. A read at a random offset inflates at most about this many bytes before it."""
 
 
 class InflatedStream(Stream):
@@ -32,15 +29,14 @@ class InflatedStream(Stream):
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
-        """Whether every point is the start of a member that can be inflated completely."""
+        """Whether every point is the start of a member that penstock wrote, which is inflated as a whole."""
 
     def rest(self) -> None:
-        """Release the windows kept for reading back, once the whole file has been read. There may be many files."""
+        """Release the kept windows once the whole file has been read, because many files may be open."""
         with self._lock:
             self._forward = None
 
     def learn(self, index: Index) -> None:
-        """Take the points and the size from an index."""
         self.points = index.points
         self.one_shot = index.layout == "members"
         self._size = index.plain_bytes
@@ -59,14 +55,13 @@ class InflatedStream(Stream):
             except _core.KernelError:
                 raise
             except BaseException:
-                self._forward = None  # it may have consumed input without counting it
+                self._forward = None  # interrupted: its state may be inconsistent
                 raise
             size = self._forward.size()
             self._size = self._size if size is None else size
             return part
 
     def without_points(self) -> InflatedStream:
-        """The same stream, read forwards."""
         return InflatedStream(self._source, self.container)
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
@@ -76,7 +71,7 @@ class InflatedStream(Stream):
         while True:
             first = max(0, bisect_right(starts, at) - 1)
             if starts[first] > at:
-                message = "the points of the index are not in order"
+                message = "the seek points of the index are not in order"
                 raise StaleIndexError(message, file=self._source.path)
             if self.one_shot:
                 last = max(first + 1, bisect_right(starts, at + left - 1))
@@ -87,7 +82,7 @@ class InflatedStream(Stream):
             part = inflation.read(left)
             parts.append(part)
             at, left = at + len(part), left - len(part)
-            # A member with a wrong checksum ends at such a point, and was inflated completely.
+            # The read stopped early at a point: a member with a wrong checksum ends there. Continue after it.
             if not (len(part) and left and at in starts):
                 break
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)

@@ -1,7 +1,4 @@
-"""The stream of bytes that holds the frames of a file: the file itself, or what it inflates to (`inflated`).
-
-All streams offer `read(start, length)`, so that framing, resynchronisation and random access are written once.
-"""
+"""The stream of bytes that holds the frames of a file: the file itself, or its inflated contents (`inflated`)."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ class Walked(NamedTuple):
     consumed: int
     """Bytes that the frames take."""
     need: int
-    """The least number of bytes that the next frame takes; 0 if the window ends with a frame."""
+    """The minimum bytes of the next frame; 0 if the window ends with a frame."""
     fault: _core.Fault | None
     num_read: int
-    """Bytes of the window; fewer than requested if the stream ends."""
+    """Bytes of the window; fewer than requested at the end of the stream."""
 
 
 class Stream(ABC):
@@ -35,7 +32,7 @@ class Stream(ABC):
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length) of the stream; shorter only at its end."""
+        """Bytes [start, start + length) of the stream; fewer only at its end."""
 
     @abstractmethod
     def size(self) -> int | None:

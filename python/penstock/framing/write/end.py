@@ -15,12 +15,7 @@ _STEP_BYTES = 1 << 20
 
 
 def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None:
-    """Raise an error if appended records could not be read, although the file has an index.
-
-    Args:
-        source: the file.
-        index: an index that is valid for the file. Its entry for the last record or member is verified.
-        framing: the framing of the file.
+    """Verify the last record or member of a file with a valid index, because records after damage could not be read.
 
     Raises:
         FormatError: the last record or member is damaged.
@@ -35,7 +30,7 @@ def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None
     trailer = source.read(source.size - _TRAILER_BYTES, _TRAILER_BYTES).to_bytes()
     if not any(trailer):
         raise UnsupportedError(
-            "the last gzip member is empty, and TensorFlow reads nothing behind such a one",
+            "the last gzip member is empty, and TensorFlow reads nothing after an empty member",
             file=source.path,
             hint=f"{command('penstock', 'repair', source.path, '--into', 'NEW')}, and append to that",
         )
@@ -43,7 +38,7 @@ def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None
 
 
 def _check_stream(source: Source, index: Index) -> None:
-    """Inflate from the last point to the end of the stream, which must be where the index says."""
+    """Inflate from the last seek point. The stream must end where the index says."""
     inflation = Inflation(source, index.compression, index.points[-1] if index.points else None)
     try:
         while len(inflation.read(_STEP_BYTES)):
@@ -51,12 +46,12 @@ def _check_stream(source: Source, index: Index) -> None:
     except _core.KernelError as error:
         raise _damaged(error.args[0].message, source) from None
     if inflation.plain_bytes != index.plain_bytes:
-        raise _damaged("the last gzip member is not what was indexed", source)
+        raise _damaged("the end of the compressed data does not match the index", source)
 
 
 def _damaged(message: str, source: Source) -> FormatError:
     return FormatError(
-        f"{message}; nothing can be appended to it",
+        f"{message}, so records cannot be appended to the file",
         file=source.path,
         hint=command("penstock", "repair", "--in-place", source.path),
     )

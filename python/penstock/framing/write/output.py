@@ -1,7 +1,7 @@
 """Turns the frames of a FramedWriter into a file: plain, as gzip members, or as one compressed stream.
 
-The end of a gzip member depends only on the records. Members hold whole records, so a gzip shard can be read from its
-middle. No member is empty, because TensorFlow treats an empty member as the end of the file.
+The end of a gzip member depends only on the records. A member holds whole records, so reading may start at any member.
+No member is empty, because TensorFlow treats an empty member as the end of the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from penstock.storage.base import Sink
 from penstock.tuned import WRITE_BYTES
 
 ZLIB_PUSH_BYTES = 256 * KIB
-"""Size of each piece passed to zlib. Its output depends on the sizes of the pieces, so all have the same size."""
+"""Size of the pieces passed to zlib. It is constant because zlib's output depends on it."""
 # A gzip file without content: one empty member of 20 bytes, as TensorFlow writes it.
 EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
 
 
 class PlainOutput:
-    """Writes frames without compression."""
+    """Writes frames without compression. Parts of the file wait until there are enough for one large write."""
 
     compression = ""
     layout = "plain"
@@ -43,23 +43,21 @@ class PlainOutput:
         self.points: list[SeekPoint] = []
 
     def add(self, frames: Sequence[Part], lengths: np.ndarray) -> None:
-        """Append whole frames: their bytes in any number of parts, and the length of each."""
+        """Append whole frames: their bytes in any number of parts, and the length of each frame."""
         del lengths
         self.put(*frames)
 
     def drain(self) -> None:
-        """Wait until everything that can be written is counted."""
+        """Wait until `num_bytes` counts all complete gzip members."""
 
     def size(self) -> int:
-        """Bytes of the file if it ended here. Data that is not compressed yet is estimated."""
+        """Bytes of the file if it ended here; estimated for data that is not compressed yet."""
         return self.num_bytes
 
     def close(self) -> None:
-        """Write what is left."""
         self._write_out(self._waiting_bytes)
 
     def put(self, *parts: Part) -> None:
-        """Append bytes of the file."""
         views = [part if type(part) is memoryview else memoryview(part) for part in parts]
         num_bytes = sum(map(len, views))
         self._waiting_parts += views
@@ -72,7 +70,7 @@ class PlainOutput:
         """Write the first `num_bytes` waiting bytes, without moving them."""
         waiting = self._waiting_parts
         self._waiting_bytes -= num_bytes
-        # There may be thousands of parts, so no Python loop visits each of them.
+        # There may be thousands of parts, so a Python loop over them would be slow.
         ends = list(accumulate(map(len, waiting)))
         last = bisect_left(ends, num_bytes)
         parts = waiting[: last + 1]
@@ -152,8 +150,7 @@ class GzipMembers(PlainOutput):
 
 
 class OneStream(PlainOutput):
-    """Writes one zlib stream or one gzip member. The output is also inflated as it is written, to find the seek
-    points."""
+    """Writes one zlib stream or one gzip member, and inflates the output again to find its seek points."""
 
     layout = "points"
 
@@ -164,7 +161,7 @@ class OneStream(PlainOutput):
         self._plain_bytes = 0
         self._deflater = _core.ZlibDeflater(level, compression == "gzip")
         self._inflater = _core.Inflater(self.compression, POINT_BYTES)
-        # Plain bytes that are not enough for a push yet.
+        # Plain bytes that wait for the next push.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0
         # The latest point, and the output after it.
@@ -218,7 +215,7 @@ class OneStream(PlainOutput):
             self._end_span(0)
 
     def _end_span(self, num_left: int) -> None:
-        """Finish the data after the latest point, which is all output except its last `num_left` bytes."""
+        """Add the latest point, with a checksum of the output after it except the last `num_left` bytes."""
         end = len(self._behind) - num_left
         if self._point is not None:
             check = _core.Buffer.from_bytes(self._behind[:end]).crc32c()
@@ -227,8 +224,8 @@ class OneStream(PlainOutput):
 
 
 def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int, level: int) -> int:
-    """Estimate the compressed size of waiting bytes from the ratio so far, `packed` to `plain`. If nothing has been
-    compressed yet, compress the bytes to find out."""
+    """Estimate the compressed size of waiting bytes from the ratio so far, `packed` to `plain`, or else by compressing
+    them."""
     if not num_bytes:
         return 0
     if plain and packed:
@@ -245,7 +242,7 @@ def parts_of(framed: _core.Framed) -> list[Part]:
 
 
 def joined(parts: Sequence[Part]) -> _core.Buffer:
-    """All parts in one Buffer. Several parts are copied."""
+    """All parts in one Buffer. A single Buffer is not copied."""
     whole = [part for part in parts if isinstance(part, _core.Buffer)]
     if len(whole) < len(parts):
         return _core.Buffer.from_bytes(b"".join(parts))

@@ -1,7 +1,6 @@
 """The writer of framed formats. Several threads convert slices of batches to frames, which are written in order.
 
-The frames of a slice depend only on its records. The output is therefore the same for any number of threads, and for
-any division of the same records into batches.
+Frames depend only on their records, so the output is the same for any number of threads and any division into batches.
 """
 
 from __future__ import annotations
@@ -37,13 +36,11 @@ class Encoded(NamedTuple):
 
 
 class FramedWriter(Writer):
-    """Writes one shard of a framed format to a sink, and keeps the data for its index.
+    """Writes one shard of a framed format, and keeps the data for its index. The caller commits or aborts the sink.
 
     Args:
-        sink: receives the bytes. The caller commits or aborts it.
-        schema: the schema of the batches to write.
         encode: returns the frames of a slice, given the number of its first record. It runs in a thread, and raises
-            KernelError or SchemaError, whose record number is counted in the slice.
+            KernelError or SchemaError, whose record number counts from the start of the slice.
         threads: how many slices are encoded in parallel; None for one per core.
     """
 
@@ -69,27 +66,26 @@ class FramedWriter(Writer):
         self._output = self.output(sink)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """Create the output that turns frames into a file."""
         return PlainOutput(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch.
 
         Raises:
-            SchemaError: a value does not fit. The error names the record (of this shard) and the field. It may be
-                raised by a later call of `write`, or by `close`.
-            ValueError: an earlier call was stopped by an error or by Ctrl-C.
+            SchemaError: a value does not fit. The error names the record of this shard and the field. A later call of
+                `write` or `close` may raise it.
+            ValueError: an error or Ctrl-C stopped an earlier call.
         """
         if not self._takes(batch):
             raise SchemaError(
-                f"a batch has another schema than the writer: {batch.schema.names} and "
-                f"{self._schema.names}"
+                f"a batch does not have the writer's schema: it has {batch.schema.names}, the "
+                f"writer {self._schema.names}"
                 if batch.schema.names != self._schema.names
-                else "a batch has other types than the writer was told"
+                else "a batch does not have the types of the writer's schema"
             )
         self._check()
         try:
-            # Large waiting slices would need new memory each time, which costs more than waiting.
+            # More waiting slices of this size would need new memory each time, which is slower than waiting.
             most = self.threads + 1 if _is_large(batch) else None
             for part in slices_of(batch):
                 first_record = self._num_records
@@ -110,29 +106,26 @@ class FramedWriter(Writer):
     def write_frames(
         self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames unchanged: their bytes in any number of parts, the uint64 length of each frame, and the
-        uint32 checksum of each payload in its stored form."""
+        """Append whole frames unchanged. For the arguments see `Encoded`."""
         self._finishing(self._work.drain)
         self._num_records += len(lengths)
         self._finishing(lambda: self._add(frames, lengths, checksums))
 
     def flush(self) -> None:
-        """Wait until `num_bytes` includes all records written so far."""
+        """Wait until all records written so far are counted in `num_bytes`."""
         self._finishing(self._drain)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output for all records so far. Records that wait to be compressed are estimated."""
+        """Bytes of output for all records so far; estimated for records that are not compressed yet."""
         self.flush()
         return self._output.size()
 
     def close(self) -> None:
-        """Finish the shard's bytes."""
         self._finishing(self._finish)
         self._work.close()
 
     def abort(self) -> None:
-        """Stop early: wait for the threads, and write nothing more."""
         self._work.close()
 
     def index(self) -> Index:
@@ -190,14 +183,14 @@ class FramedWriter(Writer):
             raise
 
     def _give_up(self) -> None:
-        """Stop after an error, or after Ctrl-C within a task. It is then unknown which records the file lacks."""
+        """Stop for good after an error or Ctrl-C, because it is unknown which records the file lacks."""
         self._is_given_up = True
         self._work.close()
 
     def _check(self) -> None:
         if self._is_given_up:
             raise ValueError(
-                "the writer was stopped in the middle, and its file lacks records; write it anew"
+                "an error or Ctrl-C stopped this writer, so records are missing from its file; write the file again"
             )
 
 

@@ -11,12 +11,12 @@
 | structs | one feature per field, called `parent/child` |
 | null | nothing |
 
-A value that does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
-decimal) is a SchemaError that names record and field.
+A value that does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a decimal) is
+a SchemaError that names record and field.
 
-A feature list with one value per frame is a plain list in Arrow. It differs from a context feature only in the
-metadata of its field (`IN_LISTS_KEY`). This metadata decides, unless records are written as Examples, which have
-no feature lists. The key is the column's name, even if the column was renamed since it was read.
+A feature list with one value per frame is a plain list in Arrow. Only the metadata of its field (`IN_LISTS_KEY`)
+distinguishes it from a context feature, unless records are written as Examples, which have no feature lists. The key is
+the column's name, even if the column was renamed since it was read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ColumnPlan:
     """The key of one column of a schema, and the casts that it needs before the kernel."""
 
     path: tuple[int, ...]
-    """The number of the column, then the numbers of the fields within structs."""
+    """The number of the column, then of the field in each nested struct."""
     key: str
     steps: tuple[Callable[[Any], Any], ...]
 
@@ -81,8 +81,6 @@ class ColumnPlan:
 
 
 class _Unfit(Exception):
-    """A value that has no exact counterpart in the stored type."""
-
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
@@ -98,9 +96,9 @@ class PayloadPlan:
     """Whether the kernel accepts the batch without any cast."""
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch as an input for the kernel. The record number of a SchemaError is that in the batch."""
+        """The batch as input for the kernel. Errors count the record in the batch."""
         if self.as_it_is:
-            # Drop the metadata of fields: it may be any bytes, and Rust accepts only text.
+            # Without the fields' metadata, which may be any bytes. Rust accepts only text.
             return pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
@@ -111,17 +109,16 @@ class PayloadPlan:
 def plan_payload(
     schema: pa.Schema, payload: Payload | None = None, losses: Losses | None = None
 ) -> PayloadPlan:
-    """Return the plan for writing records of this schema.
+    """The plan for writing records of this schema.
 
     Args:
-        schema: the columns.
-        payload: "example", "sequence" or "raw". None infers it: a single binary column "record" is
-            raw. Lists of lists, columns called `feature_lists/...` and columns that were read from
-            SequenceExamples are written as SequenceExamples. All else is written as Examples.
-        losses: records or refuses the rounding of float64 to float32.
+        payload: None infers it. A single binary column "record" is raw. Lists of lists, columns called
+            `feature_lists/...` and columns that were read from SequenceExamples make SequenceExamples. All else makes
+            Examples.
+        losses: notes or refuses the rounding of float64 to float32.
 
     Raises:
-        SchemaError: a column has a type that no payload can hold.
+        SchemaError: the payload cannot hold the type of a column.
     """
     losses = Losses(exact=False) if losses is None else losses
     if payload is None:
@@ -140,7 +137,7 @@ def plan_payload(
 
 
 def _shown_payload(schema: pa.Schema) -> Payload | None:
-    """Return the kind of payload if names and metadata of the columns determine it, else None."""
+    """The kind of payload, if names and metadata of the columns determine it."""
     if is_raw(schema):
         return "raw"
     return "sequence" if any(map(_is_of_sequence, schema)) else None
@@ -149,7 +146,7 @@ def _shown_payload(schema: pa.Schema) -> Payload | None:
 def _plan_columns(
     schema: pa.Schema, payload: Payload | None, losses: Losses
 ) -> tuple[list[ColumnPlan], list[int]]:
-    """Return the plans of the columns, and the depths of their lists (at most 2)."""
+    """The plans of the columns, and the depths of their lists (at most 2)."""
     columns: list[ColumnPlan] = []
     depths: list[int] = []
     for number, field in enumerate(schema):
@@ -171,14 +168,14 @@ def _is_cast_free(schema: pa.Schema, columns: list[ColumnPlan]) -> bool:
 
 
 def _is_of_sequence(field: pa.Field) -> bool:
-    """Whether a column is a feature list, or a context feature whose key is in both parts."""
+    """Whether a column is a feature list, or has a part of a SequenceExample in its name."""
     key = _key_of(field)
     by_name = field.name.startswith(LISTS_PREFIX) if key is None else field.name != key
     return by_name or _is_feature_list(field)
 
 
 def _key_of(field: pa.Field) -> str | None:
-    """Return the key from which a column was read, if it is known and the column was not renamed since."""
+    """The key from which a column was read, unless the column was renamed since."""
     key = (field.metadata or {}).get(WIRE_KEY, b"").decode(errors="replace")
     is_its_own = field.name in (key, CONTEXT_PREFIX + key, LISTS_PREFIX + key)
     return key if key and is_its_own else None
@@ -189,7 +186,7 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 
 def _name_in_sequence(field: pa.Field) -> str:
-    """Return the column's name for the kernel, with the part of a SequenceExample to which it belongs."""
+    """The column's name for the kernel, with its part of a SequenceExample."""
     key, is_list = _key_of(field), _is_feature_list(field)
     if key is not None:
         return (LISTS_PREFIX if is_list else CONTEXT_PREFIX) + key
@@ -211,7 +208,7 @@ def _plan_raw(schema: pa.Schema) -> PayloadPlan:
 def _leaves(
     path: tuple[int, ...], key: str, given: pa.DataType
 ) -> list[tuple[tuple[int, ...], str, pa.DataType]]:
-    """Return the path, key and type of a column, or of each field of a struct column at any depth."""
+    """The path, key and type of a column, or of each field of a struct column at any depth."""
     if not pa.types.is_struct(given):
         refuse_nul(key)
         return [(path, key, given)]
@@ -225,11 +222,11 @@ def _leaves(
 def _steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """Return the casts from a type to a type that the kernel accepts, and that type."""
+    """The casts from a type to a type that the kernel accepts, and that type."""
     steps: list[Callable[[Any], Any]] = []
     if is_permuted(given):
         steps.append(_row_major)
-    if _is_view(given):
+    if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
     stored = map_values(given, _stored)
@@ -237,7 +234,8 @@ def _steps(
     if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
         raise _unheld(key, given)
     if stored != given:
-        steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
+        is_run_end = pa.types.is_run_end_encoded(given)
+        steps.append(pc.run_end_decode if is_run_end else _cast_to(stored))
     if wanted != stored:
         is_double = unnested(stored)[0] == pa.float64()
         steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
@@ -245,7 +243,7 @@ def _steps(
 
 
 def _is_list_of_views(given: pa.DataType) -> bool:
-    """Whether pyarrow's cast of this list of extension types is wrong, see `types.cast_values`."""
+    """Whether pyarrow would cast this list of extension types wrongly: see `types.cast_values`."""
     leaf, depth = unnested(given)
     is_extension = isinstance(leaf, pa.BaseExtensionType)
     return depth > 0 and is_extension and is_bytes_view(storage_of(leaf))
@@ -254,7 +252,7 @@ def _is_list_of_views(given: pa.DataType) -> bool:
 def _list_steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """Return the casts and the type for a feature list: each record has a list of frames."""
+    """As `_steps`, for a feature list: each record has a list of frames."""
     if pa.types.is_null(given):
         wanted = pa.list_(given)
         return (_cast_to(wanted),), wanted
@@ -267,7 +265,7 @@ def _list_steps(
     steps, wanted = _steps(key, given, losses)
     if not unnested(wanted)[1]:
         raise SchemaError(
-            f"a feature list takes a list for each record, not a column of type {given}",
+            f"a feature list needs a list in each record, not a column of type {given}",
             field=key,
             hint="[value] instead of value, or another name for a feature of the context",
         )
@@ -284,7 +282,7 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
-    """Return the type of the plain values, without extension or dictionary."""
+    """The type of the values without extension or dictionary."""
     types = pa.types
     if types.is_dictionary(given) or types.is_run_end_encoded(given):
         return _stored(given.value_type)
@@ -294,7 +292,7 @@ def _stored(given: pa.DataType) -> pa.DataType | None:
 
 
 def _wire(given: pa.DataType) -> pa.DataType | None:
-    """Return the type in which the kernel accepts a value, or None."""
+    """The type in which the kernel accepts a value; None if there is none."""
     types = pa.types
     if types.is_null(given) or is_bytes(given) or is_text(given):
         return given
@@ -307,12 +305,8 @@ def _wire(given: pa.DataType) -> pa.DataType | None:
     return pa.int64() if is_count else None
 
 
-def _is_view(given: pa.DataType) -> bool:
-    return pa.types.is_list_view(given) or pa.types.is_large_list_view(given)
-
-
 def _row_major(column: pa.Array) -> pa.Array:
-    """Return the values of a permuted tensor column as plain lists, in the order of its logical shape."""
+    """A permuted tensor column as plain lists, in the order of its logical shape."""
     given = column.type
     size = int(np.prod(given.shape))
     first = column.storage.offset * size
@@ -330,7 +324,7 @@ def _logical_shape(given: pa.FixedShapeTensorType) -> list[int]:
 
 
 def _in_frames(column: pa.Array) -> pa.Array:
-    """Return a tensor column as lists of frames, one for each position along the first axis."""
+    """A tensor column as lists of frames, one for each position along the first axis."""
     type_ = column.type
     flat = _row_major(column) if is_permuted(type_) else column.storage
     width = flat.type.list_size
@@ -342,15 +336,11 @@ def _in_frames(column: pa.Array) -> pa.Array:
 
 
 def _packed(column: pa.Array) -> pa.Array:
-    """Return a column of list views as lists. pyarrow 26's cast of a slice gives invalid arrays."""
+    """A column of list views as lists. pyarrow 26 casts a slice to an invalid array."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None
     return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)
-
-
-def _decode(column: pa.Array) -> pa.Array:
-    return pc.run_end_decode(column)
 
 
 def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
@@ -363,7 +353,7 @@ def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _narrow_to(wanted: pa.DataType, key: str, losses: Losses) -> Callable[[Any], Any]:
-    """Return a cast of float64 to float32 that refuses infinite results; `losses` notes or refuses rounding."""
+    """A cast of float64 to float32 that refuses numbers beyond its range. `losses` notes or refuses rounding."""
 
     def narrow(column: pa.Array) -> pa.Array:
         flat = column

@@ -1,4 +1,4 @@
-"""Inference of the schema of Examples from the records of a file, and the common schema of several files."""
+"""Inference of the schema of Examples from records, and the common schema of several files."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from penstock.payloads.example.plans import (
 _KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
 
 _GOOD_FOR_BROKEN = 9
-"""The minimum number of valid Examples per invalid message. With fewer, payloads are not treated as Examples."""
+"""With fewer valid Examples for each invalid message, payloads are not treated as Examples."""
 
 
 def looks_like_examples(facts: Mapping[str, Any]) -> bool:
-    """Whether payloads are Examples. At least one must have features and nothing else, and there must be at least
-    9 such payloads per payload that is not a valid message. The latter are then damaged records."""
+    """Whether payloads are Examples: at least one has features and nothing else, and there are 9 such payloads for each
+    invalid message, which is then a damaged record."""
     num_examples: int = facts["num_examples"]
     return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
 
 def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
-    """Return the schema of some Examples. `seen` describes the records from which it is inferred.
+    """The schema of Examples, inferred from the records that `seen` describes.
 
-    A feature is a scalar if every record that has it has exactly one value, and a list otherwise. It is a
-    column of nulls if no record has a value for it.
+    A feature is a scalar if every record that has it has exactly one value, or else a list. It is a column of nulls if
+    no record has a value for it.
 
     Raises:
-        SchemaError: a key holds values of several kinds.
+        SchemaError: a key has values of several kinds.
     """
     keys = facts["keys"]
     counts = Counter(entry["key"] for entry in keys)
@@ -56,12 +56,12 @@ def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
 
 
 def everywhere_metadata(names: list[str]) -> dict[bytes, bytes]:
-    """Return schema metadata that names the fields which every record has."""
+    """Schema metadata with the names of the fields that every record has."""
     return {EVERYWHERE_KEY: json.dumps(names).encode()} if names else {}
 
 
 def in_every_record_of(schemas: Sequence[pa.Schema], names: Iterable[str]) -> list[str]:
-    """Return the names in `names` whose fields are in every record of all these schemas."""
+    """The names whose fields are in every record of all these schemas."""
     known = [in_every_record(schema) for schema in schemas]
     return [name for name in names if all(name in having for having in known)]
 
@@ -71,7 +71,7 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
     type_ = inferred_type(entry, _value_type(entry, name))
     metadata = {IN_LISTS_KEY: b"1"} if in_lists else {}
-    # A single column with the name `record` would be treated as raw records.
+    # Without the key, a single column called `record` would be treated as raw records.
     if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     return pa.field(name, type_, metadata=metadata or None)
@@ -90,7 +90,7 @@ def _value_type(entry: Mapping[str, Any], name: str) -> pa.DataType:
 
 
 def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
-    """Return the type of a field whose values all have the type `value`."""
+    """The type of a field whose values all have the type `value`."""
     is_single = entry["values"] == (1, 1)
     if entry["in_lists"]:
         return pa.list_(value if is_single else pa.list_(value))
@@ -98,13 +98,13 @@ def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
 
 
 def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
-    """Return a hint on a schema for a field with values of several kinds."""
+    """A hint on a schema for a field with values of several kinds."""
     are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
     return "with float64 for this field" if are_numbers else "without this field"
 
 
 def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facts of several samples, merged as if they were one sample."""
+    """Merge the facts of several samples, as if they were one sample."""
     total: dict[str, Any] = {"num_records": 0, "num_examples": 0, "num_broken": 0}
     keys: dict[tuple[bool, str], dict[str, Any]] = {}
     for part in parts:
@@ -139,12 +139,11 @@ def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]
 
 
 def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
-    """Return the schema with which records of all these schemas can be read. Each schema was inferred from one file.
-    The result has every field, in the order of first occurrence, with a type for the values of all files. `seen`
-    describes the records from which the schemas are inferred.
+    """A schema for the records of all files, from the schema that was inferred from each. It has every field, in the
+    order of first occurrence, with a type for the values of all files. `seen` describes the records.
 
     Raises:
-        SchemaError: a field has types without a common type.
+        SchemaError: the types of a field have no common type.
     """
     known = [schema for schema in schemas if not has_no_records(schema)]
     found: dict[str, pa.Field] = {}
@@ -164,23 +163,24 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
 
 
 def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
-    """Return a field that can hold the values of both."""
+    """A field that can hold the values of both."""
     if one.type == other.type:
         return one.with_nullable(one.nullable or other.nullable)
     try:
         for a, b in ((one, other), (other, one)):
-            # The field has one value in each record of one file, and lists in another file.
+            # One file has a value in each record, the other has lists.
             if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
                 return a.with_type(_list_of(a.type, b))
-            # Or it has one value in each step of the sequences of one file.
-            if _is_nested_list(a.type) and is_list(b.type) and not is_list(b.type.value_type):
+            # One file has a value in each step of a sequence, the other has lists.
+            are_lists = is_list(a.type) and is_list(b.type)
+            if are_lists and is_list(a.type.value_type) and not is_list(b.type.value_type):
                 steps = _list_of(a.type.value_type, b.type.value_field)
                 return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
         return _promoted(one, other).with_metadata(one.metadata)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = [innermost(one.type), innermost(other.type)]
         raise SchemaError(
-            "the files hold values of types that have none in common",
+            "the values in different files have types without a common type",
             field=one.name,
             expected=one.type,
             found=other.type,
@@ -188,19 +188,15 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
         ) from None
 
 
-def _is_nested_list(type_: pa.DataType) -> bool:
-    return is_list(type_) and is_list(type_.value_type)
-
-
 def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
-    """Return a list type for the values of a list type and of a field."""
+    """A list type for the values of a list type and of a field."""
     item = _promoted(type_.value_field, value)
     return pa.list_(item.with_name(type_.value_field.name))
 
 
 def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
-    """Return a field for the values of both, by Arrow's rules. Raise ArrowTypeError if there is none, and also for
-    integers with floats of Examples, because no reader converts these to one type."""
+    """A field for the values of both, by Arrow's rules. Raises ArrowTypeError if there is none, and for the integers
+    and floats of Examples, which no reader converts to one type."""
     if {innermost(one.type), innermost(other.type)} == {pa.int64(), pa.float32()}:
         raise pa.ArrowTypeError("int64 and float")
     both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]
@@ -208,7 +204,7 @@ def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def innermost(type_: pa.DataType) -> pa.DataType:
-    """Return the type of the innermost values of nested lists."""
+    """The type of the innermost values of nested lists."""
     while pa.types.is_list(type_):
         type_ = type_.value_type
     return type_

@@ -1,7 +1,7 @@
 """Plans for decoding tf.train.Example payloads to the columns of a schema.
 
-A field of the schema is made from one or more *wires*. A wire is a column as the kernel decodes it, of one of
-the three kinds that an Example can store. `FieldPlan.finish` converts the arrays of the wires to the field's type.
+A field of the schema is made from one or more *wires*. A wire is a column as the kernel decodes it, of one of the three
+kinds that an Example can store. `FieldPlan.finish` converts the wires' arrays to the field's type.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ if TYPE_CHECKING:
 
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
+"""The metadata key for a field's key in the message, if that differs from the column's name."""
 RECORD = "record"
 """The column of raw records."""
-"""The metadata key for the key in the message, if this differs from the column's name."""
 CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
-"""Prefixes of column names, for the part of a SequenceExample that has the key."""
+"""Prefixes of column names for a key in the context or in the feature lists of a SequenceExample."""
 
 _VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
-"""The bytes of a value of each kind. For a byte string, these are the bytes of its end offset."""
+"""The bytes of a value of each kind; for a byte string, those of its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
     """One column as the kernel decodes it.
 
-    `kind` is "int64", "float", "bytes", or None for a column of nulls; "any_int64", "any_float" and
-    "any_double" accept numbers of both kinds if the column can hold their values. `layout` is "scalar",
-    "list", "fixed" (with `size` values), "frame_scalars" or "frame_lists" (feature lists).
-    `strings` is the result for byte strings: "bytes", "text", or "views" into the buffer that was read.
-    `default` has the values for a missing feature.
+    `kind` is "int64", "float", "bytes", or None for a column of nulls. "any_int64", "any_float" and "any_double" accept
+    integers and floats if no value changes. `layout` is "scalar", "list", "fixed" (with `size` values), or, for feature
+    lists, "frame_scalars" or "frame_lists". `strings` is the result for byte strings: "bytes", "text", or "views" into
+    the buffer read. `default` has the values for a missing feature.
     """
 
     key: str
@@ -56,7 +55,7 @@ class Wire:
 
     @property
     def row_bytes(self) -> int:
-        """The minimum number of bytes that a record takes in this column, with or without values."""
+        """The minimum bytes of a record in this column, with or without values."""
         if self.layout not in ("scalar", "fixed"):
             return 4  # the end offset of a list
         num_values = self.size if self.layout == "fixed" else 1
@@ -80,8 +79,8 @@ def example_plan(
     *,
     complete: bool = False,
 ) -> _core.ExamplePlan:
-    """Return the kernel's plan for these columns. `keys` are the keys of the columns if they are not valid text. With
-    `complete`, records may not have other keys."""
+    """The kernel's plan for these columns. `keys` are the columns' keys if these are not valid text. With `complete`,
+    records may not have other keys."""
     if keys is None:
         keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
     columns = [
@@ -102,7 +101,7 @@ def example_plan(
 
 
 class DecodePlan:
-    """The plan for decoding batches of a schema. It is made once and used for many batches."""
+    """The plan for decoding batches of a schema, made once for many batches."""
 
     def __init__(
         self, fields: Sequence[FieldPlan], dialect: str, *, complete: bool = False
@@ -115,17 +114,17 @@ class DecodePlan:
     def decode(
         self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None
     ) -> pa.RecordBatch:
-        """Decode payloads. With `check`, verify them first. Raise KernelError with a Fault that names
-        record and field."""
+        """Decode payloads. With `check`, verify them first. Raises KernelError with a Fault that names record and
+        field."""
         return self._finished(frames.decode(self._plan, check, indexed))
 
     def decode_at(self, places: Places, records: np.ndarray) -> pa.RecordBatch | None:
-        """Read and decode records of a file by number. Return None if any record is damaged or does not fit."""
+        """Read and decode records of a file by number. None if any record is damaged or does not fit."""
         made = places.examples(records, self._plan)
         try:
             return None if made is None else self._finished(made)
         except (SchemaError, FormatError):
-            return None  # the caller then uses `decode`, which finds the record
+            return None  # the caller uses `decode` instead, which names the record
 
     def _finished(self, made: _core.ArrowArray) -> pa.RecordBatch:
         decoded = pa.record_batch(made)
@@ -145,7 +144,7 @@ def _finish_all(fields: Sequence[FieldPlan], arrays: Sequence[pa.Array]) -> list
 
 
 def lent(plan: FieldPlan) -> FieldPlan:
-    """Return a plan with byte strings as views into the buffer, if the field has one string per record."""
+    """The plan with byte strings as views into the buffer read, if the field has one string per record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
     given = plan.field.type
     if wire is None or storage_of(given) != pa.binary():
@@ -163,21 +162,14 @@ def lent(plan: FieldPlan) -> FieldPlan:
 
 
 def plan_fields(schema: pa.Schema, *, convert: bool = False) -> list[FieldPlan]:
-    """Return plans for decoding the fields of a pyarrow schema from Examples.
-
-    Args:
-        schema: the fields.
-        convert: whether float columns accept stored integers, and integer columns accept stored floats,
-            if no value changes.
-
-    Raises:
-        SchemaError: a field's type cannot be stored in an Example.
-    """
+    """Plans for decoding the fields of a pyarrow schema from Examples. With `convert`, float columns accept stored
+    integers, and integer columns stored floats, if no value changes. Raises SchemaError if an Example cannot store a
+    field's type."""
     return [_plan_field(field, convert=convert) for field in schema]
 
 
 def is_raw(schema: pa.Schema) -> bool:
-    """Whether a schema is the schema of raw records: one column of bytes that is not marked as a feature."""
+    """Whether this is the schema of raw records: one column `record` of bytes that is not marked as a feature."""
     return (
         schema.names == [RECORD]
         and is_bytes(schema.field(0).type)
@@ -186,26 +178,23 @@ def is_raw(schema: pa.Schema) -> bool:
 
 
 def wire_key(field: pa.Field) -> str:
-    """Return the key of a field in an Example: its name, unless its metadata has another key.
-
-    Raises:
-        SchemaError: the key in the metadata is not valid text.
-    """
+    """The key of a field in an Example: its name, unless its metadata has another key. Raises SchemaError if that is
+    not valid text."""
     try:
         return (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
     except UnicodeError:
-        message = f"the metadata {WIRE_KEY.decode()} of the field is no UTF-8"
+        message = f"the metadata {WIRE_KEY.decode()} of the field is not UTF-8"
         raise SchemaError(message, field=field.name) from None
 
 
 def is_permuted(type_: pa.DataType) -> bool:
-    """Whether a type is a tensor type whose axes are stored in another order."""
+    """Whether a type is a tensor type with permuted axes."""
     order: Any = type_.permutation if isinstance(type_, pa.FixedShapeTensorType) else None
     return order is not None and list(order) != sorted(order)
 
 
 def unnested(type_: Any) -> tuple[pa.DataType, int]:
-    """Return the type inside nested lists, and the depth of the lists."""
+    """The type inside nested lists, and the depth of the lists."""
     types, depth = pa.types, 0
     while types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         type_, depth = type_.value_type, depth + 1
@@ -221,9 +210,9 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
     in_lists = is_nested or (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     if is_permuted(type_):
         raise SchemaError(
-            f"an Example holds the values of a tensor in the order of its axes, not as {type_}",
+            f"an Example cannot store the permuted axes of {type_}",
             field=field.name,
-            hint="a tensor type without a permutation, of the shape that values have",
+            hint="a tensor type without a permutation, with the shape of the values",
         )
     inner, depth = unnested(storage_of(type_))
     kind = (_converting_kind(inner) if convert else None) or _kind_of(inner, field)
@@ -235,12 +224,12 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
 
 
 def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
-    """Return the layout of a wire, and the size of a fixed-size list."""
+    """The layout of a wire, and the size of a fixed-size list."""
     layouts = {1: "frame_scalars", 2: "frame_lists"} if in_lists else {0: "scalar", 1: "list"}
     if depth not in layouts:
-        message = f"a feature list is a list in each record, not {field.type}"
+        message = f"a feature list needs a list in each record, not {field.type}"
         if depth:
-            message = f"no Example can hold {field.type}: it nests too deeply"
+            message = f"an Example cannot hold {field.type}, which is nested too deeply"
         raise SchemaError(message, field=field.name)
     storage: Any = storage_of(field.type)
     if depth != 1 or not _is_fixed(storage):
@@ -249,8 +238,8 @@ def _layout(field: pa.Field, depth: int, in_lists: bool) -> tuple[str, int]:
 
 
 def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
-    """Return the plan of a struct. Its fields, at any depth, are features called `key/name`. A struct is never null:
-    a missing struct and a struct whose fields are all missing look the same."""
+    """The plan of a struct. Its fields, at any depth, are features called `key/name`. It is never null, because a null
+    struct is stored like a struct of nulls."""
     key, type_ = wire_key(field), field.type
     inside = [
         _plan_field(pa.field(f"{key}/{child.name}", child.type, child.nullable), convert=convert)
@@ -258,7 +247,7 @@ def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
     ]
     wires = tuple(wire for plan in inside for wire in plan.wires)
     if not wires:
-        raise SchemaError("an Example holds no struct without fields", field=field.name)
+        raise SchemaError("an Example cannot hold a struct without fields", field=field.name)
 
     def finish(arrays: Sequence[pa.Array]) -> pa.Array:
         return pa.StructArray.from_arrays(_finish_all(inside, arrays), fields=list(type_))
@@ -271,7 +260,7 @@ def _is_fixed(type_: pa.DataType) -> bool:
 
 
 def _converting_kind(type_: pa.DataType) -> str | None:
-    """Return the kind for a column that accepts integers and floats, or None for other types."""
+    """The kind for a column that accepts integers and floats; None for other types."""
     if pa.types.is_integer(type_):
         return "any_int64"
     return {pa.float32(): "any_float", pa.float64(): "any_double"}.get(type_)
@@ -298,7 +287,7 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
 
 
 def _finisher(field: pa.Field) -> Callable[[Sequence[pa.Array]], pa.Array]:
-    """Return a function that casts the decoded array to the field's type. Values that do not fit are an error."""
+    """A function that casts the decoded array to the field's type, or raises SchemaError."""
 
     def finish(arrays: Sequence[pa.Array]) -> pa.Array:
         array = arrays[0]
@@ -327,20 +316,20 @@ def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(type_):
         return array.cast(type_.value_type).dictionary_encode().cast(type_)
     if array.null_count and _is_fixed(type_) and pa.types.is_fixed_size_binary(type_.value_type):
-        # Missing lists hold empty values, which do not fit the type.
+        # Null lists hold empty values, which do not fit the type.
         there = array.is_valid().to_numpy(zero_copy_only=False)
         places = pa.array(np.cumsum(there) - 1, mask=~there)
         return _made(array.drop_null(), type_).take(places)
     numbers = map_values(type_, _numbers_of)
     made = (array if numbers is None else array.cast(numbers)).cast(type_)
     if numbers is not None:
-        made.validate(full=True)  # times must be before midnight, and date64 must be whole days
+        made.validate(full=True)  # a time must be before midnight, and a date64 a whole day
     check_survived(array, made)
     return made
 
 
 def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
-    """Return the integer type of a date or time type's width, because pyarrow casts only from that one."""
+    """The integer type from which pyarrow casts to a date or time type: the one of the same width."""
     if not pa.types.is_temporal(type_):
         return None
     return pa.int32() if type_.bit_width == 32 else pa.int64()

@@ -18,12 +18,11 @@ from penstock.payloads.example.plans import (
 )
 
 _LOOKED_RECORDS = 1000
-"""The most records of a batch without values that are checked for values in the other part."""
+"""If a column has no values, this many records are searched for values in the other part."""
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """Return whether a column's name is a key in the feature lists (or else in the context), and the key. Return
-    None if the name has no such prefix."""
+    """The part in a column's name (whether it is the feature lists), and the key. None without such a prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
             return in_lists, name.removeprefix(prefix)
@@ -31,14 +30,14 @@ def part_and_key(name: str) -> tuple[bool, str] | None:
 
 
 def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
-    """Return the names that consist of a part of a SequenceExample and a key in it. A name that is itself a key
-    in the records does not count. `facts` of the records is called only if a name has such a prefix."""
+    """The names that consist of a part of a SequenceExample and a key in it, unless the whole name is a key in the
+    records. `facts` of the records is called only if a name has such a prefix."""
     prefixed = {name for name in names if part_and_key(name) is not None}
     return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
 
 
 def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
-    """Return a schema whose field metadata has the part and key of such names, see `names_of_parts`."""
+    """The schema with part and key of such names (see `names_of_parts`) in the fields' metadata."""
     own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
     parts = names_of_parts(own, facts)
     fields = [_of_part(field) if field.name in parts else field for field in schema]
@@ -56,12 +55,8 @@ def _of_part(field: pa.Field) -> pa.Field:
 def check_parts(
     batch: pa.RecordBatch, fields: Mapping[str, FieldPlan], frames: _core.Frames
 ) -> None:
-    """Refuse columns without values whose keys have values in the other part of a SequenceExample, because nulls
-    would be misleading.
-
-    Raises:
-        SchemaError: there is such a column.
-    """
+    """Raise SchemaError for a column without values whose key has values in the other part of a SequenceExample,
+    because nulls would be misleading."""
     lacking = [fields[name] for name in without_values(batch, fields)]
     if not lacking:
         return
@@ -73,19 +68,19 @@ def check_parts(
             continue
         name = plan.field.name
         if wire.in_lists:
-            message, prefix = "is a feature of the context, and no feature list", CONTEXT_PREFIX
+            message, prefix = "is a feature of the context, not a feature list", CONTEXT_PREFIX
             hint = f"a list of values, or the name {prefix + name!r}"
         else:
-            message, prefix = "is a feature list, and no feature of the context", LISTS_PREFIX
+            message, prefix = "is a feature list, not a feature of the context", LISTS_PREFIX
             hint = (
                 f"a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, "
-                "which may be a list of values where each frame has one"
+                "which may be a list of values if each frame has one"
             )
         raise SchemaError(message, field=name, hint=hint)
 
 
 def without_values(batch: pa.RecordBatch, fields: Mapping[str, FieldPlan]) -> list[str]:
-    """Return the columns that have only nulls and do not name a part of a SequenceExample explicitly."""
+    """The columns that have only nulls and are not marked with a part of a SequenceExample."""
     if not batch.num_rows:
         return []
     return [

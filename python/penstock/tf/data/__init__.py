@@ -1,4 +1,4 @@
-"""`tf.data`: datasets, TensorFlow's way."""
+"""`tf.data`: datasets with TensorFlow's interface."""
 
 from penstock.tf.data import experimental
 from penstock.tf.data.base import Iterator

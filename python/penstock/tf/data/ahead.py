@@ -1,4 +1,4 @@
-"""`prefetch`: a thread makes values ahead of the loop."""
+"""`prefetch`: a thread makes values ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.tf.data.failures import Raising, guarded
 
 
 def ahead(values: Iterator[Any], most: int) -> Raising:
-    """The same values, made by a thread, at most `most` ahead. Only the thread uses `values`. It ends when the result is
-    dropped, even before the end."""
+    """The same values, made by a thread, at most `most` values ahead. Only the thread uses `values`. It ends when the
+    result is dropped, even before all values were made."""
 
     def made() -> Iterator[Any]:
         with users_code():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator as PythonIterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.data.op import INFINITE, Op, elements
+from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.errors import OutOfRangeError
 from penstock.tf.missing import missing
 from penstock.tf.nest import map_structure
@@ -51,6 +53,26 @@ class Iterator:
         """The specs of the elements."""
         return self.op.spec()
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element (TensorFlow 1)."""
+        return types_of(self.op.spec())
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element (TensorFlow 1)."""
+        return shapes_of(self.op.spec())
+
+    @property
+    def output_classes(self) -> Any:
+        """The kinds of tensors of an element (TensorFlow 1)."""
+        return classes_of(self.op.spec())
+
+    @property
+    def initializer(self) -> None:
+        """Nothing: an iterator is ready (TensorFlow 1)."""
+        return
+
 
 class Base:
     """The base of all datasets. Attributes: element_spec."""
@@ -81,6 +103,9 @@ class Base:
                 return getattr(Adapter(self), name)
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known = inspect.getattr_static(type(self), name, None)
+        if isinstance(known, property):  # which raised an AttributeError of its own
+            return known.__get__(self)
         raise missing(f"tf.data.Dataset.{name}")
 
     def __iter__(self) -> Iterator:
@@ -104,7 +129,8 @@ class Base:
     def element_spec(self) -> Any:
         """The structure of the specs of an element.
 
-        The specs after a user's function are inferred from the first two elements; sizes that differ between them
+        After a user's function, specs are those of its results for placeholders, with which it is called a few
+        times. Where it needs values, they are inferred from the first two elements; sizes that differ between them
         are unknown.
         """
         return self.op.spec()

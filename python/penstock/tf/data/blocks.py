@@ -1,7 +1,7 @@
-"""Blocks: runs of elements in columns, so that a step costs a few array operations per block.
+"""Blocks: runs of elements in columns, so that a step needs only a few array operations per block.
 
-A dataset whose elements come from columns (records, slices of arrays, numbers) yields `Blocks` instead of elements,
-and steps that only choose, order and group pass them on; other steps take the elements out. A column is an array
+A dataset whose elements come from columns (records, slices of arrays, numbers) yields `Blocks` instead of elements.
+Steps that only choose, order and group pass blocks on; other steps split them into elements. A column is an array
 (one row for each element), an Arrow array of strings (not yet Python objects), or the values of rows of different
 lengths (`Varying`).
 """
@@ -31,7 +31,7 @@ class Varying:
         return len(self.splits) - 1
 
     def __getitem__(self, rows: Any) -> Varying:
-        """Some rows: a slice, or an array of their numbers."""
+        """Some rows: a slice, or an array of their indices."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             splits = self.splits[start : max(stop, start) + 1]
@@ -68,7 +68,7 @@ class Varying:
 
 
 class Listed(list[Any]):
-    """A column of separate tensors, for elements that came one by one."""
+    """A column of separate tensors, for elements that were made one by one."""
 
     nbytes = 0
 
@@ -122,14 +122,14 @@ def _rows(column: Column) -> Iterator[Any]:
 
 
 def tensor_of(column: Column) -> Any:
-    """A column as one tensor in memory of its own."""
+    """A column as one tensor, copied if its memory may be reused."""
     if isinstance(column, Varying):
         return column.tensor()
     if isinstance(column, Listed):
         return stack(column)
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False).view(Tensor)
-    # A read-only array belongs to a buffer that is reused.
+    # A read-only array belongs to a buffer that will be reused.
     return (column if column.flags.writeable else column.copy()).view(Tensor)
 
 
@@ -158,7 +158,7 @@ class Block:
         return Block([_sliced(c, start, stop) for c in self.columns], max(stop - start, 0))
 
     def taken(self, rows: np.ndarray) -> Block:
-        """Elements by their numbers."""
+        """The elements with these indices."""
         return Block([_taken(c, rows) for c in self.columns], len(rows))
 
     @staticmethod
@@ -170,7 +170,7 @@ class Block:
         return Block(columns, sum(map(len, blocks)))
 
     def leaves(self) -> Iterator[tuple[Any, ...]]:
-        """The leaves of each element."""
+        """The leaves of each element, one element after another."""
         return zip(*map(_rows, self.columns), strict=True)
 
     @property
@@ -190,7 +190,7 @@ class Block:
 
 
 class Batches:
-    """Some elements that are batches: element i has the rows offsets[i]..offsets[i + 1]."""
+    """Elements that are batches: element i has the rows offsets[i]..offsets[i + 1]."""
 
     __slots__ = ("offsets", "rows")
 
@@ -284,7 +284,7 @@ class Blocks:
         )
 
     def is_like(self, other: Any) -> bool:
-        """Whether blocks of both can be joined."""
+        """Whether blocks of both streams can be joined."""
         return (
             isinstance(other, Blocks)
             and (self.strings, self.batched) == (other.strings, other.batched)

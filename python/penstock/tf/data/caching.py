@@ -1,15 +1,15 @@
 """`cache`: the elements of a complete pass, kept in memory or in a file.
 
-In memory, an incomplete pass leaves nothing. A file `path` is written as
+In memory, an incomplete pass is not kept. For a file `path`, there are
 
-    path_0.lockfile                        while one iterator fills it: others raise an error
+    path_0.lockfile                        while an iterator fills the cache; other iterators raise an error
     path_0.data-00000-of-00001.tempstate…  the elements so far
-    path.data-00000-of-00001, path.index   when the pass is complete
+    path.data-00000-of-00001, path.index   once the pass is complete
 
-The names and the behaviour are TensorFlow's, the content is penstock's: the index is JSON (a magic, the structure,
-dtypes and number of elements); the data is the concatenation of each element's leaves, each a dense tensor with its
-number of dimensions (int64, little endian), its sizes, and its values (for strings, their lengths and bytes).
-Reading it executes nothing. A complete file is used even if the data upstream has changed.
+Names and behaviour are TensorFlow's, but the content is not. The index is JSON (a magic, the structure, the dtypes
+and number of elements). The data has the leaves of each element, one after another. Each leaf is a dense tensor: its
+number of dimensions (int64, little endian), its sizes, and its values (for strings, their lengths and bytes). Reading
+it executes no code. A complete file is used even if its source has changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MARK = "penstock.tf.data cache 1"
 
 
 class MemoryCache(Op):
-    """The elements of the first complete pass, for all later ones."""
+    """The elements of the first complete pass, which all later passes return."""
 
     passes_on = True
 
@@ -85,7 +85,7 @@ class MemoryCache(Op):
 
 
 class FileCache(Op):
-    """The same in a file, also for later programs."""
+    """The same in a file, which later programs can use."""
 
     passes_on = True
 
@@ -171,7 +171,8 @@ class FileCache(Op):
                 yield pack(leaves)
 
     def _check(self, found: list[str]) -> None:
-        """Raise if the elements differ in type from those upstream, as far as these are known."""
+        """Raise an error if the elements in the file have other types than those of the source, as far as these are
+        known."""
         try:
             wanted = [
                 s.dtype.name
@@ -179,7 +180,7 @@ class FileCache(Op):
                 if isinstance(s, TypeSpec)
             ]
         except Exception:
-            return  # the data upstream may be gone: the file replaces it
+            return  # the source may no longer exist, because the file replaces it
         if found and wanted != found:
             raise InvalidArgumentError(
                 None,
@@ -205,7 +206,7 @@ class _Kept(NamedTuple):
     names: list[str]
     """The dtypes of an element's leaves."""
     structure: Any
-    """An element with the number of each leaf in its place."""
+    """An element, with the index of each leaf in place of the leaf."""
 
 
 def _kept_in(path: str) -> _Kept:
@@ -218,7 +219,8 @@ def _kept_in(path: str) -> _Kept:
             structure = _structure(facts.any("structure"))
             for name in names:
                 as_dtype(name)
-            # Elements without leaves are never written; a file could claim any number of them at no cost.
+            # Elements without leaves are never written, because a file could claim any number of them at no
+            # cost.
             leaves = flatten(structure, lists=False) if names else [None]
             if leaves == (list(range(len(names))) or [None]) and (names or not count):
                 return _Kept(count, names, structure)

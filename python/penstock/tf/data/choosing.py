@@ -1,4 +1,4 @@
-"""Which elements, and how often: take, skip, shard, repeat, concatenate, enumerate, zip."""
+"""Which elements are used, and how often: take, skip, shard, repeat, concatenate, enumerate, zip."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ class Repeat(Op):
             if is_empty and self.number < 0:
                 return
             if epoch == self.number:
-                # TensorFlow starts one more epoch, which draws from a shuffle's seeds; but not right after
-                # the shuffle, where it fuses both steps.
+                # TensorFlow starts one more epoch, which draws from the seeds of a shuffle, except right after
+                # the shuffle, because it fuses both steps.
                 if not isinstance(_acting(self.source), Shuffle):
                     self.source.begin()
                 return
@@ -192,7 +192,7 @@ class Repeat(Op):
 
 
 def _acting(op: Any) -> Op:
-    """The nearest step upstream that has an effect."""
+    """The nearest earlier step that has an effect."""
     while op.changes_nothing():
         op = op.source
     return op

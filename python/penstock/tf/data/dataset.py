@@ -23,13 +23,14 @@ from penstock.tf.data.records import (
 from penstock.tf.data.sources import TensorSlices
 from penstock.tf.data.verbs_of_batches import BatchVerbs
 from penstock.tf.data.verbs_of_functions import FunctionVerbs
+from penstock.tf.data.verbs_of_keeping import KeepingVerbs
 from penstock.tf.data.verbs_of_order import OrderVerbs
 from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor
 
 
 class _Missing:
-    """A method of TensorFlow that penstock lacks, on the class and on datasets."""
+    """A missing method of TensorFlow's Dataset, on the class and on datasets."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._symbol = f"tf.data.Dataset.{name}"
@@ -38,7 +39,7 @@ class _Missing:
         raise missing(self._symbol)
 
 
-class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
+class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs, KeepingVerbs):
     """A sequence of elements: tensors in tuples and dicts. Each pass starts from the beginning.
 
     Made by `from_tensor_slices`, `range`, `list_files` … and by `TFRecordDataset`; verbs make new datasets from it.
@@ -55,10 +56,6 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and the like")
 
     fingerprint = _Missing()
-    load = _Missing()
-    rejection_resample = _Missing()
-    save = _Missing()
-    snapshot = _Missing()
     sparse_batch = _Missing()
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Any:
@@ -69,7 +66,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
             name: ignored.
 
         Raises:
-            PenstockError and others: when read: an error after which nothing more can be read.
+            PenstockError and others: when read, for an error after which nothing more can be read.
         """
         from penstock.tf.data.failures import IgnoreErrors
 
@@ -88,7 +85,7 @@ def _one(name: Any, read: Any) -> Files:
 
 
 class _OfFiles(Dataset):
-    """The contents of several files, one file after another, or several at once."""
+    """The contents of several files, one file after another, or several files in turns."""
 
     def _set(self, filenames: Any, read: Any, num_parallel_reads: Any) -> None:
         names = _named(filenames)
@@ -108,14 +105,14 @@ class TFRecordDataset(_OfFiles):
         filenames: a name, several, a tensor or a dataset of them.
         compression_type: "GZIP", "ZLIB" or None, that of the files.
         buffer_size: ignored.
-        num_parallel_reads: files read at once, whose records then alternate; None: one file after another.
+        num_parallel_reads: files read at the same time, whose records then alternate; None: one file after another.
         name: ignored.
 
     Raises:
         TypeError: names that are not strings.
         InvalidArgumentError: an invalid num_parallel_reads.
         NotFoundError: when read: no such file.
-        DataLossError: when read: a damaged record, with its file and number; or another compression.
+        DataLossError: when read: a damaged record, with its file and number; or a different compression.
 
     Example:
         >>> import penstock as ps

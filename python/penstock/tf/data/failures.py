@@ -1,7 +1,7 @@
 """Errors in a stream: each takes the place of a value, and the stream continues after it if it can.
 
-A Python generator has ended when it raises; other iterators continue with the next value, and `ignore_errors` skips
-their errors.
+A Python generator ends when it raises an error. Other iterators continue with the next value, so `ignore_errors` can
+skip their errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Failure:
         self.error: BaseException | None = error
 
     def throw(self) -> None:
-        """Raise the error and drop it: its traceback would refer to this object."""
+        """Raise the error, and drop it, because its traceback would refer to this object."""
         error, self.error = self.error, None
         assert error is not None
         try:
@@ -33,7 +33,7 @@ class Failure:
 
 
 def is_over(values: Any) -> bool:
-    """Whether an iterator ends when it raises."""
+    """Whether an iterator ends when it raises an error."""
     if isinstance(values, Raising):
         return values.is_over()
     return getattr(values, "gi_frame", values) is None
@@ -56,7 +56,7 @@ def guarded(values: Iterator[Any]) -> Iterator[Any]:
 
 
 class Raising:
-    """Values, some of which are failures, which are raised."""
+    """The values. If one is a failure, its error is raised."""
 
     def __init__(self, values: Any) -> None:
         self._values = values

@@ -1,7 +1,7 @@
-"""Whether a compressed file without its last block comes from a writer that was flushed and is still open.
+"""Detects that a compressed file lacks its last block because its writer was flushed and is still open.
 
-TensorFlow reads such a file up to there without an error. It also takes any other truncation between two records for
-the end; here that is damage, because records after it would be lost without a word.
+TensorFlow reads such a file up to there without an error. It also treats any other truncation between two records as
+the end. In penstock that is damage, because records after it would be lost silently.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LAST_BLOCK = b"\0\0\xff\xff" + b"\x01" + len(_MARK).to_bytes(2, "little") + b"\
 
 
 def is_flushed(path: str, container: str) -> bool:
-    """Whether the deflate data of a file stops where a flush leaves it: after a block, except for the last bits of an
-    empty one. Blocks appended there then decode to exactly their own content."""
+    """Whether the deflate data of a file ends as after a flush: after a block, but without the last bits of an empty
+    block. Blocks appended later then decode to exactly their content."""
     stream = zlib.decompressobj(_WINDOW_BITS[container])
     with open(path, "rb") as file:
         while piece := file.read(_PIECE_BYTES):
@@ -26,7 +26,7 @@ def is_flushed(path: str, container: str) -> bool:
                 stream = _advanced(stream, piece, container)
             except zlib.error:
                 return False
-    # The bits that a flush keeps back, and the head of the stored block, are in one or two bytes.
+    # The bits that a flush holds back and the head of the stored block are in one or two bytes.
     return any(_gives_the_mark(stream.copy(), bytes(zeros) + _LAST_BLOCK) for zeros in (1, 2))
 
 

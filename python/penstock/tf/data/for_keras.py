@@ -25,11 +25,11 @@ ADAPTER = frozenset({
     "batch_size", "get_jax_iterator", "get_numpy_iterator", "get_tf_dataset", "get_torch_dataloader",
     "has_partial_batch", "num_batches", "on_epoch_begin", "on_epoch_end", "partial_batch_size",
 })  # fmt: skip
-"""The attributes that Keras uses of an adapter."""
+"""The attributes of an adapter that Keras uses."""
 
 
 def with_adapter(kind: type) -> type:
-    """A class for `isinstance` that derives from both; the class itself without Keras."""
+    """A class for `isinstance` that derives from this class and the adapter; without Keras, the class unchanged."""
     module = sys.modules.get(_ADAPTERS)
     adapter = getattr(module, "DataAdapter", None)
     return kind if adapter is None else _both(kind, adapter)
@@ -49,7 +49,7 @@ class Adapter:
 
     @property
     def num_batches(self) -> int | None:
-        """Steps of an epoch; None if unknown or endless."""
+        """Steps of an epoch; None if unknown or infinite."""
         _refuse_class_weight(inspect.currentframe())
         known = self.op.cardinality()
         return None if known < 0 else known
@@ -89,15 +89,15 @@ class Adapter:
         )
 
     def on_epoch_begin(self) -> None:
-        """Does nothing: an epoch begins with its iterator."""
+        """Do nothing, because an epoch begins with its iterator."""
 
     def on_epoch_end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def _refuse_class_weight(frame: FrameType | None) -> None:
-    """Raise: Keras passes class weights only to its own adapters, and would ignore them here."""
-    # The frame beyond this property and the dataset's __getattr__ is the caller's.
+    """Raise an error, because Keras passes class weights only to its own adapters and would ignore them here."""
+    # Behind the frames of this property and of the dataset's __getattr__ is the caller.
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     if (

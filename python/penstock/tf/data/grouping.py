@@ -1,4 +1,4 @@
-"""`Dataset.group_by_window`: elements with one key, collected until a window is full."""
+"""`Dataset.group_by_window`: elements with the same key, collected until a window is full."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.op import Op, Stream, call, elements, positive
+from penstock.tf.data.tracing import traced
 from penstock.tf.data.windows import Described, Held
+from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 
 class Groups(Op):
-    """The elements of the datasets that a function makes from windows of elements with one key."""
+    """The elements of datasets that a function makes from windows of elements with the same key."""
 
     def __init__(
         self,
@@ -27,12 +29,11 @@ class Groups(Op):
         self.reduce_func, self.size_of = reduce_func, size_of
 
     def spec(self) -> Any:
-        # Like TensorFlow's tracing: the window has only the specs of its elements.
-        try:
-            window = Base.of(Described(self.source.spec()))
-            return self.reduce_func(_scalar(0), window).op.spec()
-        except Exception:
-            return super().spec()
+        # Like in TensorFlow's tracing, the window has only the specs of its elements.
+        window = Base.of(Described(self.source.spec()))
+        key = TensorSpec([], "int64")
+        found = traced(lambda number: self.reduce_func(number, window).op.spec(), key)
+        return super().spec() if found is None else found
 
     def open(self) -> Stream:
         return self._run(elements(self.source.open()))

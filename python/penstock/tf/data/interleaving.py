@@ -25,11 +25,10 @@ from penstock.tf.data.op import (
     parallel_calls,
     whole,
 )
-from penstock.tf.data.windows import DatasetSpec
+from penstock.tf.data.tracing import traced
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.nest import map_structure
 from penstock.tf.random import Philox, stateless_doubles
-from penstock.tf.shapes import TensorSpec, TypeSpec
+from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 
@@ -91,28 +90,13 @@ class Interleave(Op):
         return _in_turns(map(elements, opened), self.cycle, self.block)
 
     def spec(self) -> Any:
-        # Like TensorFlow's tracing, this calls the function with a meaningless value.
-        try:
-            blank = map_structure(_blank, self.source.spec(), lists=False)
-            return self.function(blank).spec()
-        except Exception:
-            return super().spec()
+        found = traced(lambda element: self.function(element).spec(), self.source.spec())
+        return super().spec() if found is None else found
 
 
 def _raised(error: Exception) -> Iterator[Any]:
     raise error
     yield
-
-
-def _blank(spec: Any) -> Any:
-    if not isinstance(spec, TypeSpec):
-        raise TypeError(spec)
-    if isinstance(spec, DatasetSpec):
-        return spec.blank()
-    made = np.zeros([size or 1 for size in spec.shape], spec.dtype.dtype)
-    if spec.dtype == object:
-        made[...] = b""
-    return made.view(Tensor)
 
 
 def _in_turns(opened: Iterator[Iterator[Any]], cycle: int, block: int) -> Iterator[Any]:

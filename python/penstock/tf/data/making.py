@@ -1,4 +1,4 @@
-"""Making datasets from data in memory, generators, file names and other datasets."""
+"""Makes datasets from data in memory, generators, file names and other datasets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Making(Base):
         """A dataset of the elements that a generator yields.
 
         Args:
-            generator: a function that returns an iterator; called for each pass.
+            generator: a function that returns an iterator. It is called for each pass.
             output_types, output_shapes: older arguments for output_signature.
             args: the arguments of the function, as arrays.
             output_signature: a structure of `tf.TensorSpec`.
@@ -192,7 +192,7 @@ class Making(Base):
     ) -> Any:
         """Elements of several datasets, drawn by weights.
 
-        The same seed gives the choices that TensorFlow draws.
+        The same seed gives the same choices as in TensorFlow.
 
         Args:
             datasets: the datasets.
@@ -231,7 +231,7 @@ class Making(Base):
         Example:
             >>> import penstock.tf as tf
             >>> [int(x) for x in tf.data.Dataset.random(seed=4).take(2)]
-            [3140572256, 1890473413]
+            [3128586565, 2023892699]
         """
         return Base.of(Numbers(op_seeds(seed), changes=rerandomize_each_iteration is True))
 

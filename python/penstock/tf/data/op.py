@@ -1,7 +1,7 @@
-"""What a dataset is made of: an `Op` knows its inputs, and opens as a stream of elements.
+"""`Op`, a step of a dataset: it knows its inputs and opens as a stream of elements.
 
 A stream is an iterator of elements, or `Blocks` if they are in columns. Each epoch opens a new stream, which shares
-nothing with the last one.
+nothing with the previous one.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Op:
     """One step of a dataset. Subclasses define how it opens, its number of elements, and their specs."""
 
     passes_on = False
-    """Whether its elements are elements of its source, some or all of them, in any order."""
+    """Whether its elements are some or all elements of its source, in any order."""
 
     def open(self) -> Stream:
         """A stream for a new epoch."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Draw the seeds that TensorFlow draws for an epoch that it starts and never reads."""
+        """Draw the seeds that TensorFlow draws for an epoch that it starts but never reads."""
         source = getattr(self, "source", None)
         if isinstance(source, Op):
             source.begin()
 
     def changes_nothing(self) -> bool:
-        """Whether the step changes nothing, as `take(-1)`: TensorFlow removes such steps."""
+        """Whether the step changes nothing, such as `take(-1)`. TensorFlow removes such steps."""
         return False
 
     def cardinality(self) -> int:
@@ -91,7 +91,7 @@ _LOOK = _Look()
 
 @contextmanager
 def looking() -> Generator[None]:
-    """Streams opened in this context are for inference only: no seeds are drawn, no cache is filled."""
+    """Streams opened in this context are only for inference: no seeds are drawn, and no cache is filled."""
     before, _LOOK.is_on = _LOOK.is_on, True
     try:
         yield
@@ -100,7 +100,7 @@ def looking() -> Generator[None]:
 
 
 def is_looking() -> bool:
-    """Whether streams are opened for inference only."""
+    """Whether streams are now opened only for inference."""
     return _LOOK.is_on
 
 
@@ -113,7 +113,7 @@ def is_composite(value: Any) -> bool:
 
 
 def as_leaf(value: Any) -> Any:
-    """A value as an element's leaf: a tensor, unless it is already a leaf of another kind."""
+    """A value as a leaf of an element: a tensor, unless it is already another kind of leaf."""
     if (
         isinstance(value, Tensor)
         or value is None

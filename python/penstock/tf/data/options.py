@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 
@@ -53,14 +54,14 @@ class Options:
     __hash__ = None  # type: ignore[assignment]
 
     def merge(self, options: Options) -> Options:
-        """Both merged; the other's attributes take precedence."""
+        """Merge both; the other's attributes have priority."""
         made = Options()
         made._values = {**self._values, **options._values}
         return made
 
 
 class Wishes:
-    """One group of options, such as `options.threading`: any attribute may be set; None otherwise."""
+    """One group of options, such as `options.threading`. Any attribute may be set; the others are None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -78,3 +79,31 @@ class ThreadingOptions(Wishes):
 
 
 AutotuneOptions = OptimizationOptions = DistributeOptions = ThreadingOptions
+
+
+class AutoShardPolicy(IntEnum):
+    """How TensorFlow divides datasets among workers. No effect: there is one."""
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class ExternalStatePolicy(IntEnum):
+    """What TensorFlow does with functions that have state. No effect."""
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
+
+
+class AutotuneAlgorithm(IntEnum):
+    """How TensorFlow tunes datasets. No effect."""
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4

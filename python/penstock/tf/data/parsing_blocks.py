@@ -1,4 +1,4 @@
-"""The columns of a recognised function: parsed by one call per block, chosen and renamed."""
+"""Makes the columns of a recognised function: parsed by one call per block, chosen and renamed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.tf.recognised import Parsing, Recorded, Recording
 from penstock.tf.shapes import SparseTensorSpec, TensorShape, TensorSpec
 
 _COLUMNAR = ("FixedLenFeature", "VarLenFeature")
-"""Features whose tensors can be parsed together and then divided into rows."""
+"""Features whose tensors can be parsed together, and then divided into rows."""
 
 
 class Plan:
-    """A recording applied to the columns of blocks."""
+    """Applies a recording to the columns of blocks."""
 
     def __init__(self, recording: Recording) -> None:
         self.result = recording.result
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def parses(self) -> bool:
-        """Whether there is work for threads."""
+        """Whether threads are worthwhile."""
         return bool(self._parsings)
 
     @property

@@ -37,7 +37,7 @@ from penstock.tf.tensor import Tensor
 
 _CONTAINERS = {"": "", "GZIP": "gzip", "ZLIB": "zlib"}
 LARGE_BYTES = 1024
-"""Records of this mean size become Python objects immediately, which are cheap to move."""
+"""Records of this mean size become Python objects immediately, because objects of this size are cheap to move."""
 _LINES = 4096
 
 
@@ -60,7 +60,7 @@ def container_of(compression_type: Any) -> str:
 
 
 def refusal(error: OSError, path: str) -> OpError:
-    """An error of the operating system as TensorFlow's."""
+    """Convert an error of the operating system to TensorFlow's error."""
     kinds: dict[int | None, type[OpError]] = {
         errno.ENOENT: NotFoundError,
         errno.EACCES: PermissionDeniedError,
@@ -137,8 +137,8 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
 
 
 def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
-    """Whether a truncation counts as the end of the data: less than the head of a record, which TensorFlow does not
-    report, or between two records of a compressed file whose writer is still open."""
+    """Whether a truncation counts as the end of the data: if fewer bytes than the head of a record are left, which
+    TensorFlow does not report, or between two records of a compressed file whose writer is still open."""
     if error.expected == TFRECORD.head_bytes:
         return True
     return bool(container) and not error.message.endswith(INSIDE) and is_flushed(path, container)
@@ -174,7 +174,7 @@ def _block(batch: pa.RecordBatch) -> Block:
 
 
 def _is_small(views: pa.Array) -> bool:
-    """Whether a few of the records are."""
+    """Whether a few of the records are this large."""
     few = views.slice(0, 16).cast(pa.large_binary())
     return few.nbytes < LARGE_BYTES * max(1, len(few))
 

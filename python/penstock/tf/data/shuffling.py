@@ -1,7 +1,7 @@
-"""`shuffle`: TensorFlow's buffer, number by number.
+"""`shuffle`: TensorFlow's buffer, with the same numbers.
 
-The buffer is a ring whose slots `start` to `end` are occupied. It is filled before each element is yielded; the next
-32-bit number of a Philox chooses that element, and the element at `start` moves to its slot.
+The buffer is a ring whose slots `start` to `end` are occupied. It is filled before each element is yielded. Then the
+next 32-bit number of a Philox chooses that element, and the element at `start` moves to its slot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.random import Philox, op_seeds
 
 DRAWN = 4096
-"""Numbers drawn at once."""
+"""How many numbers are drawn in one call."""
 WHOLE = 1 << 62
 """The size of a buffer for the whole input."""
 
@@ -81,21 +81,21 @@ class Ring:
     def __init__(self, size: int, philox: Philox) -> None:
         self.size = size
         self._philox = philox
-        self._at_once = 64  # grows once many are needed
+        self._at_once = 64  # grows when many are needed
         self._drawn = np.zeros(0, np.int64)
         self._held: list[Any] = []
         self._start = 0
 
     def is_full(self) -> bool:
-        """Whether a value must leave before the next one enters."""
+        """Whether a value must leave before the next value enters."""
         return len(self._held) == self.size
 
     def fill(self, values: Iterator[Any]) -> None:
-        """Add as many values as there is room for."""
+        """Add as many values as the buffer can take."""
         self._held.extend(islice(values, self.size - len(self._held)))
 
     def _numbers(self, most: int) -> np.ndarray:
-        """The next numbers of the Philox; at least one, at most the requested number."""
+        """The next numbers of the Philox: at least one, and at most the requested number."""
         if not len(self._drawn):
             self._drawn = self._philox.take(self._at_once).astype(np.int64)
             self._at_once = DRAWN
@@ -103,13 +103,13 @@ class Ring:
         return numbers
 
     def _steps(self, numbers: np.ndarray) -> zip[tuple[int, int]]:
-        """The slot whose value a full buffer yields, and the slot that is free then."""
+        """The slot whose value a full buffer yields, and the slot that is free afterwards."""
         starts = (self._start + np.arange(len(numbers))) % self.size
         places = (starts + numbers % self.size) % self.size
         return zip(places.tolist(), starts.tolist(), strict=True)
 
     def fed(self, values: list[Any]) -> list[Any]:
-        """Add values, and return those that have to leave."""
+        """Add values, and return those that must leave."""
         held, given = self._held, list[Any]()
         room = self.size - len(held)
         if room:
@@ -128,7 +128,7 @@ class Ring:
         return given
 
     def passed(self, values: Iterator[Any]) -> Iterator[Any]:
-        """Pass values through a full buffer until the input ends: one leaves before each one that enters."""
+        """Pass values through a full buffer until the input ends: for each value that enters, one leaves."""
         held = self._held
         while True:
             numbers = self._numbers(DRAWN)
@@ -144,7 +144,7 @@ class Ring:
                 self._drawn = np.concatenate([numbers[done:], self._drawn])
                 self._start = (self._start + done) % self.size
                 self._turn()
-                held.pop()  # the slot that no value filled
+                held.pop()  # the slot that was not filled
                 return
             self._start = (self._start + done) % self.size
 
@@ -172,7 +172,7 @@ def _shuffled(stream: Iterator[Any], ring: Ring) -> Iterator[Any]:
 
 
 _MOST_WAITING = 1 << 16
-"""Rows that are read before they are mixed with those in the buffer: mixing costs a copy of all rows."""
+"""How many rows are read before they are mixed with the rows in the buffer, because mixing copies all rows."""
 
 
 def _shuffled_blocks(blocks: Blocks, ring: Ring) -> Iterator[AnyBlock]:
@@ -205,7 +205,7 @@ def _shuffled_blocks(blocks: Blocks, ring: Ring) -> Iterator[AnyBlock]:
             if waiting >= min(ring.size // 4, _MOST_WAITING):
                 yield from mixed()
     except Exception:
-        # The buffer is filled before each element is yielded: until then there was no error.
+        # The buffer is filled before each element is yielded, so there was no error until then.
         yield from mixed()
         if ring.is_full():
             yield from given(list(islice(ring.drained(), 1)))

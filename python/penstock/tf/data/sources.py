@@ -187,7 +187,7 @@ class Generator(Op):
 
 
 def _leaves_up_to(structure: Any, value: Any) -> list[Any]:
-    """The parts of a value at the leaves of a structure; a part may be a structure itself."""
+    """The parts of a value at the leaves of a structure. A part may itself be a structure."""
     if not is_nested(structure, lists=False):
         return [value]
     if isinstance(structure, dict):
@@ -206,7 +206,7 @@ def _fitting(leaf: Any, spec: Any) -> Any:
     try:
         tensor = convert_to_tensor(leaf)
         if tensor.dtype != spec.dtype:
-            # A NumPy number, or one of another width, is converted if possible.
+            # A NumPy number, or a number of another width, is converted if possible.
             if (tensor.dtype == object) != (spec.dtype.name == "string"):
                 raise TypeError(leaf)
             tensor = np.asarray(leaf, spec.dtype.dtype).view(Tensor)

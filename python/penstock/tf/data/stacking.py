@@ -1,4 +1,4 @@
-"""Elements stacked to batches, and batches split into elements: dense, padded, sparse and ragged."""
+"""Stacks elements to batches, and splits batches into elements: dense, padded, sparse and ragged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RaggedRow(Tensor):
 
 
 def stack(values: Sequence[Any], component: int = 0) -> Any:
-    """Leaves of several elements as one tensor with an additional dimension.
+    """Stack leaves of several elements to one tensor with an additional dimension.
 
     Raises:
         InvalidArgumentError: dense tensors of different shapes or dtypes.
@@ -57,7 +57,7 @@ def _stack_dense(values: Sequence[Any], component: int) -> Tensor:
                 None,
                 f"Cannot batch tensors of different types in component {component}: {dtype} and {value.dtype}.",
             )
-        # The dots keep NumPy from splitting bytes that go to an object array.
+        # The dots keep NumPy from splitting the bytes of a value for an object array.
         made[place, ...] = value
     return made.view(Tensor)
 
@@ -130,7 +130,7 @@ def stack_padded(
     made = np.empty((len(values), *padded), dtype)
     made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
     for place, value in enumerate(values):
-        # The dots keep NumPy from splitting bytes that go to an object array.
+        # The dots keep NumPy from splitting the bytes of a value for an object array.
         made[(place, *(slice(size) for size in _shape_of(value)), ...)] = value
     return made.view(Tensor)
 
@@ -138,7 +138,7 @@ def stack_padded(
 def _padded_shape(
     shapes: Sequence[Sequence[int]], shape: Sequence[int | None] | None, component: int
 ) -> list[int]:
-    """The shape to which all leaves are padded, with the sizes of the longest where `shape` has None."""
+    """The shape to which all leaves are padded. Where `shape` has None, it has the size of the largest leaf."""
     rank = len(shapes[0]) if shape is None else len(shape)
     for place, each in enumerate(shapes):
         if len(each) != rank:

@@ -1,10 +1,11 @@
-"""Verbs of datasets that combine elements and split them."""
+"""Methods of datasets that combine elements and split them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from penstock.tf.binding import bound
 from penstock.tf.data.base import Base
 from penstock.tf.data.batching import (
     Batch,
@@ -85,7 +86,7 @@ class BatchVerbs(Base):
         row_splits_dtype: Any = "int64",
         name: str | None = None,
     ) -> Any:
-        """The same as ragged tensors, without padding."""
+        """The same as `batch`, with ragged tensors for elements of different sizes."""
         return self.of(RaggedBatch(self.op, batch_size, drop_remainder, row_splits_dtype))
 
     def unbatch(self, name: str | None = None) -> Any:
@@ -104,7 +105,7 @@ class BatchVerbs(Base):
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
     ) -> Any:
-        """Batches cut to another size, or to several alternating sizes."""
+        """Batches divided into batches of another size, or of several alternating sizes."""
         return self.of(Rebatch(self.op, batch_size, drop_remainder))
 
     def window(
@@ -178,7 +179,7 @@ class BatchVerbs(Base):
 
         sizes = list(bucket_batch_sizes)
         return self.of(
-            Buckets(self.op, element_length_func, boundaries, sizes, made, drop_remainder)
+            Buckets(self.op, bound(element_length_func), boundaries, sizes, made, drop_remainder)
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.tf.binding import bound
 from penstock.tf.data.base import Base
 from penstock.tf.data.grouping import Groups
 from penstock.tf.data.interleaving import Interleave
@@ -43,7 +44,8 @@ class FunctionVerbs(Base):
 
         Args:
             map_func: gets an element; the components of a tuple as several arguments.
-            num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread.
+            num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread,
+                which also calls a function that takes less than 0.1 ms.
             deterministic, synchronous, use_unbounded_threadpool, name: ignored.
 
         Raises:
@@ -54,7 +56,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(3).map(lambda x: x * 2)]
             [0, 2, 4]
         """
-        return self.of(Map(self.op, map_func, num_parallel_calls))
+        return self.of(Map(self.op, bound(map_func), num_parallel_calls))
 
     def group_by_window(
         self,
@@ -90,7 +92,7 @@ class FunctionVerbs(Base):
                 "Must pass either the `window_size` argument or the `window_size_func` argument."
             )
         size_of = window_size_func or (lambda key: window_size)
-        return self.of(Groups(self.op, key_func, reduce_func, size_of))
+        return self.of(Groups(self.op, bound(key_func), bound(reduce_func), bound(size_of)))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements for which a function returns True.
@@ -103,11 +105,11 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(5).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self.of(Filter(self.op, predicate))
+        return self.of(Filter(self.op, bound(predicate)))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements before the first for which a function returns False."""
-        return self.of(TakeWhile(self.op, predicate))
+        return self.of(TakeWhile(self.op, bound(predicate)))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
@@ -120,7 +122,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in sums]
             [0, 1, 3, 6]
         """
-        return self.of(Scan(self.op, initial_state, scan_func))
+        return self.of(Scan(self.op, initial_state, bound(scan_func)))
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
@@ -146,7 +148,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in counts.flat_map(lambda n: tf.data.Dataset.range(n))]
             [0, 0, 1]
         """
-        return self.of(Interleave(self.op, op_of(map_func), 1, 1))
+        return self.of(Interleave(self.op, op_of(bound(map_func)), 1, 1))
 
     def interleave(
         self,
@@ -176,7 +178,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tens.interleave(lambda n: tf.data.Dataset.range(n, n + 2), 2)]
             [10, 20, 11, 21]
         """
-        made = op_of(map_func)
+        made = op_of(bound(map_func))
         return self.of(Interleave(self.op, made, cycle_length, block_length, num_parallel_calls))
 
     def apply(self, transformation_func: Callable[..., Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Verbs of datasets that choose, order, prefetch and cache elements."""
+"""Methods of datasets that choose, order, prefetch and cache elements."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.errors import InvalidArgumentError
 
 _AUTO_AHEAD = 8
-"""Prefetched elements for `tf.data.AUTOTUNE`."""
+"""How many elements are prefetched for `tf.data.AUTOTUNE`."""
 
 
 class Prefetch(Op):
-    """The same elements, made by a thread a few ahead of the consumer."""
+    """The same elements, made by a thread a few elements ahead of the consumer."""
 
     passes_on = True
 
@@ -45,7 +45,7 @@ class Prefetch(Op):
             return stream
         most = _AUTO_AHEAD if self.number == AUTOTUNE else self.number
         if isinstance(stream, Blocks):
-            # A block holds many elements, so few of them are enough.
+            # A block has many elements, so a few blocks are enough.
             return stream.like(ahead(stream.blocks, min(most, 2)), is_ahead=True)
         return ahead(stream, most)
 
@@ -57,7 +57,7 @@ class Prefetch(Op):
 
 
 class Named(Op):
-    """The same elements; carries the options of `with_options`."""
+    """The same elements, with the options of `with_options`."""
 
     passes_on = True
 
@@ -207,7 +207,7 @@ class OrderVerbs(Base):
         return self.of(FileCache(self.op, path) if path else MemoryCache(self.op))
 
     def unique(self, name: str | None = None) -> Any:
-        """The first of equal elements."""
+        """The elements without repeats."""
         return self.of(Unique(self.op))
 
     def with_options(self, options: Options, name: str | None = None) -> Any:
@@ -217,7 +217,7 @@ class OrderVerbs(Base):
         return self.of(Named(self.op, self.options().merge(options)))
 
     def options(self) -> Options:
-        """The options that were set here or upstream."""
+        """The options of this dataset and of those it is made from."""
         op: Any = self.op
         while op is not None:
             if isinstance(op, Named):

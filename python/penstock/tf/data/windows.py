@@ -14,7 +14,7 @@ from penstock.tf.shapes import TypeSpec
 
 
 class Window(Op):
-    """Datasets of a fixed number of elements, which a function makes from lists."""
+    """Datasets of a fixed number of elements, which a function makes of lists."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Random augmentation of images. `stateless_` operations draw exactly TensorFlow's numbers; the others draw from the
-operation's seed or the program's (`tf.random.set_seed`)."""
+"""Random augmentation of images. `stateless_` operations draw exactly TensorFlow's numbers. Other operations draw from
+the operation's seed or the program's (`tf.random.set_seed`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.colours import (
     adjust_brightness,
@@ -24,7 +25,7 @@ _MOST = 2**31 - 1
 
 
 def _flipped(image: Any, axis: int, numbers: Callable[[tuple[int, ...]], Any]) -> Tensor:
-    """A single image is flipped if its number is below a half; one of a batch if it rounds to 1."""
+    """A single image is flipped if its number is below a half, an image of a batch if its number rounds to 1."""
     array = convert_to_tensor(image)
     sides(array)
     mirrored = np.flip(array, axis)
@@ -51,12 +52,12 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
-    """As `random_flip_left_right`, upside down."""
+    """Like `random_flip_left_right`, but upside down."""
     return _flipped(image, -3, lambda shape: uniform(0, 1, seed, shape))
 
 
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
-    """As `random_flip_left_right`, with a seed of two numbers.
+    """Like `random_flip_left_right`, with a seed of two numbers.
 
     Example:
         >>> import numpy as np
@@ -69,7 +70,7 @@ def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
 
 
 def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
-    """As `stateless_random_flip_left_right`, upside down."""
+    """Like `stateless_random_flip_left_right`, but upside down."""
     return _flipped(image, -3, lambda shape: stateless(0, 1, seed, shape))
 
 
@@ -84,6 +85,14 @@ def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -
     return array[tuple(slice(first, first + length) for first, length in spans)]
 
 
+def _placeholder(value: Any, size: Any, *_: Any, **__: Any) -> Tensor:
+    whole = zip(np.asarray(size).tolist(), np.shape(value), strict=True)
+    return probing.array(
+        [n if s == -1 else s for s, n in whole], convert_to_tensor(value).dtype
+    ).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """A part of an array, of a given size, at a random position.
 
@@ -108,8 +117,9 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     return _cropped(value, size, lambda shape: integers(0, _MOST, seed, shape))
 
 
+@probing.instead(_placeholder)
 def stateless_random_crop(value: Any, size: Any, seed: Any, name: str | None = None) -> Tensor:
-    """As `random_crop`, with a seed of two numbers."""
+    """Like `random_crop`, with a seed of two numbers."""
     return _cropped(value, size, lambda shape: stateless_integers(0, _MOST, seed, shape))
 
 

@@ -1,4 +1,4 @@
-"""A part of an image with random size, proportions and position that covers enough of a box."""
+"""A part of an image with random size, aspect ratio and position that covers enough of a box."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def stateless_sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> DistortedBox:
-    """As `sample_distorted_bounding_box`, with a seed of two numbers."""
+    """Like `sample_distorted_bounding_box`, with a seed of two numbers."""
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
         iter(stateless_words(4 * max(attempts, 1), seed).tolist()),
@@ -175,7 +175,7 @@ def _rounded(value: Any) -> int:
 def _crop(
     numbers: Iterator[int], width: int, height: int, areas: tuple[float, float], ratio: Any
 ) -> tuple[int, int, int, int] | None:
-    """Left, top, right and bottom of a part with these proportions, or None if rounding makes it impossible."""
+    """Left, top, right and bottom of a part with this aspect ratio, or None if rounding makes it impossible."""
     least, most = (_F(area) * _F(width) * _F(height) for area in areas)
     rows, most_rows = _rounded(np.sqrt(least / ratio)), _rounded(np.sqrt(most / ratio))
     if _rounded(_F(most_rows) * ratio) > width:

@@ -54,7 +54,7 @@ def resize(
         images: [height, width, channels] or [batch, height, width, channels], of any numeric type.
         size: the new height and width.
         method: one of ResizeMethod.
-        preserve_aspect_ratio (bool): keep the proportions, with the largest size that fits.
+        preserve_aspect_ratio (bool): keep the aspect ratio, with the largest size that fits.
         antialias (bool): average all covered pixels when the image shrinks.
         name: ignored.
 
@@ -80,7 +80,7 @@ def resize(
         known = ", ".join(sorted(_METHODS))
         raise ValueError(f"Resize method is not implemented: {method!r}; there are {known}")
     if preserve_aspect_ratio:
-        height, width = _in_proportion(array, height, width)
+        height, width = in_proportion(array, height, width)
     _check_sides(np.shape(array), height, width)
     if array.size == 0:
         shape = (*np.shape(array)[:-3], height, width, np.shape(array)[-1])
@@ -122,7 +122,8 @@ def _resized(array: Any, height: int, width: int, method: str, antialias: bool) 
     return (made.view(kind) if kind == np.bool_ else made).view(Tensor)
 
 
-def _in_proportion(array: Any, height: int, width: int) -> tuple[int, int]:
+def in_proportion(array: Any, height: int, width: int) -> tuple[int, int]:
+    """The largest size inside height and width with the proportions of an image."""
     old = [np.float32(side) for side in np.shape(array)[-3:-1]]
     scale = min(np.float32(height) / old[0], np.float32(width) / old[1])
     return int(np.round(scale * old[0])), int(np.round(scale * old[1]))
@@ -135,7 +136,7 @@ def resize_with_pad(
     method: str = ResizeMethod.BILINEAR,
     antialias: bool = False,
 ) -> Tensor:
-    """Images resized to the largest size that fits in proportion, padded with zeros.
+    """Images resized to the largest size that fits with the same aspect ratio, padded with zeros.
 
     Args:
         image: [height, width, channels] or a batch of them.
@@ -159,7 +160,7 @@ def resize_with_pad(
     if target_height <= 0 or target_width <= 0:
         side = "target_width" if target_width <= 0 else "target_height"
         raise ValueError(f"{side} must be > 0.")
-    # In float32 like TensorFlow: its rounding can decide about a row or column.
+    # In float32 as in TensorFlow, because rounding can add or remove a row or column.
     old = np.array([height, width], np.float32)
     new = np.array([target_height, target_width], np.float32)
     new_height, new_width = old / (old / new).max()

@@ -1,4 +1,4 @@
-"""Renumbering of appended class labels for files that store numbers, so that existing names keep their numbers."""
+"""Number appended class labels as the files do, so that existing names keep their numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ def numbered_alike(
 ) -> Incoming:
     """Return the records with class labels numbered as in the files, if sidecars list the names of the labels.
 
-    Args:
-        incoming: the records.
-        kind: the format of the files.
-        paths: the existing files.
-        storage: the storage of the files.
-        kept_at: the place of their sidecars, in the form of `Options.index`.
+    `kept_at` is the place of the sidecars, in the form of `Options.index`.
     """
     if kind.class_numbers is None:
         return incoming

@@ -1,4 +1,4 @@
-"""The choice between appending to the end of a file and writing a new shard, and the new shard's name."""
+"""Choose between appending to the end of a file and writing a new shard, and name the new shard."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ class Place:
 
 
 def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
-    """Decide whether records go to the end of a file or to a new shard.
-
-    Args:
-        target: as for `append`.
-        shard: as for `append`.
-        storage: the storage of the files.
+    """Decide whether records go to the end of a file or to a new shard; `target` and `shard` are as for `append`.
 
     Raises:
         FileNotFoundError: there is nothing to append to.
@@ -58,7 +53,7 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     paths = expand(path, storage).paths
     for folder in filter(os.path.isdir, paths):
         raise UnsupportedError(
-            "is a folder of images, which is written whole",
+            "records cannot be appended to a folder of images",
             file=folder,
             hint="write the new records to another folder, and open both",
         )
@@ -71,18 +66,14 @@ def _extension_of(name: str) -> str:
 
 
 def next_name(paths: list[str], target: str) -> str:
-    """Return the name of the shard that follows these files.
-
-    Raises:
-        ValueError: the names have no running number or contain the total number of shards, or the new
-            shard would not be read as the last shard.
-    """
+    """Return the name of the shard that follows these files. Raise ValueError if the names have no running number or
+    contain the number of shards, or if the new shard would not be read last."""
     last = paths[-1]
     folder, name = os.path.split(last)
     if any(_OF.search(os.path.basename(path)) for path in paths):
         raise ValueError(
-            f"{name} says how many shards there are, so that a new one would rename them all under "
-            "their readers; append to the end of the last one with shard='last', or write the set anew"
+            f"{name} contains the number of shards, so a new shard would rename all the files; "
+            "append to the last one with shard='last', or write the dataset again"
         )
     # A number in a file extension, as in .h5, is not a shard number.
     end = len(name) - len(_extension_of(name))
@@ -96,13 +87,13 @@ def next_name(paths: list[str], target: str) -> str:
             _check_order(new, paths, target)
             return new
     raise ValueError(
-        f"the names of the {len(paths)} files of {target} do not tell what the next one is called; "
-        f"append to the end of the last one with shard='last', or name a file"
+        f"the names of the {len(paths)} files of {target} do not determine the name of the next one; "
+        f"append to the last one with shard='last', or name a file"
     )
 
 
 def _check_order(new: str, paths: list[str], target: str) -> None:
-    """Raise ValueError for a name that would not be read, or be read before the other files."""
+    """Raise ValueError if `target` does not match the new name, or if the new shard would not be read last."""
     if max([*paths, new]) != new:
         raise ValueError(
             f"{new} would be read before {max(paths)}, since files are read in the order of their "

@@ -17,8 +17,9 @@ from penstock.verbs.write.incoming import Incoming
 
 
 def in_types_of(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """Return the records cast to the types of the files, if the format stores types. For other formats, encoded
-    records are checked later; here, a list becomes a feature list if it is one in the files."""
+    """Return the records cast to the types of the files, if the format stores types. For other formats the encoded
+    records are checked later. Here, fields only move to their part of a SequenceExample, and columns of empty lists
+    get the type of the files."""
     if not kind.info.lossless:
         if has_no_records(schema):
             return incoming
@@ -41,8 +42,8 @@ def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 
 def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """Return a field for the part of a SequenceExample (context or feature lists) in which the files have its
-    name. A column of empty lists gets the type of the files."""
+    """Return the field in the part of a SequenceExample (context or feature lists) that has its name in the files.
+    A column of empty lists gets the type of the files."""
     at = schema.get_field_index(field.name)
     if at < 0:
         return field
@@ -67,8 +68,8 @@ def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
 
 
 def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
-    """Raise the same error for encoded records. Fields are compared by key and part of the message, because a
-    key that occurs in both parts of a SequenceExample gets different field names."""
+    """Do the same check for encoded records. Fields are compared by key and by part (context or feature lists),
+    because a key that occurs in both parts of a SequenceExample gets different field names."""
     known = {_place(field): field.name for field in schema}
     for field in written:
         in_lists, key = _place(field)
@@ -78,8 +79,8 @@ def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path
             raise _unknown(field.name, schema, path)
         parts = ("context", "feature lists")
         raise SchemaError(
-            f"the records that are there have this field in the {parts[not in_lists]}, the new ones "
-            f"in the {parts[in_lists]}",
+            f"the existing records have this field in the {parts[not in_lists]}, the new records "
+            f"have it in the {parts[in_lists]}",
             file=path,
             field=key,
         )
@@ -90,21 +91,20 @@ def check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path
 
 
 def _place(field: pa.Field) -> tuple[bool, str]:
-    """Return whether a field is a feature list, and its key."""
     metadata = field.metadata or {}
     return IN_LISTS_KEY in metadata, wire_key(field)
 
 
 def _unknown(name: str, schema: pa.Schema, path: str) -> SchemaError:
     known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
-    message = f"the records that are there have no such field; they have: {known}"
+    message = f"the existing records have no such field; they have: {known}"
     return SchemaError(message, file=path, field=name)
 
 
 def _missing(name: str, path: str) -> SchemaError:
     return SchemaError(
-        "the records that are there have this field, the new ones do not",
+        "the existing records have this field, the new records do not",
         file=path,
         field=name,
-        hint="add it, with nulls where there is no value",
+        hint="add it, with null for missing values",
     )

@@ -1,8 +1,8 @@
 """`append` adds records to an existing dataset: either all of them or none.
 
-The records are first encoded into a temporary file, and checked against the existing types. This file then
-becomes a new shard, or `penstock.storage.local_append` adds its bytes to the end of a file. Only the index
-and the last bytes of existing files are read.
+The records are encoded into a temporary file and checked against the existing types. This file then becomes a new
+shard, or `penstock.storage.local_append` adds its bytes to the end of a file. Only the index and the last bytes of
+existing files are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.columns.inferred import has_no_records
 from penstock.columns.refusals import refuse_bits
 from penstock.contract.format import Format, Options, Summary, notes_of
 from penstock.contract.options import options_from
-from penstock.datasets import dataset as datasets
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command
 from penstock.framing.format import FramedFormat
@@ -48,7 +48,7 @@ from penstock.verbs.write.shards import Progress, index_of
 from penstock.verbs.write.write import with_exact
 
 _MOST_NAMES = 1000
-"""The most names that are tried for a new shard while other processes take the same names."""
+"""The most names to try for a new shard while other processes take the same names."""
 
 
 def append(
@@ -67,28 +67,27 @@ def append(
 ) -> Summary:
     """Add records to the end of a dataset: at the end of a file, or as a new shard.
 
-    Either all records are added or none, even if the process is killed: the next `append`, `open` or
-    `verify` rolls back an incomplete append. Existing records are neither read nor changed. The index is
-    extended.
+    Either all records are added or none, even if the process is killed: the next `append`, `open` or `verify` rolls
+    back an incomplete append. Existing records are neither read nor changed. The index is extended.
 
     Args:
         data: as for `write`.
-        target: a file to append to (TFRecord, plain or GZIP); or several files, given by a folder, a
-            glob or a pattern with `{shard}`, which get a new shard with the next number.
+        target: a TFRecord file, plain or GZIP, to append to; or several files, given by a folder, a glob or a pattern
+            with `{shard}`, which get a new shard with the next number.
         shard: "last" appends to the end of the last of several files; "new" makes a new shard. If the
             names contain the number of shards (`name-00000-of-00010`), only "last" is possible.
         schema: the schema of the records, as for `open`; None infers it from the existing records.
         index: also index the added records, if the format has an index; a path is the folder for it.
         exact: refuse values that the format cannot hold exactly, as for `write`.
-        threads: the number of threads; None: one per core. It does not change the written bytes.
+        threads: the number of threads; None for all cores. It does not change the written bytes.
         wait_seconds: how long to wait for another append to the same file.
         progress: called with the number of records so far and the total (or None).
         storage: the storage of the files; only local storage supports append.
         **format_options: options of the format, as for `write`. The compression is that of the files.
 
     Returns:
-        Summary: the changed or new file, and the number of added records and bytes. Without records
-        nothing is written, and the summary has no path.
+        The changed or new file, and the number of added records and bytes. Without records nothing is written, and
+        the summary has no path.
 
     Raises:
         FileNotFoundError: the target does not exist; `write` makes new files.
@@ -107,7 +106,7 @@ def append(
     """
     place, index = LocalStorage() if storage is None else storage, index_option(index)
     if not isinstance(place, LocalStorage):
-        raise UnsupportedError("only files of this machine can be appended to")
+        raise UnsupportedError("append works on local files only")
     where = place_for(target, shard, place)
     last, kind = where.paths[-1], _format_of(where.paths[-1], place)
     threads = checked_threads(threads)
@@ -115,9 +114,9 @@ def append(
     if where.new is None:
         if has_overlays([last], place):
             raise UnsupportedError(
-                "fields are kept beside this file, and would have no values for the new records",
+                "this file has overlays, which have no values for new records",
                 file=last,
-                hint="penstock fields bake first, or shard='new'",
+                hint="run penstock fields bake first, or pass shard='new'",
             )
         # Read the index before any work. If the file changes, it is read again under the lock.
         known = journal.state_of(last), work.end_of(last)
@@ -126,7 +125,7 @@ def append(
         known = None
         compression = _compression_of(last, kind, place)
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
-    there = datasets.open(where.paths, schema=schema, index="never", storage=place)
+    there = open_dataset(where.paths, schema=schema, index="never", storage=place)
     incoming = in_types_of(batches_of(data), there.schema, kind, last)
     incoming = numbered_alike(incoming, kind, where.paths, place, work.kept_at)
     work = replace(work, schema=of_written(kind, incoming.schema, options))
@@ -153,7 +152,7 @@ def append(
 
 
 def _name_target(error: SchemaError, encoded: str, path: str) -> None:
-    """Change an error about the temporary file of encoded records to name the target."""
+    """Change an error about the temporary file so that it names the target."""
     error.file, error.byte = path, None
     advice = error.hint or ""
     if not advice or advice.startswith("open(") or encoded in advice or command(encoded) in advice:
@@ -199,8 +198,6 @@ def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> An
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The new records, encoded as a separate file."""
-
     writer: Any
     num_records: int
     num_bytes: int
@@ -208,19 +205,16 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The state of one call of `append`."""
-
     storage: LocalStorage
     kind: Format
     index: bool | str
     threads: int
     progress: Progress | None
     schema: bytes = b""
-    """The schema of the new records for sidecars, as bytes."""
+    """The schema of the new records as bytes, for sidecars."""
 
     @property
     def index_option(self) -> str:
-        """The `index` argument in the form that readers accept."""
         return "auto" if self.index is True else "never" if self.index is False else self.index
 
     def end_of(self, path: str) -> Index:
@@ -234,7 +228,7 @@ class _Work:
             )
         if not (isinstance(kind, FramedFormat) and kind.info.can_append):
             raise UnsupportedError(
-                f"nothing can be put behind the end of a {kind.info.name} file",
+                f"records cannot be added to the end of a {kind.info.name} file",
                 file=path,
                 hint="append to its folder for a new shard, if its name has a running number; "
                 "or write another file, and open both",
@@ -248,7 +242,6 @@ class _Work:
             source.close()
 
     def encode(self, incoming: Incoming, sink: LocalSink, options: Any) -> _Made:
-        """Write the records to a sink."""
         if self.kind.info.loses_dtypes:
             refuse_bits(incoming.schema, self.kind.info.name)
         writer: Any = self.kind.create(sink, incoming.schema, options, self.threads)
@@ -273,7 +266,7 @@ class _Work:
         infers = any(field.name == "infer_records" for field in fields(self.kind.read_options))
         every: dict[str, Any] = {"infer_records": "all"} if infers else {}
         reopen = partial(
-            datasets.open,
+            open_dataset,
             encoded,
             format=self.kind.info.name,
             index="never",
@@ -315,7 +308,6 @@ class _Work:
         return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
-        """Publish the records as a new file."""
         new = sink.path
         for tried in range(_MOST_NAMES):
             try:
@@ -332,8 +324,8 @@ class _Work:
         return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def _with_schema(self, old: Index, path: str) -> Index:
-        """Return the index of a file with a schema that also fits the new records. It is saved before the records are
-        added, so that they are never read with the wrong types."""
+        """Return the old index with a schema that also fits the new records. The index is saved before the records
+        are added, so that they are never read with the wrong types."""
         folder = None if isinstance(self.index, bool) else self.index
         kept = old.schema
         with suppress(OSError, StaleIndexError):
@@ -349,7 +341,7 @@ class _Work:
         return replace(old, schema=both)
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
-        """Save the text index of another library, if the writer makes one or the file already has one."""
+        """Write another library's text index, if the writer makes one or the file already has one."""
         text = made.writer.text_index if isinstance(made.writer, FramedWriter) else None
         try:
             if text is not None and not old:
@@ -357,7 +349,7 @@ class _Work:
             else:
                 textindex.follow(self.kind, index, path, self.storage, old)
         except OSError as error:
-            warnings.warn(f"{path} has the records, but not its text index: {error}", stacklevel=4)
+            warnings.warn(f"{path} has the records, but no new text index: {error}", stacklevel=4)
 
     @property
     def kept_at(self) -> str:
@@ -365,7 +357,6 @@ class _Work:
         return "beside" if isinstance(self.index, bool) else self.index
 
     def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
-        """Write the index of a new file to disk before the file gets its name."""
         if self.index is False:
             return nullcontext()
         folder = None if self.index is True else self.index
@@ -402,5 +393,5 @@ class _Work:
                     more = replace(more, blocks=found, state=sidecar.state_of(source))
             sidecar.save(more, path, self.storage, folder)
         except OSError as error:
-            # The records are in place, and an index can be made again at any time.
+            # An index can be made again at any time.
             warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)

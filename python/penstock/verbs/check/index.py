@@ -32,7 +32,7 @@ from penstock.verbs.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The result for one shard. `path` is None if its format keeps no index."""
+    """The result for one shard. `path` is None if the shard has no sidecar."""
 
     path: str | None
     num_records: int
@@ -53,33 +53,31 @@ def index(
 ) -> list[str]:
     """Build missing and invalid indexes, and store them next to their files.
 
-    When `open` needs an index, it makes one in the user's cache. `index` makes indexes beforehand, for many
-    shards in parallel and for all users. In uncompressed local files, only the heads of the records are
-    read.
+    When `open` needs an index, it makes one in the user's cache. `index` makes indexes beforehand, for many shards in
+    parallel and for all users. In uncompressed local files, only the heads of the records are read.
 
     Args:
         source: as for `open`.
-        checksums: also store the CRC-32C of each MiB of the file, for formats that store no checksums.
-            `verify` compares them, and so does each read with `open(checksums="index")`. An index with
-            checksums is rebuilt only with `force`, so that `verify` can report later changes of the file.
+        checksums: also store the CRC-32C of each MiB of the file, for formats that store no checksums. `verify`
+            compares them, and so does each read with `open(checksums="index")`. An index with checksums is rebuilt
+            only with `force`, so that `verify` can report later changes of the file.
         folder: the folder for the sidecars. None stores them next to the data under hidden names, or in
             the user's cache if the folder of the data is not writable.
-        text: True also writes the text index of another library: `x.tfrecord.idx` of DALI's tfrecord2idx
-            for `x.tfrecord`, or `x.idx` of MXNet for `x.rec`. "dali" or "mxnet" requires this library.
-        from_text: a text index to check against the heads in the file (True: the one next to it).
-        force: also rebuild indexes that fit, and indexes with checksums whose file was rewritten.
-        threads: the number of shards that are indexed in parallel; None for all cores.
+        text: True also writes the text index of another library: `x.tfrecord.idx` of DALI's tfrecord2idx for
+            `x.tfrecord`, or `x.idx` of MXNet for `x.rec`. "dali" or "mxnet" requires this library.
+        from_text: a text index to compare with the heads in the file (True: the text index next to it).
+        force: also rebuild valid indexes, and indexes with checksums whose file was rewritten.
+        threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
-        storage: the storage of the files; None for this machine.
 
     Returns:
-        The paths of the sidecars, one per shard, in the order of the shards. Parquet and Arrow files store
-        the positions of their records, so they have a sidecar only with `checksums`.
+        The paths of the sidecars, one per shard, in the order of the shards. Parquet and Arrow files store the
+        positions of their records, so they have a sidecar only with `checksums`.
 
     Raises:
         FormatError: a file is damaged. `verify` reports all damage, `repair` saves the other records.
-        StaleIndexError: `from_text` does not fit its file; or a file has changed since its index stored
-            its checksums, and `force` is not given.
+        StaleIndexError: `from_text` does not match its file. Or a file has changed since its index stored its
+            checksums, and `force` is not given.
         UnsupportedError: the file's format does not have the requested text index.
 
     Example:
@@ -94,7 +92,7 @@ def index(
     paths = expand(source, place).paths
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
         raise ValueError(
-            f"one text index for {len(paths)} files; from_text=True takes the one beside each"
+            f"from_text names one text index for {len(paths)} files; pass True to use the one next to each file"
         )
     work = _Work(
         place, None if folder is None else os.fspath(folder), text, from_text, force, checksums
@@ -112,7 +110,7 @@ def index(
 
 
 def bytes_of(path: str, storage: Storage) -> int:
-    """Return the size in bytes of a file, or of a folder that is a shard."""
+    """Return the size of a file, or of a folder that is a shard."""
     if isinstance(storage, LocalStorage):
         return size_of(path)
     source = storage.source(path)
@@ -122,8 +120,6 @@ def bytes_of(path: str, storage: Storage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One call of `index`."""
-
     storage: Storage
     folder: str | None
     text: bool | str | None
@@ -132,7 +128,6 @@ class _Work:
     checksums: bool
 
     def build(self, path: str) -> Iterator[_Made]:
-        """Build the index of one file, if it is missing or invalid."""
         with closing(self.storage.source(path)) as source:
             kind = formats.of(source)
             with_checksums = blocks.kept(path, self.folder or "auto", self.storage)
@@ -170,7 +165,6 @@ class _Work:
         return _Made(kept_at, found.num_records, source.size)
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
-        """Check the given text index, and write one if requested."""
         if self.from_text:
             given = text.path_for(path) if self.from_text is True else os.fspath(self.from_text)
             textindex.check(text, given, found, path, self.storage)
@@ -179,7 +173,7 @@ class _Work:
 
 
 def _check_is_the_same(source: Source, index: Index) -> None:
-    """Raise StaleIndexError if an index stores checksums of another state of its file."""
+    """Raise StaleIndexError if an index has checksums of another state of its file."""
     if fitting.is_same(index, source):
         return
     known = index.blocks
@@ -187,9 +181,10 @@ def _check_is_the_same(source: Source, index: Index) -> None:
     if known is not None and is_whole and not any(blocks.differing(source, known, 0, source.size)):
         return
     raise StaleIndexError(
-        "its index keeps checksums, and this is not the file that they are of: it was rewritten, or it is damaged",
+        "the checksums in its index do not match this file: it was rewritten, or it is damaged",
         file=source.path,
-        hint=command("penstock", "verify", source.path) + ", and --force where it was rewritten",
+        hint=command("penstock", "verify", source.path)
+        + ", then index --force if it was rewritten",
     )
 
 
@@ -199,7 +194,7 @@ def _with_checksums(index: Index, source: Source) -> Index:
 
 
 def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
-    """Store the checksums of a file in a sidecar, for a format that itself stores the positions of records."""
+    """Store the checksums of a file in a sidecar, for a format that stores the positions of its records itself."""
     places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
     index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
     with suppress(OSError, StaleIndexError):
@@ -212,13 +207,12 @@ def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage:
 def _made_anew(
     found: Index, kind: Format, path: str, folder: str | None, storage: Storage
 ) -> Index:
-    """Return a new index, with the field types that the old index stores for the file."""
+    """Return the new index with the field types that the old index of the file stores."""
     options = Options(index="auto" if folder is None else folder)
     return replace(found, schema=of_file(path, storage, options, lambda source: kind))
 
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
-    """Return the text index of a format. Raise UnsupportedError if it is not the requested one."""
     own = kind.text_index if isinstance(kind, FramedFormat) else None
     if own is None or (isinstance(asked, str) and asked != own.name):
         has = "none" if own is None else f"the one of {own.name}"

@@ -1,4 +1,4 @@
-"""`repair` writes every verified record of damaged files to new files of the same format."""
+"""`repair` writes the verified records of damaged files to new files of the same format."""
 
 from __future__ import annotations
 
@@ -68,30 +68,29 @@ def repair(
 ) -> Report:
     """Write every verified record to new files, and report the lost records.
 
-    Frames are copied unchanged, in order. A GZIP file is written as several GZIP members, which allow random
-    access. A record is restored if only its head is damaged. A valid sidecar of the damaged file helps,
-    because it has the positions and checksums of the records.
+    Frames are copied unchanged, in order. A GZIP file is written as several GZIP members, which allow random access. A
+    record is restored if only its head is damaged. A valid sidecar of the damaged file helps, because it has the
+    positions and checksums of the records.
 
     Args:
         source: as for `open`.
         into: a file for one shard, or a folder for files of the same names.
-        in_place: replace each damaged file when its new file is complete. Other files are not changed. A
-            file from which nothing can be saved stays unchanged.
+        in_place: replace each damaged file when its new file is complete. A file without damage, or from which
+            nothing can be saved, stays unchanged.
         overwrite: replace files that exist in `into`.
         salvage: also write frames that may be part of the payload of a larger, damaged record. Without it,
-        only frames that were certainly records are written.
+            only frames that were certainly records are written.
         payloads: leave out records that cannot be decoded, as `damage="skip"` does. False keeps every
             record with a valid frame, whatever its payload.
-        format: a format's name, instead of detecting it from the bytes.
+        format: the name of the format, instead of detecting it from the bytes.
         index: write an index with each file; a path is the folder for the indexes.
         limits: as for `open`.
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
-        storage: the storage of the files; None for this machine.
         **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
-        A Report of the damage. `paths` are the written files, with `num_records` records.
+        A Report of the damage. `paths` are the written files, which have `num_records` records.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -129,7 +128,9 @@ def _targets(paths: list[str], into: str) -> list[str]:
         os.makedirs(into, exist_ok=True)
         targets = [os.path.join(into, os.path.basename(path)) for path in paths]
     if len(set(targets)) < len(targets):
-        raise ValueError(f"two of the files have the same name, and would be one in {into}")
+        raise ValueError(
+            f"two source files have the same name, so both would be one file in {into}"
+        )
     for path, target in zip(paths, targets, strict=True):
         if os.path.exists(target) and os.path.samefile(path, target):
             raise ValueError(f"{path} would be written over itself; use in_place=True for that")
@@ -138,8 +139,6 @@ def _targets(paths: list[str], into: str) -> list[str]:
 
 @dataclass
 class _Work:
-    """The state and results of one call of `repair`."""
-
     storage: Storage
     options: Options
     format: str | None
@@ -158,7 +157,6 @@ class _Work:
     paths: list[str] = field(default_factory=list[str])
 
     def one(self, path: str, target: str) -> None:
-        """Repair one file."""
         source = self.storage.source(path)
         self.num_bytes += source.size
         try:
@@ -182,15 +180,14 @@ class _Work:
                     self.tell(0, source.size)
                     return
             if self.in_place and kind.info.is_folder:
-                message = "a folder is repaired into another, since it may hold more than its data"
+                message = "a folder cannot be repaired in place, since it may hold other files, too"
                 raise UnsupportedError(message, file=path, hint="repair(..., into=...)")
             self._write(saving, kind, path, target)
         finally:
             source.close()
 
     def _types_of(self, path: str, kind: Format) -> bytes:
-        """Return the types stored in the sidecar, if the sidecar matches this file except for the
-        damage."""
+        """Return the types stored in the sidecar, if the sidecar matches this file except for the damage."""
         places = ("auto", self._index_folder or "auto") if self.index is not False else ()
         given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
         found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
@@ -243,7 +240,6 @@ class _Work:
         return None if isinstance(self.index, bool) else self.index
 
     def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
-        """Return the index of the new file, or None if it needs no index."""
         made = saving.index()
         if made is not None:
             return replace(made, schema=types)
@@ -272,22 +268,18 @@ class _Work:
 
 @contextmanager
 def _alone_at(target: str) -> Generator[str]:
-    """Lock a local file against other repairs, and remove the leftovers of a killed repair. Yield the temporary name
-    of the new file, which no other verb uses.
-
-    Raises:
-        BlockingIOError: another repair is writing the file.
-    """
+    """Lock a local file against other repairs, or raise BlockingIOError. Remove the leftovers of a killed repair, and
+    yield the temporary name of the new file, which no other verb uses."""
     folder, name = os.path.split(resolved(target))
     hidden = os.path.join(folder, f".penstock-repair-{journal.token_of(name)}")
-    message = "another repair is writing it; wait for that to end"
+    message = "another repair is writing it; wait until that ends"
     with journal.alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
         journal.clear(folder or ".", journal.temporaries_of([os.path.basename(hidden)]))
         yield hidden
 
 
 def _refuse_limited(path: str, findings: list[Finding]) -> None:
-    """Raise LimitError if a part of a file was not read because of a limit. That part may be undamaged."""
+    """Raise LimitError if a limit left a part of a file unread, because that part may be undamaged."""
     for finding in findings:
         if finding.kind == "limit":
             raise LimitError(
@@ -302,18 +294,15 @@ def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
 
 
 class _Saving:
-    """The base class for saving the records of one file."""
+    """Saves the records of one file. `look` counts the good records and finds damage; `save` also writes them."""
 
     def look(self) -> tuple[int, list[Finding]]:
-        """Count the good records, and find the damage."""
         raise NotImplementedError
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        """Count the good records, find the damage, and write the good records."""
         raise NotImplementedError
 
     def index(self) -> Index | None:
-        """Return the index of the new file, or None if the format has no index."""
         raise NotImplementedError
 
 
@@ -360,7 +349,6 @@ class _Framed(_Saving):
 
 
 def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
-    """Append the good records to the new file."""
     for part in found.parts:
         if isinstance(part, FoundFrames):
             lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
@@ -379,7 +367,7 @@ class _Chunks(_Saving):
         self._source = source
         self._kind = kind
         self._work = work
-        # Raw records, if the format has them, lose nothing. The files of a folder keep their names.
+        # Raw records, if the format has them, are copied without loss. The files of a folder keep their names.
         given = work.options.format_options
         kept = {"file_names": True, **given} if kind.info.is_folder else given
         options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)

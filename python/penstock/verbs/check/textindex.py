@@ -1,7 +1,7 @@
 """Text indexes of other libraries, stored next to a file: DALI's for TFRecord, MXNet's for RecordIO.
 
-A text index has no checksums and does not identify its file, so penstock never uses it to read records. It
-writes text indexes for other programs, and checks existing ones against the heads in the file.
+A text index has no checksums and does not identify its file, so penstock never reads records by it. It writes text
+indexes for other programs, and compares existing ones with the heads in the file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ _LINES = 1 << 16
 
 
 def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> None:
-    """Write the text index of an uncompressed file, replacing an existing text index.
-
-    Raises:
-        UnsupportedError: the file is compressed, so a text index cannot point into it.
-    """
+    """Write the text index of a file, replacing an existing one. A compressed file raises UnsupportedError, because a
+    text index cannot point into it."""
     path = kind.path_for(data_path)
     if index.compression:
         raise UnsupportedError(
-            f"a text index gives offsets in the file, and this one is {index.compression}",
+            f"a text index holds offsets in an uncompressed file, and this file is {index.compression}",
             file=path,
         )
     sink = sink_for(storage, path, data_path)
@@ -44,7 +41,7 @@ def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> No
 
 
 def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
-    """Write the lines of a text index, from record `start` on."""
+    """Write the lines of a text index from record `start` on."""
     for first in range(start, index.num_records, _LINES):
         last = min(first + _LINES, index.num_records)
         sink.write(kind.lines(index, first, last).encode())
@@ -57,22 +54,15 @@ def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
 
 
 def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
-    """Remove the text index of a file that cannot have a valid one."""
+    """Remove the text index of a file that can no longer have a valid one."""
     if isinstance(storage, LocalStorage):
         with suppress(FileNotFoundError):
             os.unlink(kind.path_for(data_path))
 
 
 def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
-    """Update the text index of a changed file, if there is one. Remove it if no text index can be valid.
-
-    Args:
-        kind: the format of the file.
-        index: the index of the file after the change.
-        data_path: the file.
-        storage: the storage of both files.
-        old: the number of records before the change. Their lines stay.
-    """
+    """Update the text index of a changed file, if there is one. Remove it if no text index can be valid. `index` is the
+    index after the change. `old` is the number of records before the change, whose lines stay."""
     text = kept(kind, data_path, storage)
     if text is None:
         return
@@ -94,11 +84,8 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
 
 
 def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the offsets of a text index, and the sizes if it has them, as uint64 arrays.
-
-    Raises:
-        StaleIndexError: the file is not a text index.
-    """
+    """Return the offsets in a text index, and the sizes if it has them, as uint64. Raise StaleIndexError for any other
+    file."""
     with closing(storage.source(path)) as source:
         data = source.read(0, source.size).to_bytes()
     try:
@@ -108,11 +95,8 @@ def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.n
 
 
 def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Storage) -> None:
-    """Compare a text index with the positions of the records in the file.
-
-    Raises:
-        StaleIndexError: they differ. The error names the first such record and byte.
-    """
+    """Compare a text index with the positions of the records in the file. If they differ, raise StaleIndexError with
+    the first such record and byte."""
     starts, sizes = read(kind, path, storage)
     true_starts, true_ends = index.starts[: index.num_records], index.ends
     common = min(len(starts), index.num_records)
@@ -123,11 +107,11 @@ def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Sto
         return
     record = int(np.argmin(same)) if not same.all() else common
     raise StaleIndexError(
-        f"the text index is not one of {data_path}",
+        f"the text index does not match {data_path}",
         file=path,
         record=record,
         byte=int(true_starts[record]) if record < index.num_records else None,
         expected=f"{index.num_records} records, as in the file",
-        found=f"{len(starts)} lines, the first wrong one being line {record + 1}",
+        found=f"{len(starts)} lines; line {record + 1} is the first wrong one",
         hint=command("penstock", "index", "--text", data_path),
     )

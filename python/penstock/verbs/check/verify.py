@@ -38,7 +38,7 @@ from penstock.verbs.check.index import bytes_of
 from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
-"""The number of bytes that one task compares with the checksums of an index."""
+"""The number of bytes that one task compares with the checksums in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +64,22 @@ def verify(
 ) -> Report:
     """Check all bytes of files that can be checked, and report all damage.
 
-    For TFRecord it checks both checksums of every record, the structure to the last byte, and the checksums of
-    the compression. Reading continues after damage. Damage that TensorFlow silently ignores is reported, too.
-    In every format records are decoded, and each record that cannot be decoded is a finding. These are the
-    records that `open(..., damage="skip")` skips and `repair` leaves out. A record that can be decoded, but
-    does not fit the schema inferred from the first records, is not damaged.
+    For TFRecord this checks both checksums of every record, the structure to the last byte, and the checksums of the
+    compression. Reading continues after damage. Damage that TensorFlow silently ignores is reported, too. In every
+    format records are decoded, and each record that cannot be decoded is a finding. These are the records that
+    `open(..., damage="skip")` skips and `repair` leaves out. A record that can be decoded, but does not fit the schema
+    inferred from the first records, is not damaged.
 
     Args:
         source: as for `open`.
-        format: a format's name, instead of detecting it from the bytes.
-        payloads: also decode the records of TFRecord, WebDataset and RecordIO files; False checks
-            only their frames and checksums, in less time.
+        format: the name of the format, instead of detecting it from the bytes.
+        payloads: also decode the records of TFRecord, WebDataset and RecordIO files. False checks only their frames
+            and checksums, in less time.
         index: "auto" uses a valid sidecar to find which records are damaged; "never" uses no sidecar; a
             path is the folder with the sidecars. `verify` never writes a sidecar.
         limits: as for `open`.
         threads: the number of threads that read; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
-        storage: the storage of the files; None for this machine.
         format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
@@ -145,7 +144,7 @@ def _tasks(
 
 
 def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
-    """Yield tasks that compare a file with the checksums of each MiB in its index, if the index has any."""
+    """Yield tasks that compare a file with the checksums of each MiB that its index may have."""
     if options.index == "never":
         return
     kept = blocks.kept(source.path, options.index, storage)
@@ -164,7 +163,7 @@ def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator
 
 def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Tally]:
     assert index.blocks is not None, "only files with checksums are compared"
-    message = "these bytes are not those that were indexed"
+    message = "these bytes differ from the bytes that were indexed"
     try:
         found = [
             _differs(source, index, *span, message)
@@ -176,13 +175,15 @@ def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Ta
 
 
 def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
-    """Return a finding for bytes that differ from the index: damage, unless the file was written since then."""
+    """Return a finding for bytes that differ from the index. They are damaged, unless the file was written since."""
     kind = "data_checksum"
     if fitting.was_written(index, source):
         kind = "changed"
         again = command("penstock", "index", "--checksums", "--force", source.path)
-        message += f", and the file was written since: if it was rewritten, {again} makes its index again; "
-        message += "if nobody did, they are damaged"
+        message += (
+            f", and the file was written since: if it was rewritten, {again} renews its index; "
+        )
+        message += "if not, these bytes are damaged"
     return Finding(kind, source.path, None, start, end, message, None)
 
 
@@ -200,7 +201,7 @@ def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
 
 
 def tally_of(found: Found) -> Tally:
-    """Return the results without the records."""
+    """Return the counts and findings without the records."""
     right = sum(len(part.frames) for part in found.parts if isinstance(part, FoundFrames))
     bad = [part for part in found.parts if isinstance(part, Bad)]
     restored = sum(part.payload is not None for part in bad)
@@ -208,27 +209,27 @@ def tally_of(found: Found) -> Tally:
 
 
 def format_of(source: Source, name: str | None) -> Format:
-    """Return the format with this name, or the format detected from the file's bytes."""
+    """Return the format of this name, or detect it from the file's bytes."""
     if name is not None:
         return formats.by_name(name)
     return formats.of(source)
 
 
 def is_empty_file(source: Source, kind: Format) -> bool:
-    """Whether a file has no bytes, although valid files of its format always have some."""
+    """Whether a file is empty, although valid files of its format have bytes."""
     return not (source.size or kind.info.may_be_empty or kind.info.is_folder)
 
 
 def empty_file(kind: Format, path: str) -> Finding:
-    """Return the finding for a file without bytes, if valid files of its format always have some."""
-    message = f"the file has no bytes; {kind.info.name} always has a header or a mark at its end"
+    """Return the finding for a file for which `is_empty_file` is true."""
+    message = f"the file is empty; a {kind.info.name} file always has a header or an end marker"
     return Finding("empty_file", path, None, 0, 0, message, None)
 
 
 def stale_index(
     source: Source, kind: FramedFormat, options: Options, storage: Storage
 ) -> Finding | None:
-    """Return a note about a sidecar that does not fit this file, if there is one."""
+    """Return a note if a sidecar does not fit this file."""
     if options.index == "never":
         return None
     for folder in sidecar.folders(options.index):
@@ -237,12 +238,12 @@ def stale_index(
             index = sidecar.load(kept_at, storage)
             if fitting.covers(index, source, kind.framing) != "nothing":
                 return None
-            reason = "was made of another state of the file"
+            reason = "was made for another state of the file"
         except StaleIndexError as error:
             reason = error.message
         except OSError:
             continue  # there is no sidecar
-        message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
+        message = f"the index {kept_at} is not used: it {reason}; open and index will replace it"
         return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
     return None
 
@@ -276,7 +277,7 @@ def overlay_findings(
 
 
 def _counting(kind: Format, source: Source, options: Options) -> Reader:
-    """Return a reader that knows the numbers of the records, and does not store an index."""
+    """Return a reader that knows the record numbers without storing an index."""
     try:
         reader = open_shard(kind, source, replace(options, raw=True))
     except UnsupportedError:
@@ -292,7 +293,7 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = decoding(kind, source, options)
     if isinstance(kind, FramedFormat):
-        # Each chunk is decoded when it is found, and then discarded.
+        # Each chunk is decoded when it is found, and then dropped.
         long: list[Finding] = []
         tell_long(reader, source, long)
         for chunk in reader.chunks():
@@ -333,8 +334,8 @@ def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
 
 
 def decoding(kind: Format, source: Source, options: Options) -> Reader:
-    """Return a reader that decodes records as a scan does. For a framed file whose records have no common schema,
-    it reads raw records."""
+    """Return a reader that decodes records as a scan does. If the records of a framed file have no common schema, it
+    reads raw records."""
     try:
         return open_shard(kind, source, options)
     except SchemaError:
@@ -360,7 +361,7 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
 
 
 def is_misfit(error: PenstockError, reader: Reader) -> bool:
-    """Whether a record is undamaged, but does not fit the schema inferred from other records of its file."""
+    """Whether a record is undamaged, but does not fit the schema inferred from other records."""
     return isinstance(error, SchemaError) and isinstance(reader, FramedReader)
 
 
@@ -372,7 +373,7 @@ def found_in(
     chunk: Chunk[Any] | None = None,
     num_records: int | None = None,
 ) -> Finding:
-    """Return an error of an indexed format as a finding about some records of a chunk, or the whole file."""
+    """Return the finding for an error about some records of a chunk, or about the whole file."""
     record = error.record
     if record is None and chunk is not None:
         record = chunk.first_record

@@ -14,7 +14,7 @@ from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
 
 _LOOKED_AT = 16
-"""The number of records that are read to find out whether a column of bytes holds images."""
+"""The number of records read to find out whether a column of bytes holds images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,9 @@ class Pictures:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the images are encoded again, so that their bytes change."""
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
     def field(self, field: pa.Field) -> pa.Field:
-        """Return the field as it is after the change."""
         if field.name not in self.columns:
             return field
         codec = field.type.codec if isinstance(field.type, ImageType) else ""
@@ -41,7 +39,6 @@ class Pictures:
     def batch(
         self, batch: pa.RecordBatch, first_record: int, threads: int | None
     ) -> pa.RecordBatch:
-        """Return a batch with its images changed."""
         from penstock.payloads import images  # imported here: only some conversions need it
 
         columns: list[pa.Array] = []
@@ -79,9 +76,9 @@ def pictures_of(
 ) -> Pictures | None:
     """Return the image columns among `columns`, with the changes that the caller asked for.
 
-    `images` names the columns, or is "auto". "auto" takes the columns whose type is an image type. If the
-    target format stores images specially, or if a change is requested and no column has such a type, "auto" also
-    takes the columns of bytes whose first values are images.
+    `images` names the columns, or is "auto". "auto" takes the columns of an image type. If the target format stores
+    images specially, or if a change is requested and no column has such a type, "auto" also takes the columns of
+    bytes whose first values are images.
 
     Raises:
         ValueError: a change of images is requested, but no column holds images.
@@ -99,7 +96,7 @@ def pictures_of(
         _check_named(dataset.schema, columns, named)
     if not named:
         if made.is_rewritten:
-            raise ValueError("no column holds images; images= names those that do")
+            raise ValueError("no column holds images; images= can name the columns")
         return None
     return replace(made, columns=tuple(named))
 
@@ -115,7 +112,7 @@ def _change_of(asked: dict[str, Any]) -> Pictures:
 def _check_named(schema: pa.Schema, columns: Sequence[str], named: list[str]) -> None:
     for name in named:
         if name not in columns or not _is_bytes(schema.field(name).type):
-            raise SchemaError("no such column of images", field=name)
+            raise SchemaError("this column does not exist, or cannot hold images", field=name)
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
@@ -123,7 +120,6 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | None:
-    """Return the first few records of the dataset, or None if it is empty."""
     if dataset.options.damage != "error":
         return next(dataset.scan(columns, batch_records=_LOOKED_AT, threads=1), None)
     count = min(_LOOKED_AT, len(dataset))
@@ -131,7 +127,6 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
 
 
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    """Return the columns of plain bytes whose first values are all images."""
     from penstock.payloads.images import image_sizes
 
     types = {name: dataset.schema.field(name).type for name in columns}

@@ -1,8 +1,8 @@
 """Comparison of images before and after a container has encoded them again.
 
-Lossless codecs keep the pixels. JPEG and WebP change pixels, most of all in fine patterns, but they hardly change the
-mean of an area. So the means of squares of 16 x 16 pixels are compared: on average they may differ by at most
-`MOST_DIFFERENCE`. A different picture exceeds this limit, unless the two look much alike.
+Lossless codecs keep the pixels. JPEG and WebP change pixels, most of all in fine patterns, but hardly the mean of an
+area. So the means of squares of 16 x 16 pixels are compared: on average they may differ by at most `MOST_DIFFERENCE`.
+A different picture exceeds this limit, unless the two look much alike.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _bytes(images: pa.Array) -> pa.Array:
 
 
 def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
-    """Yield groups of rows that are decoded together, of at most `_GROUP_PIXELS` or one image each."""
+    """Yield groups of rows to decode together: at most `_GROUP_PIXELS`, or one larger image."""
     heads = image_sizes(images.take(pa.array(rows, pa.int64()))).to_pylist()
     group: list[int] = []
     pixels = 0
@@ -73,7 +73,6 @@ def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
 
 
 def _squares(pixels: np.ndarray) -> np.ndarray:
-    """Return the mean values of a picture's squares."""
     sums = pixels.astype(np.float32)
     for axis in (0, 1):
         edges = np.arange(0, sums.shape[axis], _SIDE)

@@ -16,20 +16,20 @@ from penstock.columns.refusals import refuse_twins
 from penstock.columns.types import IN_PARTS, ImageType, cast_values, storage_of
 from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
 from penstock.storage.local import LocalStorage
 from penstock.tuned import LARGE_RECORD_BYTES
-from penstock.verbs.convert._choice import Choice, chosen
 from penstock.verbs.convert._pictures import Pictures, pictures_of
+from penstock.verbs.convert.choice import Choice, chosen
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
 
 
 def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> Dataset:
-    """Return the source, opened. It is opened as raw records if the target has the same format and the
-    request needs no parsed fields (`whole_records`)."""
+    """Return the opened source. It is opened as raw records if the target has the same format and the request needs
+    no parsed fields (`whole_records`)."""
     if isinstance(source, Dataset):
         return source
     payload = getattr(options, "payload", "")
@@ -47,7 +47,7 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
 
 
 def _kept_by(dataset: Dataset, kind: Format) -> bytes:
-    """Return the sidecars' schema as bytes, if raw records are copied to the same format; otherwise b""."""
+    """Return the sidecars' schema as bytes if raw records are copied to the same format, else b""."""
     files = dataset.files
     if not files.options.raw or files.format_name(0) != kind.info.name:
         return b""
@@ -57,8 +57,6 @@ def _kept_by(dataset: Dataset, kind: Format) -> bytes:
 
 
 class Reading:
-    """The records of the source as they are to be written."""
-
     def __init__(
         self,
         dataset: Dataset,
@@ -84,11 +82,10 @@ class Reading:
         )
         self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
-        self.firsts = dataset.files.firsts
-        """The number of each shard's first record, followed by the total number of written records."""
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
-            self.firsts = self._delivered.firsts
+        self.firsts = (self._delivered or dataset.files).firsts
+        """The number of each shard's first record, followed by the total number of written records."""
         self.num_records = int(self.firsts[-1])
         if not choice.is_all and self._delivered is not None and dataset.damage:
             raise UnsupportedError(
@@ -104,23 +101,22 @@ class Reading:
         self._can_lend = kind.info.takes_views and self._has_views()
 
     def _has_views(self) -> bool:
-        """Whether byte strings are passed to the writer as views instead of copies. For short strings a
-        copy is cheaper than a view."""
+        """Whether the writer gets byte strings as views instead of copies. For short strings a copy is cheaper."""
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
         return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
 
     @property
     def identity(self) -> list[Any]:
-        """Facts that determine which values are read. Jobs that read different values differ here."""
+        """Facts that determine which values are read. They differ for jobs that read different values."""
         order = b"" if self._order is None else self._order.tobytes()
         digest = hashlib.blake2b(order, digest_size=16).hexdigest()
         damage = repr(self.dataset.options.damage)
         return [str(self.schema), digest, damage, repr(self._pictures)]
 
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield records [first, last) in the order in which they are written. With `lend`, byte strings may
-        be views (`lending.lent_schema`); the writer has to accept these."""
+        """Yield records [first, last) in the order of writing. With `lend`, byte strings may be views
+        (`lending.lent_schema`), and the writer has to accept views."""
         lend = lend and self._can_lend
         schema = lent_schema(self.schema) if lend else self.schema
         done = first
@@ -132,7 +128,7 @@ class Reading:
             done += batch.num_rows
             if seen is None or (lend and batch.schema != seen):
                 # The view types depend on the format of the shard. Without views, the schema is
-                # compared once only, because the comparison costs more than many batches.
+                # compared only once, because the comparison costs more than many batches.
                 seen = batch.schema
                 pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
@@ -153,7 +149,7 @@ class Reading:
 def _checked_columns(
     schema: pa.Schema, columns: Sequence[str] | None, rename: Mapping[str, str]
 ) -> list[str]:
-    """Return the columns to be read. Raise SchemaError for unknown or ambiguous names."""
+    """Return the columns to read. Raise SchemaError for unknown or ambiguous names."""
     wanted = list(schema.names if columns is None else columns)
     has = set(schema.names)
     missing = [name for name in wanted if name not in has]
@@ -187,7 +183,6 @@ def _written_schema(
 
 
 def _kept_metadata(schema: pa.Schema) -> dict[bytes, bytes] | None:
-    """Return a schema's metadata without penstock's notes on how the schema was inferred."""
     metadata: Mapping[bytes, bytes] = schema.metadata or {}
     return {k: v for k, v in metadata.items() if not k.startswith(b"penstock.")} or None
 
@@ -196,7 +191,7 @@ Cast = Callable[[pa.Array], pa.Array] | None
 
 
 def cast_of(before: Any, after: Any) -> Cast:
-    """Return a function that casts arrays from one type to another, or None if the types are the same."""
+    """Return a function that casts arrays from one type to the other, or None if the types are the same."""
     if before == after:
         return None
     if storage_of(before) == IN_PARTS:

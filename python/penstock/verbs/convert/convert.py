@@ -1,18 +1,17 @@
 """`convert` writes the same records in another format, compression or number of shards. It is resumable.
 
-A conversion is a list of parts. Each part is a range of the source's records and becomes one file. Parts are
-written under temporary names; when all are complete, they get their final names together. A journal lists the
-finished parts, so a killed job continues where it stopped, and its result has the same bytes. With `shard_bytes`
-the ranges are known only after writing, so such a job continues only if all files were complete. A target can
-be written by only one job at a time.
+A conversion is a list of parts. Each part is a range of the source's records and becomes one file. Parts are written
+under temporary names, and get their final names together when all are complete. A journal lists the finished parts,
+so a killed job continues where it stopped, and its result has the same bytes. With `shard_bytes` the ranges are known
+only after writing, so such a job continues only if all files were complete. Only one job at a time can write a target.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from penstock import formats
@@ -21,11 +20,11 @@ from penstock.contract.format import Format, Summary
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import not_local
 from penstock.storage.paths import index_option
-from penstock.verbs.convert._choice import Choice
-from penstock.verbs.convert._parts import plan
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
+from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
@@ -41,6 +40,7 @@ def convert(
     where: Where | None = None,
     reads: Sequence[str] | None = None,
     sample: float | None = None,
+    sample_rest: float | None = None,
     shuffle: int | None = None,
     seed: int = 0,
     images: str | Sequence[str] | None = "auto",
@@ -60,41 +60,40 @@ def convert(
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
 
-    TFRecord holds int64, float32 and bytes, and lists of these. The documentation of its writer says how
-    other types are converted: a float64 becomes the nearest float32, unless exact=True, and a type without
-    a counterpart is a SchemaError. Arrow types that do not exist in TFRecord (int32, timestamps, strings)
-    are read back as the types in which they were stored. From TFRecord to TFRecord, payloads are copied
-    without being parsed, unless columns or names change.
+    TFRecord holds int64, float32 and bytes, and lists of these. The documentation of its writer says how other types
+    are converted: a float64 becomes the nearest float32, unless exact=True, and a type without a counterpart is a
+    SchemaError. Arrow types that do not exist in TFRecord (int32, timestamps, strings) are read back as the types in
+    which they were stored. From TFRecord to TFRecord, payloads are copied without being parsed, unless columns or
+    names change.
 
-    After a kill, the same call continues the conversion, and the result has the same bytes. No file gets
-    its final name until all files are complete.
+    After a kill, the same call continues the conversion, and the result has the same bytes. No file gets its final
+    name until all files are complete.
 
     Args:
         source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
             damage is read one extra time, to count its undamaged records; only these are written.
-        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
-            folder (an existing folder, or a name that ends in "/"). A folder gets one file for each
-            shard of the source, under the same name with a new suffix.
+        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a folder (an
+            existing folder, or a name that ends in "/"). A folder gets one file for each shard of the source, under
+            the same name with a new suffix.
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
-        where: only the records for which this condition is true: a text, such as
-            `label >= 3 and (split == "train" or len(tokens) > 10)` (docs/guide/conditions.md has
-            the language), a pyarrow.compute.Expression, or a function that takes a batch and returns
-            bool[num_rows].
+        where: write only the records for which this condition is true: a text, such as
+            `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
+            pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
         reads: the columns that a function or an expression reads; None for all.
-        sample: write only a random sample of the records: a fraction (a float up to 1) or a number of
-            records (an int). `seed` determines the sample. It has no repeats, and keeps the order.
-        shuffle: a seed for a random order of the records over all shards. The order takes 8 bytes of
-            memory per record. Records are then read at random: this is fast for TFRecord and Arrow, but
-            takes many passes over large Parquet files.
-        seed: the seed for `sample`.
-        images: the columns that hold encoded images. "auto" finds them by their type or, if the target
-            format stores images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or
-            "raw"), `jpeg_quality` or `max_side` (pixels) the images are encoded again, in every format.
-            Some formats have further image options, see their pages.
-        prove: before the result gets its name, read it again and compare every value with the source,
-            after the writer's conversions. Images that the target format encodes again are compared
-            by their pixels; JPEG and WebP images are compared by the means of squares of pixels.
+        sample: write only a random sample of the records, in their order and without repeats: a fraction (a float up
+            to 1) or a number of records (an int). `seed` determines the sample.
+        sample_rest: write only the records that `sample` of this value and `seed` leaves out.
+        shuffle: a seed for a random order of the records over all shards, that of `penstock.Shuffled`. The order takes 8 bytes of memory per
+            record. Records are then read at random: this is fast for TFRecord and Arrow, but takes many passes over
+            large Parquet files.
+        images: the columns that hold encoded images. "auto" finds them by their type or, if the target format stores
+            images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or "raw"), `jpeg_quality` or
+            `max_side` (pixels) the images are encoded again, in every format. Some formats have further image
+            options, see their pages.
+        prove: before the result gets its name, read it again and compare every value with the source, after the
+            writer's conversions. Images that the target format encodes again are compared by their pixels; JPEG and
+            WebP images are compared by the means of squares of pixels.
         format: the format to write; None infers it from the target's name. Required for a folder.
         compression: a compression of the target format, as for `write`.
         num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record.
@@ -102,13 +101,12 @@ def convert(
         shard_bytes: a shard ends with the record that brings it to this many bytes, see `write`. A
             job that was killed before all shards were complete then starts again.
         index: write an index with each file, if its format has one; a path is the folder for them.
-        overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
             "webp" and `max_side`, because they change pictures.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
-        write_options: options of the target format by name. Use this for an option with the same name
-            as a keyword above, such as HDF5's `shuffle`.
+        write_options: options of the target format by name, for an option with the same name as a keyword above,
+            such as HDF5's `shuffle`.
         format_options: options of the target format; an unknown option is an error.
 
     Returns:
@@ -118,8 +116,7 @@ def convert(
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another conversion is writing the target.
         ValueError: `where` is not a condition, or there are fewer records than `sample`.
-        SchemaError: the format cannot hold a column or a value. Columns are checked before anything is
-            written.
+        SchemaError: the format cannot hold a column or a value. Columns are checked before anything is written.
         FormatError: the source is damaged, or (with `prove`) a written value differs from the source.
 
     Example:
@@ -128,81 +125,150 @@ def convert(
         >>> ps.convert("numbers.tfrecord", "numbers.parquet", overwrite=True).num_records
         3
     """
+    listed = None if reads is None else list(reads)
+    choice = Choice(where, listed, sample, sample_rest, shuffle, seed)
+    how = How(
+        columns=columns,
+        rename=rename,
+        images=images,
+        prove=prove,
+        format=format,
+        compression=compression,
+        num_shards=num_shards,
+        shard_records=shard_records,
+        shard_bytes=shard_bytes,
+        index=index,
+        overwrite=overwrite,
+        exact=exact,
+        threads=threads,
+        progress=progress,
+        write_options=write_options,
+        format_options=format_options,
+    )
+    return write_chosen(source, target, choice, how)
+
+
+@dataclass(slots=True)
+class How:
+    """The other options of `convert`, by the names of its keywords."""
+
+    columns: Sequence[str] | None = None
+    rename: Mapping[str, str] | None = None
+    images: str | Sequence[str] | None = "auto"
+    prove: bool = False
+    format: str | None = None
+    compression: str | None = None
+    num_shards: int | None = None
+    shard_records: int | None = None
+    shard_bytes: int | None = None
+    index: bool | str = True
+    overwrite: bool = False
+    exact: bool = False
+    threads: int | None = None
+    progress: Progress | None = None
+    write_options: Mapping[str, Any] | None = None
+    format_options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def write_chosen(
+    source: Any,
+    target: str | os.PathLike[str],
+    choice: Choice,
+    how: How,
+    pieces: Sequence[Piece] = (),
+) -> Summary:
+    """Write the chosen records. See `convert`.
+
+    Args:
+        pieces: if there are some, each gets its number of records, and files of its own.
+    """
     to = os.fspath(target)
     if "://" in to:
         raise not_local(to)
-    num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
-    index, threads = index_option(index), checked_threads(threads)
-    to, is_folder = _place(to, format)
-    named = f"x.{format}" if is_folder else to
-    choice = Choice(where, None if reads is None else list(reads), sample, shuffle, seed)
-    asked = _pop_image_options(format_of(named, format), format_options)
-    format_options |= write_options or {}
-    kind, options = format_and_options(named, format, compression, format_options, exact=exact)
-    _refuse_contradictions(asked, options, is_folder, shard_bytes, prove=prove, exact=exact)
+    cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
+    how = replace(
+        how, index=index_option(how.index), threads=checked_threads(how.threads),
+        num_shards=cuts[0], shard_records=cuts[1], shard_bytes=cuts[2],
+    )  # fmt: skip
+    to, is_folder = (to, False) if pieces else _place(to, how.format)
+    named = f"x.{how.format}" if is_folder else to
+    own = {**how.format_options}
+    asked = _pop_image_options(format_of(named, how.format), own)
+    own |= how.write_options or {}
+    kind, options = format_and_options(named, how.format, how.compression, own, exact=how.exact)
+    _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
-    whole_records = columns is None and not rename and where is None and not asked
+    whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     dataset = opened(source, kind, options, whole_records=whole_records)
     place = to if is_folder else os.path.dirname(to)
-    with _made(place) if is_folder else nullcontext(), alone_at(to, place):
-        if columns is None:
+    folders = [place] if is_folder else []
+    if pieces:
+        place = common_folder(pieces)
+        folders = [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    with _made(folders), alone_at(to, place):
+        if how.columns is None:
             dataset = dataset.complete()
-        reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
-        written_options = with_exact(kind, format_options, exact=exact)
-        writing = Writing(kind, options, written_options, index, threads)
-        meter = Meter(progress, reading.num_records, dataset.files.total_bytes)
-        if shard_bytes is not None:
-            limits = {"shard_records": shard_records, "shard_bytes": shard_bytes}
-            return run_by_bytes(to, limits, reading, writing, meter, overwrite=overwrite)
-        parts = plan(reading, kind, to, is_folder, num_shards, shard_records, compression)
-        return run(parts, to, reading, writing, meter, prove=prove, overwrite=overwrite)
+        images = (how.images, asked)
+        reading = Reading(dataset, how.columns, how.rename, choice, images, kind, how.threads)
+        written_options = with_exact(kind, own, exact=how.exact)
+        writing = Writing(kind, options, written_options, how.index, how.threads)
+        meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
+        if how.shard_bytes is not None:
+            limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
+            return run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+        cut = Cut(how.num_shards, how.shard_records)
+        if pieces:
+            parts = plan_pieces(reading, kind, pieces, cut)
+        else:
+            parts = plan(reading, kind, to, is_folder, cut, how.compression)
+        return run(
+            parts, to, place, reading, writing, meter, prove=how.prove, overwrite=how.overwrite
+        )
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
-    """Return the target, and whether it is a folder that gets one file for each source shard."""
+    """Return the target, and whether it is a folder that gets one file per source shard."""
     if format is not None and formats.by_name(format).info.is_folder:
         return to.rstrip("/"), False  # in this format a shard is a folder
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if is_folder and format is None:
-        raise ValueError(f"{to} is a folder; format= says what to write there")
+        raise ValueError(f"{to} is a folder; format= must name the format to write")
     return to, is_folder
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:
-    """Remove and return the image options, unless the format itself has options of these names."""
+    """Remove and return the image options that the format itself does not have."""
     own = {field.name for field in fields(kind.write_options)}
     words = (_IMAGE_WORDS - own) & format_options.keys()
     return {word: format_options.pop(word) for word in words}
 
 
 def _refuse_contradictions(
-    asked: Mapping[str, Any],
-    options: Any,
-    is_folder: bool,
-    shard_bytes: int | None,
-    *,
-    prove: bool,
-    exact: bool,
+    asked: Mapping[str, Any], options: Any, is_folder: bool, how: How
 ) -> None:
+    prove, exact, shard_bytes = how.prove, how.exact, how.shard_bytes
     is_changed = asked.get("image_mode") in ("jpg", "webp") or asked.get("max_side") is not None
     if exact and is_changed:
-        raise ValueError("exact=True changes no picture; leave it out, or image_mode and max_side")
+        raise ValueError(
+            "exact=True changes no picture; leave it out, or leave out image_mode and max_side"
+        )
     if prove and getattr(options, "max_side", None) is not None:
         raise ValueError("max_side changes the images that prove=True would compare; leave one out")
     if is_folder and shard_bytes is not None:
-        raise ValueError("a folder gets one file a shard; shard_bytes needs a file name")
+        raise ValueError("a folder gets one file per source shard; shard_bytes needs a file name")
     if prove and shard_bytes is not None:
-        raise ValueError("prove=True needs shards that are cut by records, not by bytes")
+        raise ValueError("prove=True needs shards split by records, not by bytes")
 
 
 @contextmanager
-def _made(folder: str) -> Generator[None]:
-    """Create a folder, and remove it at the end if it is empty."""
-    is_new = not os.path.isdir(folder)
-    os.makedirs(folder, exist_ok=True)
+def _made(folders: Sequence[str]) -> Generator[None]:
+    """Create folders, and remove at the end those that are new and empty."""
+    new = [folder for folder in dict.fromkeys(folders) if folder and not os.path.isdir(folder)]
+    for folder in new:
+        os.makedirs(folder, exist_ok=True)
     try:
         yield
     finally:
-        if is_new:
+        for folder in reversed(new):
             with suppress(OSError):
                 os.rmdir(folder)

@@ -1,12 +1,10 @@
-"""The journal of a conversion, stored next to its target. It lets a killed conversion continue.
+"""The journal of a conversion, stored next to its target. With it, a killed conversion can continue.
 
-Finished parts stay next to the target under temporary names until all are complete. The journal lists
-the parts and the facts of the job. A different source or different options are a different job, and the
-old parts are then removed. Before the first part gets its final name, the journal lists all final names,
-so that the next run knows which files this job has made.
-
-The names of parts and journal depend only on the target's name, so only one conversion at a time may
-write a target (`alone_at`).
+Finished parts stay next to the target under temporary names until all are complete. The journal lists the parts and
+the facts of the job. A job with another source or other options is a different job, and removes the old parts. Before
+the first part gets its final name, the journal lists all final names, so that the next run knows which files this job
+has made. The names of parts and journal depend only on the target's name, so only one conversion at a time may write
+a target (`alone_at`).
 """
 
 from __future__ import annotations
@@ -31,13 +29,9 @@ PREFIX = ".penstock-"
 
 @contextmanager
 def alone_at(target: str, folder: str) -> Generator[None]:
-    """Lock a target, whose files are in `folder`, against other conversions.
-
-    Raises:
-        BlockingIOError: another conversion is writing the target.
-    """
+    """Lock a target, whose files are in `folder`, against other conversions, or raise BlockingIOError."""
     name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
-    message = "another conversion is writing it; wait for that to end"
+    message = "another conversion is writing it; wait until that ends"
     with journal.alone_with(os.path.join(folder, name), message, target):
         yield
 
@@ -77,11 +71,9 @@ class Journal(journal.Journal):
 
     @property
     def part_pattern(self) -> str:
-        """The temporary names of all parts as a pattern for `write`."""
         return os.path.join(self._folder, self._own + "{shard:05d}")
 
     def part_path(self, number: int) -> str:
-        """Return the temporary name of a part."""
         return os.path.join(self._folder, f"{self._own}{number:05d}")
 
     def is_part(self, path: str | None) -> bool:
@@ -119,12 +111,10 @@ class Journal(journal.Journal):
         journal.clear(self._folder, is_left)
 
     def _beside(self, path: str) -> list[str]:
-        """Return the paths of a file's indexes."""
         own = sidecar.path_for(path, self._index_folder)
         return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
 
     def _text_indexes(self, finals: list[str]) -> list[str]:
-        """Return the text indexes that will be next to files of these names."""
         kind = self._text_index
         if kind is None:
             return []
@@ -134,12 +124,10 @@ class Journal(journal.Journal):
         ]
 
     def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """Record that a part is complete."""
         state = journal.state_of(self.part_path(number))
         self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        """Record that a part is complete, and save the journal."""
         self.add(number, num_bytes, notes)
         self._save()
 
@@ -156,7 +144,7 @@ class Journal(journal.Journal):
         for number, final in enumerate(finals):
             part, is_named = self.part_path(number), self.done[number].is_at(final)
             if os.path.isdir(part) and is_named:
-                remove(part)  # the folder that had the final name before
+                remove(part)  # the folder that had this final name before
             elif os.path.isdir(part) and os.path.isdir(final):
                 refuse_other_files(final)
                 put_in_place(Calls(), part, final)
@@ -168,11 +156,12 @@ class Journal(journal.Journal):
                     close_as(old, final)
                     os.replace(old, new)
             ahead.left_of(final, self._index_folder)
-        sync_path(Calls(), self._folder)
+        for folder in {self._folder, *(os.path.dirname(final) or "." for final in finals)}:
+            sync_path(Calls(), folder)
         self.forget()
 
     def _lay_indexes(self, finals: list[str]) -> None:
-        """Move the indexes to their final places, so that each part has its index as soon as it is renamed."""
+        """Move the indexes to their final places, so that each part has its index once it is renamed."""
         for number, final in enumerate(finals):
             part = self.part_path(number)
             if os.path.isfile(part):
@@ -183,7 +172,6 @@ class Journal(journal.Journal):
                 sync_path(Calls(), folder)
 
     def forget(self) -> None:
-        """Remove the journal and all parts, finished or not."""
         for number in self.done:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):

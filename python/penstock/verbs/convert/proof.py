@@ -1,4 +1,4 @@
-"""Verification that a conversion has written every value of every record as it was read, bit for bit."""
+"""Verification that a conversion has written every value of every record exactly as it was read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _compute: Any = pyarrow.compute  # Any: its functions are created at import, so 
 
 
 class Wire:
-    """The values that a TFRecord writer stores for batches, after its documented conversions. It also
-    has the schema with which the same values are read back."""
+    """The values that a TFRecord writer stores for batches, after its documented conversions. `schema` reads the same
+    values back."""
 
     def __init__(self, schema: pa.Schema, payload: Any) -> None:
         self._plan = plan_payload(schema, payload)
@@ -52,7 +52,6 @@ class Wire:
         return pa.field(field.name, type_, metadata={WIRE_KEY: RECORD} if is_feature else None)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the values as they are stored."""
         if self.is_raw:
             column = batch.column(0).cast(pa.binary())
             return pa.RecordBatch.from_arrays([column], names=["record"])
@@ -67,7 +66,7 @@ def _empty(type_: pa.DataType) -> pa.Array:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return the type to which a decoder decodes a stored type."""
+    """Return the type in which a decoder returns a stored type."""
     if isinstance(type_, pa.BaseExtensionType):
         return _plain(type_.storage_type)
     types = pa.types
@@ -81,8 +80,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return values in the types in which a container returns them. A container may have int64 as its only
-    integer type, and may store class numbers without their names. Other types stay as they are."""
+    """Return the values in the types in which a container returns them. A container may have int64 as its only
+    integer type, and may store class numbers without their names. Values that are not numbers stay as they are."""
     columns: list[pa.Array] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         at = schema.get_field_index(name)
@@ -103,18 +102,15 @@ def _is_number(type_: pa.DataType) -> bool:
 def prove_equal(
     wanted: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch], path: str, first_record: int
 ) -> None:
-    """Compare two streams of records value by value. `first_record` is added to record numbers.
-
-    Raises:
-        FormatError: two values differ. It names the first such record and field, with both values.
-    """
+    """Compare two streams of records value by value. `first_record` is the number of their first record. If two values
+    differ, the FormatError names the record and field, with both values."""
     filled = [(b for b in side if b.num_rows) for side in (wanted, found)]
     done = first_record
     for a, b in zip_longest(*(rebatch(side, _BATCH_RECORDS) for side in filled)):
         counts = [0 if batch is None else batch.num_rows for batch in (a, b)]
         if a is None or b is None or counts[0] != counts[1]:
             raise FormatError(
-                "what was written holds another number of records than what was read",
+                "the written file has a different number of records than the source",
                 file=path,
                 expected=done + counts[0],
                 found=done + counts[1],
@@ -135,7 +131,7 @@ def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int)
         if row is None:
             continue
         raise FormatError(
-            "the value written is not the value read",
+            "the written value differs from the value read",
             file=path,
             record=first_record + row,
             field=name,
@@ -145,8 +141,8 @@ def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int)
 
 
 def same(a: pa.Array, b: pa.Array) -> bool:
-    """Whether two arrays hold the same values. Floats, NaN included, are compared bit for bit. The variant
-    of the list or binary type (such as large or view) does not matter."""
+    """Whether two arrays hold the same values. Floats, NaN included, are compared bit for bit. Variants of a list or
+    binary type (large or view) count as equal."""
     a, b = (x.storage if isinstance(x.type, pa.BaseExtensionType) else x for x in (a, b))
     if len(a) != len(b) or not a.is_valid().equals(b.is_valid()):
         return False

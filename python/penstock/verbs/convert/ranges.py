@@ -1,7 +1,7 @@
 """Streams of some records of a dataset: a range of records, or a range of a shuffled order.
 
-If damage is skipped, the number of a record is known only after all earlier records have been read. Such a
-dataset is scanned, and its records are counted as they are delivered.
+If damage is skipped, the number of a record is known only after all earlier records have been read. Such a dataset is
+scanned, and its records are counted as they are delivered.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.joined import join
 from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
-from penstock.datasets.take import take
+from penstock.datasets.take import reordered, take
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import ChangedError
 from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
 _MOST_RECORDS = 1 << 20
+_PIECE_RECORDS = 1 << 16
+"""Records that one thread takes out of a block at a time."""
 
 
 def batches_between(
@@ -33,8 +36,8 @@ def batches_between(
     *,
     lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield records [first, last) in order. Earlier chunks are not read. With `lend`, byte strings are
-    views into the bytes that were read, if the reader can return views."""
+    """Yield records [first, last) in order, without reading earlier chunks. With `lend`, byte strings are views into
+    the bytes that were read, if the reader can return views."""
     firsts = dataset.files.firsts
 
     def tasks(shard: int) -> Iterator[tuple[int, Chunk[Any], int, int]]:
@@ -63,17 +66,17 @@ def batches_between(
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
     threads = checked_threads(threads)
-    # Views keep the read buffers in memory until they are written. Reading further ahead would need
-    # new memory each time, which costs more than waiting.
+    # Views keep the read buffers in memory until they are written. Reading further ahead would need new memory each
+    # time, which costs more than waiting.
     ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
-    # The writer has other threads, so the caller's thread can read, too.
+    # The writer has its own threads, so the caller's thread can read, too.
     yield from in_order(streams, run, _held_bytes, threads, ahead)
 
 
 class Delivered:
-    """The records that a scan of a damaged dataset delivers, numbered in that order. Consecutive ranges
-    are read in one pass. Only one thread may use it."""
+    """The records that a scan of a damaged dataset delivers, numbered in that order. Consecutive ranges are read in
+    one pass. Only one thread may use an instance."""
 
     def __init__(
         self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
@@ -90,7 +93,6 @@ class Delivered:
         self.firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def between(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Yield records [first, last) in order."""
         if first >= last:
             return
         if first != self._at:
@@ -101,7 +103,7 @@ class Delivered:
         while self._at < last:
             batch = next(self._batches, (0, None))[1] if self._left is None else self._left
             if batch is None:
-                raise ChangedError("there are fewer records than there were when they were counted")
+                raise ChangedError("the dataset has fewer records now than when they were counted")
             begin = max(first - self._at, 0)
             end = min(last - self._at, batch.num_rows)
             self._left = batch.slice(end) if end < batch.num_rows else None
@@ -119,8 +121,8 @@ def shuffled_between(
     *,
     lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records with the numbers in `order`, in that order. One block is gathered at a time. For
-    `lend`, see `batches_between`."""
+    """Yield the records with the numbers in `order`, in that order, gathered block by block. For `lend`, see
+    `batches_between`."""
     record_bytes = max(1, source_bytes // max(1, len(dataset)))
     block = min(_MOST_RECORDS, max(1, SHUFFLE_BLOCK_BYTES // record_bytes))
 
@@ -129,7 +131,16 @@ def shuffled_between(
             yield order[start : start + block]
 
     def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
-        return [take(dataset, numbers, columns, lend=lend)]
+        first, end = int(numbers.min()), int(numbers.max()) + 1
+        if lend or end - first > 2 * len(numbers):
+            return [take(dataset, numbers, columns, lend=lend)]
+        # Reading all in order and choosing from it is faster than reading most of it by number.
+        whole = join(list(batches_between(dataset, first, end, columns, threads)))
+        pieces = [
+            numbers[at : at + _PIECE_RECORDS] for at in range(0, len(numbers), _PIECE_RECORDS)
+        ]
+        pick = lambda piece: [reordered(whole, piece - first)]  # noqa: E731
+        return in_order([lambda: iter(pieces)], pick, _held_bytes, threads)
 
     # Read one block ahead only: a block is large, and several threads gather its records anyway.
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)

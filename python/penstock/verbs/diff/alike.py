@@ -1,4 +1,4 @@
-"""Comparison of two columns by content. The types of list, number and bytes may differ.
+"""Comparison of two columns by content. Lists, numbers and bytes may be of different types.
 
 | types that can be equal | values are equal if |
 |---|---|
@@ -33,7 +33,7 @@ _DAY = 86_400 * 1_000_000_000
 
 
 def differing(a: pa.Array, b: pa.Array) -> np.ndarray:
-    """Return a mask of the entries that differ. The arrays have the same length."""
+    """Return a mask of the entries that differ. The arrays must have the same length."""
     a, b = stripped(a), stripped(b)
     valid_a, valid_b = _valid(a), _valid(b)
     found = valid_a != valid_b
@@ -68,7 +68,7 @@ _MOMENTS = frozenset({"date", "time", "duration", "timestamp", "timestamp in a z
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Return the kind of a stripped type. Only values of the same kind can be equal."""
+    """Return the kind of a stripped type. Except for integers and times, only values of one kind can be equal."""
     types = pa.types
     if types.is_integer(type_) or types.is_boolean(type_):
         return "integer"
@@ -85,8 +85,8 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def stripped(array: pa.Array) -> pa.Array:
-    """Return the plain values, without extension, dictionary or view types. Bytes become large_binary,
-    tensors become nested fixed-size lists, and maps become lists of pairs."""
+    """Return the values without extension, dictionary or view types. Bytes become large_binary, tensors become nested
+    fixed-size lists, and maps become lists of pairs."""
     type_ = array.type
     types = pa.types
     if isinstance(type_, pa.FixedShapeTensorType):
@@ -107,14 +107,14 @@ def stripped(array: pa.Array) -> pa.Array:
 
 
 def _is_other_bytes(type_: pa.DataType) -> bool:
-    """Whether a type holds bytes, but has to be cast to large_binary before a comparison."""
+    """Whether a type holds bytes that have to be cast to large_binary."""
     if pa.types.is_fixed_size_binary(type_):
         return not pa.types.is_decimal(type_)
     return is_bytes(type_) and not pa.types.is_large_binary(type_)
 
 
 def _decoded_runs(array: Any) -> pa.Array:
-    """Return the values of a run-end encoded array, one per row. pyarrow's function supports few value types."""
+    """Return the values of a run-end encoded array, one per row. pyarrow does this for few value types only."""
     rows = np.arange(array.offset, array.offset + len(array))
     places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
     return stripped(array.values).take(as_arrow(places))
@@ -126,7 +126,7 @@ def _stripped_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _nested(tensors: Any) -> pa.Array:
-    """Return tensors as lists of lists, in the order of their logical shape."""
+    """Return tensors as lists of lists. Axes are in the order of the logical shape."""
     shape, order = list(tensors.type.shape), tensors.type.permutation
     size = int(np.prod(shape))
     first = tensors.storage.offset * size
@@ -161,7 +161,7 @@ def _pairs(maps: Any) -> pa.Array:
 
 
 def chosen(array: pa.Array, mask: np.ndarray) -> pa.Array:
-    """Return the entries at which a mask is true."""
+    """Return the entries for which the mask is true."""
     try:
         return array.filter(as_booleans(mask))
     except pa.ArrowNotImplementedError:
@@ -199,7 +199,7 @@ def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
 
 
 def _are_numbers(kinds: set[str]) -> bool:
-    """Whether one of two kinds is integers, and the other is times that can be stored as integers."""
+    """Whether one kind is integers, and the other is times that can be stored as integers."""
     return "integer" in kinds and not kinds.isdisjoint(_MOMENTS)
 
 
@@ -214,7 +214,7 @@ def _decimals_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
 
 
 def _objects_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
-    """Compare values as Python objects, for rare types (intervals, unions, decimals of different scales)."""
+    """Compare values of rare types (intervals, unions, decimals of different scales) as Python objects."""
     try:
         return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
     except ValueError as error:
@@ -233,7 +233,7 @@ def _integers_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a != b
     if np.uint64 not in (a.dtype, b.dtype):
         return a.astype(np.int64) != b.astype(np.int64)
-    # No integer type holds both ranges. A negative number never equals an unsigned number.
+    # No integer type holds both ranges, but a negative number never equals an unsigned number.
     signed, unsigned = (b, a) if a.dtype == np.uint64 else (a, b)
     if signed.dtype == np.uint64:
         return signed != unsigned
@@ -257,7 +257,7 @@ def _moments_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
     if unit_x < unit_y:
         x, y, unit_x, unit_y = y, x, unit_y, unit_x
     ratio = unit_x // unit_y
-    # Divide the value in the finer unit, because multiplying the other value may overflow.
+    # Divide the value in the finer unit, because multiplying the other may overflow.
     return (y // ratio != x) | (y % ratio != 0)
 
 
@@ -310,10 +310,8 @@ _DIFFERING = {
 
 
 def as_feature(array: pa.Array) -> pa.Array:
-    """Return values as a feature of an Example stores them: one flat list each, whatever their shape.
-
-    A scalar becomes a list of one value. Nested lists of variable size stay unchanged.
-    """
+    """Return values as a feature of an Example stores them: one flat list each, whatever their shape. A scalar becomes
+    a list of one value. Nested lists of variable size stay unchanged."""
     array = stripped(array)
     if pa.types.is_null(array.type):
         return array

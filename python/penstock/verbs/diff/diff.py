@@ -1,8 +1,8 @@
 """`diff` finds the fields and records in which two datasets differ, by content and in bounded memory.
 
-Both datasets are read in order, or matched by a key. They are split into pairs of batches of the same length,
-which are compared in parallel. Results are merged in order, so they do not depend on the number of threads.
-`alike` defines which values are equal; `payloads` reads Examples.
+Both datasets are read in order, or matched by a key. They are split into pairs of batches of the same length, which
+are compared in parallel. Results are merged in order, so they do not depend on the number of threads. `alike` defines
+which values are equal; `payloads` reads Examples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock import describe
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
@@ -42,27 +42,27 @@ def diff(
 ) -> Diff:
     """Find the fields and records in which two datasets differ, by content. Their formats may differ.
 
-    Values are compared, not their encodings, so different types can be equal. An int32 equals an int64, a
-    string equals binary with its bytes, and a list equals a fixed-size list or a tensor of that shape. A
-    float32 equals a float64 of exactly its value, and NaN equals any NaN, but 0.0 does not equal -0.0. Null
-    equals an absent field. An Example stores no shapes, and does not distinguish a value from a list of one
-    value. Columns of other formats are compared with Examples in the form in which `write` would store them,
-    with structs as features `parent/child`, but floats are compared to the last bit.
+    Values are compared, not their encodings, so different types can be equal. An int32 equals an int64, a string
+    equals binary with its bytes, and a list equals a fixed-size list or a tensor of that shape. A float32 equals a
+    float64 of exactly its value, and NaN equals any NaN, but 0.0 does not equal -0.0. Null equals an absent field. An
+    Example stores no shapes, and does not distinguish a value from a list of one value. Columns of other formats are
+    compared with Examples in the form in which `write` would store them, with structs as features `parent/child`, but
+    floats are compared to the last bit.
 
-    Every record of both datasets is read, in bounded memory. If the fields of Examples are inferred from a
-    sample, payloads with the same bytes are not parsed, so equal files are compared about as fast as they
-    are read. If a sidecar keeps their schema, Examples are read with it.
+    Every record of both datasets is read, in bounded memory. If the fields of Examples are inferred from a sample,
+    payloads with the same bytes are not parsed, so equal files are compared about as fast as they are read. If a
+    sidecar keeps their schema, Examples are read with it.
 
     Args:
         a: a Dataset, or anything that `penstock.open` takes.
         b: as a. Damage is an error, unless a Dataset was opened to skip it. Examples are then
             compared by the fields of its schema.
         columns: the fields to compare; None for all, except `__url__`, a record's path in a tar archive.
-        by: a field of integers, strings or bytes by which records are matched, in any order. Its
-            values are held in memory, and the records of b are read at random.
-        threads: the number of threads; None: one per core.
-        progress: called with the records done, the bytes done and the total bytes. The bytes done are
-            estimated from the records. With `progress`, the records are counted first.
+        by: match records, in any order, by this field of integers, strings or bytes. Its values are held in memory,
+            and the records of b are read at random.
+        threads: the number of threads; None for all cores.
+        progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
+            `progress`, the records are counted first.
 
     Returns:
         Diff: `equal`, the `fields` that differ, and the `records`.
@@ -112,7 +112,7 @@ def diff(
 
 
 def _places(opened: Sequence[Dataset]) -> frozenset[str]:
-    """Return the fields that describe the place of a record, not its contents: `__url__` of tar archives."""
+    """Return the added fields that describe the place of a record, not its contents: `__url__` of tar archives."""
     added = ((d, name) for d in opened if d.paths for name in d.files.info(0).added_columns)
     return frozenset(name for d, name in added if name in d.schema.names)
 
@@ -126,12 +126,9 @@ def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> N
             raise SchemaError(f"no such column; there are: {', '.join(known)}", field=name)
 
 
-# -- pairs ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Records of a and b to be compared, with their numbers; or records that only one side has."""
+    """Records of a and b to compare, with their numbers; or records that only one side has."""
 
     a: pa.RecordBatch | None
     b: pa.RecordBatch | None
@@ -142,7 +139,7 @@ class _Pair:
 def _pairs(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch], matched: Matched | None
 ) -> Iterator[_Pair]:
-    """Split two streams of batches at the ends of the batches of both, into pairs of the same length."""
+    """Split two streams into pairs of batches of the same length, at the ends of the batches of both."""
     done = 0
     a = b = None
     while True:
@@ -195,7 +192,7 @@ class _FieldSeen:
 
 
 def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
-    """Return the type that fits both, if one type is a list of the other or has no values."""
+    """Return the more general type, if one type is a list of the other or is null."""
     if known is None or other is None or known == other:
         return known if other is None else other
     if pa.types.is_null(known):
@@ -205,8 +202,6 @@ def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType 
 
 @dataclass(slots=True)
 class _PairSeen:
-    """The differences found in one pair."""
-
     num_a: int
     num_b: int
     num_compared: int = 0
@@ -277,7 +272,7 @@ def _compare_columns(
 
 
 def _features(columns: dict[str, NewColumn]) -> dict[str, NewColumn]:
-    """Return structs as the features of an Example: one feature per field, called `parent/child`."""
+    """Return structs as features of an Example: one feature per field, called `parent/child`."""
     found: dict[str, NewColumn] = {}
     for name, column in columns.items():
         if not pa.types.is_struct(column.type):
@@ -315,7 +310,7 @@ def _example(x: NewColumn, y: NewColumn, row: int, numbers: list[np.ndarray]) ->
 
 
 def _shown(column: NewColumn, row: int) -> pa.Scalar:
-    """Return a value in the field's type. If all lists of a feature have one value, it is a scalar."""
+    """Return a value in the field's type. A list of one value becomes a scalar if the field holds scalars."""
     scalar = column.values[row]
     is_single = column.layout == "feature" and not is_list(column.type)
     if is_single and scalar.is_valid and len(scalar.values) == 1:
@@ -324,7 +319,6 @@ def _shown(column: NewColumn, row: int) -> pa.Scalar:
 
 
 def _place(a: Any, b: Any) -> int | None:
-    """Return the first position at which two byte strings or two lists differ."""
     if not (a.is_valid and b.is_valid):
         return None
     if hasattr(a, "as_buffer") and hasattr(b, "as_buffer"):
@@ -341,12 +335,7 @@ def _place(a: Any, b: Any) -> int | None:
     return int(wrong[0]) if len(wrong) else size
 
 
-# -- the outcome ----------------------------------------------------------------------------------
-
-
 class _Seen:
-    """The differences found in all pairs, merged in order."""
-
     def __init__(self, sides: tuple[Side, Side]) -> None:
         self._sides = sides
         self._total = _PairSeen(0, 0)
@@ -358,7 +347,6 @@ class _Seen:
 
     @property
     def num_done(self) -> int:
-        """The number of records of the longer side that are done."""
         return max(self._total.num_a, self._total.num_b)
 
     def add(self, pair: _PairSeen) -> None:
@@ -396,8 +384,8 @@ class _Seen:
         return tuple(self._differences())
 
     def _look_again(self, threads: int | None) -> None:
-        """Search for fields that only one side has in the parsed payloads. Equal payloads were not parsed, so
-        such a field may be in these. Fields in the other side's schema need no search."""
+        """Find the types of fields that only one side had in the parsed payloads. The other side may have them in equal
+        payloads, which were not parsed, or in its schema, which needs no search."""
         if not self._total.num_unparsed:
             return
         for place, side in enumerate(self._sides):

@@ -13,7 +13,7 @@ from penstock import describe
 @dataclass(frozen=True, slots=True)
 class ValueDiff:
     """A difference in one field of one record: the record's number in a and in b, and both values as text of at
-    most 60 characters. `place` is the first byte or list entry that differs, or None for other values."""
+    most 60 characters. `place` is the first byte or list entry that differs, or None for other types."""
 
     record_a: int
     record_b: int
@@ -26,11 +26,10 @@ class ValueDiff:
 class FieldDiff:
     """A field that differs.
 
-    `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of
-    these types are never equal) or "values". `num_records` records differ in this field. The field is
-    null or absent in b for `num_only_in_a` of them, and in a for `num_only_in_b`. `examples` has the first
-    differences. A field that only one side has, and that is null in all records, is listed with
-    `num_records` 0, because no record differs.
+    `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of these types are never
+    equal) or "values". `num_records` records differ in this field. The field is null or absent in b for
+    `num_only_in_a` of them, and in a for `num_only_in_b`. `examples` has the first differences. A field that only one
+    side has, and that is null in all records, has `num_records` 0.
     """
 
     name: str
@@ -45,11 +44,11 @@ class FieldDiff:
 
 @dataclass(frozen=True, slots=True)
 class RecordsDiff:
-    """The numbers of records that exist, were compared, and differ, and the first record that differs, by its
-    number in a. Without a key, the records that only one side has are the last records of the longer side.
-    With a key, they are the records whose key the other side lacks. If records share a key, only the first is
-    compared, and the others are counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the first few
-    of the keys that only one side has, as text."""
+    """The numbers of records in total, compared and differing, and the first record that differs, by its number in a.
+
+    Without a key, the records that only one side has are the last records of the longer side. With a key, they are the
+    records whose key the other side lacks. If records share a key, only the first is compared, and the others are
+    counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the first few of these keys, as text."""
 
     num_a: int
     num_b: int
@@ -76,14 +75,13 @@ class Diff:
 
     @property
     def equal(self) -> bool:
-        """Whether the datasets are equal."""
         r = self.records
         return not any(
             (r.num_differ, r.num_only_in_a, r.num_only_in_b, r.num_repeated_a, r.num_repeated_b)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, for JSON."""
+        """Return the result as plain values for JSON."""
         fields = [
             {
                 **asdict(found),

@@ -18,7 +18,7 @@ _BATCH_RECORDS = 1 << 16
 
 
 def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
-    """Raise SchemaError if the records already have one of the fields from elsewhere than this overlay."""
+    """Raise SchemaError if the records or another overlay already have one of the fields."""
     plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
     known = set(plain.schema.names)
     for other in overlays(dataset):
@@ -27,18 +27,16 @@ def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
     for field in names:
         if field in known:
             raise SchemaError(
-                "there is such a field already",
+                "the records already have this field",
                 field=field,
                 file=dataset.paths[0],
-                hint="replace=True shows the new values in the place of the old ones",
+                hint="replace=True shows the new values instead of the old values",
             )
 
 
 def keep_beside(
     dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
 ) -> Summary:
-    """Write the new fields as an overlay."""
-
     def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
         first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
         if new.reads and end > first:
@@ -53,7 +51,7 @@ def keep_beside(
 def _computed(
     dataset: Dataset, shard: int, new: NewFields, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the values of the new fields for a shard's records. Several chunks are computed in parallel."""
+    """Yield the new fields for a shard's records. Several chunks are computed in parallel."""
     reader = dataset.files.reader(shard)
 
     def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:

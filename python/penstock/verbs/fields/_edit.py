@@ -1,4 +1,4 @@
-"""The changes to the fields of every record, and how they are applied to decoded records."""
+"""A change to the fields of every record, and its application to decoded records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.verbs.fields._values import NewFields
 
-REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
+REPLACE_HINT = "replace=True replaces the old values with the new values"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change to the fields of every record: fields to drop, rename, add or replace."""
-
     new: NewFields | None = None
     drop: tuple[str, ...] = ()
     rename: tuple[tuple[str, str], ...] = ()
@@ -26,22 +24,20 @@ class Edit:
     """Whether new fields replace old fields of the same name."""
 
     def facts(self) -> Any:
-        """Return facts that identify this edit."""
         new = None if self.new is None else self.new.facts()
         return [new, self.drop, self.rename, self.replace]
 
 
 @dataclass(frozen=True, slots=True)
 class EditPart:
-    """A shard to be written: its position among the shards to be written, and its number among all
-    shards."""
+    """A shard to write: its position among the shards to write, and its number among all shards."""
 
     place: int
     shard: int
 
 
 def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a shard with the edit applied, as at least one batch."""
+    """Yield the changed records of a shard, as at least one batch."""
     reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)
     found = False

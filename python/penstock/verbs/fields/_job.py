@@ -1,4 +1,4 @@
-"""A job of changing fields, and the checks before anything is written."""
+"""A job that changes fields, and the checks before anything is written."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from penstock.verbs.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The arguments of one call: the dataset, the change to its fields, and how files are written."""
-
     dataset: Dataset
     targets: tuple[str, ...]
     edit: Edit
@@ -33,7 +31,7 @@ class Job:
     threads: int | None
     progress: Progress | None
     published: Callable[[int], None] = lambda shard: None
-    """Called with the number of each shard whose new file is in place, from this run or an earlier one."""
+    """Called with the number of each shard whose new file is complete, from this run or an earlier run."""
 
 
 _SPARE_BYTES = 16 << 20
@@ -41,15 +39,14 @@ _SPARE_BYTES = 16 << 20
 
 
 def check(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Raise an error for a job that cannot be done, before anything is written."""
     if old.options.damage != "error":
         raise UnsupportedError(
-            f"fields are not changed under damage={old.options.damage!r}: records would be lost",
-            hint="penstock repair --in-place SOURCE first",
+            f"fields cannot be changed with damage={old.options.damage!r}: records would be lost",
+            hint="run penstock repair --in-place SOURCE first",
         )
     has_records = not has_no_records(old.schema)
     if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
-        message = "these records are no Examples, and have no fields to change"
+        message = "these records are not Examples, so they have no fields to change"
         raise UnsupportedError(message, file=old.paths[0])
     _check_kinds(old, len(todo))
     _check_names(job.edit, old.schema.names, old.paths[0])
@@ -62,15 +59,15 @@ def _check_names(edit: Edit, known: list[str], path: str) -> None:
     for name in [*edit.drop, *(before for before, _ in edit.rename)]:
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
-            hint = 'infer_records="all" of open, where only late records have it'
+            hint = 'open(..., infer_records="all") also finds fields that only later records have'
             raise SchemaError(message, field=name, file=path, hint=hint)
     staying = {name for name in known if name not in dict(edit.rename)}
     for _, after in edit.rename:
         if after in staying:
-            raise SchemaError("there is such a field already", field=after, file=path)
+            raise SchemaError("the records already have this field", field=after, file=path)
     for name in () if edit.new is None else edit.new.schema.names:
         if name in known and not edit.replace:
-            message = "there is such a field already"
+            message = "the records already have this field"
             raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
 
 
@@ -88,17 +85,17 @@ def _check_kinds(old: Dataset, num_shards: int) -> None:
         info = formats.by_name(old.files.format_name(place)).info
         if info.is_folder or not info.can_write:
             raise UnsupportedError(
-                f"the fields of {info.name} files are not changed, since these are "
-                + ("written by write and convert only" if info.is_folder else "only read"),
+                f"the fields of {info.name} files cannot be changed: "
+                + ("only write and convert write them" if info.is_folder else "they are read-only"),
                 file=old.paths[place],
-                hint="penstock fields add without --into or --in-place keeps new fields beside "
+                hint="penstock fields add without --into or --in-place stores new fields next to "
                 "them; penstock convert writes another format",
             )
 
 
 def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
-    """Raise OSError if the disk has no room for a job. A job in place needs room for one new file at a time; any
-    other job needs room for all new files."""
+    """Raise OSError if the disk has no room. A job in place needs room for one new file at a time, any other job for
+    all new files."""
     sizes = [os.path.getsize(path) for path in old.paths]
     wanted = max(sizes) if job.in_place else sum(sizes)
     folder = os.path.dirname(job.targets[todo[0]]) or "."
@@ -106,6 +103,6 @@ def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
         folder = os.path.dirname(folder) or "."
     free = shutil.disk_usage(folder).free
     if free < wanted + _SPARE_BYTES:
-        spare = f"{_SPARE_BYTES >> 20} MiB are left for others"
-        message = f"{wanted:,} bytes and more are needed, {free:,} are free, and {spare}"
+        spare = f"{_SPARE_BYTES >> 20} MiB for other programs"
+        message = f"{wanted:,} bytes are needed, plus {spare}; {free:,} are free"
         raise OSError(errno.ENOSPC, message, folder)

@@ -1,7 +1,7 @@
 """Sources of the values of new fields: arrays, tables, tables matched by a key, constants, functions.
 
-Each source returns the new columns for some records of a shard. Errors that do not depend on the records (a
-name, a type, a length, a repeated key) are raised when the source is created.
+Each source returns the new columns for some records of a shard. Errors that do not depend on the records (a name, a
+type, a length, a repeated key) are raised when the source is created.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.numbers import as_arrow
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.verbs.fields._values import NewFields, digest, one_batch, part, table_of
@@ -30,15 +31,15 @@ def new_fields(
     reads: Sequence[str] = (),
     unchanged: Dataset | None = None,
 ) -> NewFields:
-    """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed
-    some files of the dataset, `unchanged` has the files that still have the old fields."""
+    """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed some files,
+    `unchanged` has the files that still have the old fields."""
     _check_options(dataset, missing, reads)
     by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
     if callable(fields) or any(map(_is_function, by_name.values())):
         _check_functions(by_name, by)
         return _Computed(dataset, fields, reads, unchanged or dataset)
     if reads:
-        raise ValueError("reads= says what a function of batches is given; there is none here")
+        raise ValueError("reads= names the fields passed to a function, but no function is given")
     constants = {k: v for k, v in by_name.items() if isinstance(v, _SCALARS)}
     if not constants:
         return _columns(dataset, fields, by, missing)
@@ -69,10 +70,10 @@ def _is_function(value: Any) -> bool:
 def _check_functions(by_name: Mapping[str, Any], by: str | None) -> None:
     for name, value in by_name.items():
         if not callable(value) and not isinstance(value, _SCALARS):
-            message = "values by position do not go together with functions"
-            raise SchemaError(message, field=name, hint="two calls")
+            message = "arrays and functions cannot be mixed in one call"
+            raise SchemaError(message, field=name, hint="add them in two calls")
     if by is not None:
-        raise ValueError("a function is given the records; by= is for tables")
+        raise ValueError("by= is for tables; a function gets the records themselves")
 
 
 def _check_old(dataset: Dataset, name: str) -> None:
@@ -82,8 +83,6 @@ def _check_old(dataset: Dataset, name: str) -> None:
 
 
 class _Constant(NewFields):
-    """The same value for every record."""
-
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: _scalar(name, value) for name, value in values.items()}
         super().__init__(pa.schema([(name, v.type) for name, v in self._values.items()]))
@@ -100,7 +99,7 @@ class _Constant(NewFields):
 
 
 class Baked(NewFields):
-    """The fields of a dataset's overlays. `shards` has the number of each of its shards in the job."""
+    """The fields of a dataset's overlays. `shards` has the number of each shard in the job."""
 
     FACTS = "bake"
 
@@ -117,7 +116,7 @@ class Baked(NewFields):
         return self._shown.take(np.arange(begin, begin + num_records))
 
     def facts(self) -> Any:
-        """Return a constant: overlays are removed while they are baked, so they cannot identify the job."""
+        # Overlays are removed while they are baked, so they cannot identify the job.
         return self.FACTS
 
 
@@ -141,6 +140,13 @@ class _Aligned(NewFields):
     ) -> pa.RecordBatch:
         del old
         return part(self._table, int(self._firsts[shard]) + first, num_records)
+
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        chosen = self._table.take(as_arrow(int(self._firsts[shard]) + first + rows))
+        return one_batch(chosen.combine_chunks())
 
     def facts(self) -> Any:
         return [*super().facts(), digest(self._table)]
@@ -186,8 +192,6 @@ class _Keyed(NewFields):
 
 
 class _Rows:
-    """A lookup of the rows of a table by their keys. Every key may occur only once."""
-
     def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
         self._name = name
         self._is_number = pa.types.is_integer(keys.type)
@@ -211,7 +215,7 @@ class _Rows:
         raise SchemaError(f"the table has the key {key!r} twice", field=self._name)
 
     def of(self, keys: pa.Array) -> np.ndarray:
-        """Return the rows of some keys, int64; -1 for a key that is not in the table."""
+        """Return the rows of the keys, int64; -1 for a key that is not in the table."""
         if pa.types.is_integer(keys.type) != self._is_number:
             raise SchemaError(
                 "the key has another type in the table than in the records",
@@ -230,8 +234,8 @@ class _Rows:
 
 
 def _as_key(numbers: Any) -> np.ndarray:
-    """Return integers of any type as keys that compare exactly. NumPy compares int64 with uint64 as floats, so
-    the result has only int64, or Python integers if a key does not fit int64."""
+    """Return integers as keys that compare exactly. NumPy compares int64 with uint64 as floats, so the keys are int64,
+    or Python integers if one does not fit int64."""
     values = numbers.to_numpy(zero_copy_only=False)
     if values.dtype != np.uint64:
         return values.astype(np.int64)
@@ -241,13 +245,11 @@ def _as_key(numbers: Any) -> np.ndarray:
 
 
 def _key(value: Any) -> Any:
-    """Return text as its UTF-8 bytes, because a TFRecord does not distinguish text from bytes."""
+    """Return text as its UTF-8 bytes, because TFRecord does not distinguish text from bytes."""
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
 class _Joined(NewFields):
-    """The columns of several sources, in the requested order of names."""
-
     def __init__(self, names: list[str], parts: list[NewFields]) -> None:
         self._parts = parts
         known = [field for part in parts for field in part.schema]
@@ -259,7 +261,14 @@ class _Joined(NewFields):
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        batches = [part.batch(shard, first, num_records, old) for part in self._parts]
+        return self._joined([part.batch(shard, first, num_records, old) for part in self._parts])
+
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        return self._joined([part.some(shard, first, rows, old) for part in self._parts])
+
+    def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}
         return pa.RecordBatch.from_arrays(
             [columns[n] for n in self.schema.names], self.schema.names
@@ -270,14 +279,14 @@ class _Joined(NewFields):
 
 
 class _Computed(NewFields):
-    """Values that a function computes from the records. Its values for the first records determine the types."""
+    """Values that a function computes. Its values for the first records determine the types."""
 
     def __init__(
         self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
     ) -> None:
         if not reads:
             known = ", ".join(dataset.schema.names)
-            raise ValueError(f"reads= names the fields that the function needs, of: {known}")
+            raise ValueError(f"reads= must name the fields that the function needs, of: {known}")
         self._fields = fields
         self._paths = dataset.paths
         first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
@@ -288,8 +297,10 @@ class _Computed(NewFields):
         made = self._call(first, 0, 0)
         unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)
         if unknown is not None:
-            message = "the function gives nothing for the first records, which leaves its type open"
-            raise SchemaError(message, field=unknown, hint="give a pyarrow array with a type")
+            message = (
+                "the function returns only nulls for the first records, so the type is unknown"
+            )
+            raise SchemaError(message, field=unknown, hint="return a pyarrow array with a type")
         super().__init__(made.schema.remove_metadata(), reads)
         self._types = {field.name: field.type for field in self.schema}
 
@@ -300,7 +311,7 @@ class _Computed(NewFields):
         made = self._call(old, shard, first)
         if made.num_rows != num_records:
             raise SchemaError(
-                "the function does not give a value for each record",
+                "the function did not return one value for each record",
                 file=self._paths[shard],
                 record=first,
                 expected=f"{num_records} values",
@@ -308,13 +319,13 @@ class _Computed(NewFields):
             )
         extra = [name for name in made.schema.names if name not in self._types]
         if extra:
-            message = "the function did not give this field for the first records"
+            message = "the function did not return this field for the first records"
             raise SchemaError(message, field=extra[0], file=self._paths[shard], record=first)
         arrays: list[pa.Array] = []
         for field in self.schema:
             at = made.schema.get_field_index(field.name)
             if at < 0:
-                message = "the function gives this field for some records only"
+                message = "the function returned this field for some records only"
                 raise SchemaError(message, field=field.name, file=self._paths[shard], record=first)
             arrays.append(self._fitting(made.column(at), field, shard, first))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -328,7 +339,7 @@ class _Computed(NewFields):
             return array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise SchemaError(
-                "the function gives another type than for the first records",
+                "the function returned another type than for the first records",
                 file=self._paths[shard],
                 record=first,
                 field=field.name,
@@ -342,7 +353,7 @@ class _Computed(NewFields):
         else:
             made = {k: v(old) if callable(v) else v for k, v in self._fields.items()}
         if made is None:
-            raise SchemaError("the function gives None", file=self._paths[shard], record=first)
+            raise SchemaError("the function returned None", file=self._paths[shard], record=first)
         if isinstance(made, Mapping):
             made = {
                 k: pa.repeat(_scalar(k, v), old.num_rows) if isinstance(v, _SCALARS) else v
@@ -353,7 +364,7 @@ class _Computed(NewFields):
 
     def facts(self) -> Any:
         named = [self._fields] if callable(self._fields) else list(self._fields.values())
-        return [*super().facts(), [_described(f) if callable(f) else repr(f) for f in named]]
+        return [*super().facts(), [described(f) if callable(f) else repr(f) for f in named]]
 
 
 def _scalar(name: str, value: Any) -> pa.Scalar:
@@ -364,11 +375,11 @@ def _scalar(name: str, value: Any) -> pa.Scalar:
     except UnicodeError:
         raise no_text(name, ()) from None
     except (pa.ArrowException, OverflowError) as error:
-        raise SchemaError(f"no value that can be stored: {error}", field=name) from None
+        raise SchemaError(f"this value cannot be stored: {error}", field=name) from None
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning: numbers to numbers, text to bytes, null to any type."""
+    """Whether a cast keeps the meaning: numbers to numbers, text or bytes to either, null to any type."""
     types = pa.types
     if types.is_null(found):
         return True
@@ -384,7 +395,7 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
 
 
-def _described(function: Any) -> str:
-    """Return a function's name, the only part of a function that can be compared between runs."""
+def described(function: Any) -> str:
+    """Return the name of a function, since nothing else of it can be compared between runs."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -1,9 +1,9 @@
 """Rewriting of shards with changed fields. TFRecord payloads are copied without being parsed.
 
-A job is a list of shards, each of which becomes one new file. A TFRecord shard is spliced: a kernel removes
-fields from the frames and adds fields to them. Frames are written in order while later frames are read. A
-shard of any other format is decoded and written again. Each file gets its name when it is complete. A
-journal (`rewrite_journal`) lets a killed job continue with the missing files.
+A job is a list of shards, each of which becomes one new file. A TFRecord shard is spliced: a kernel removes fields from
+the frames and adds fields to them. Frames are written in order while later frames are read. A shard of any other
+format is decoded and written again. Each file gets its name when it is complete. With the journal
+(`rewrite_journal`), a killed job continues with the missing files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.contract.options import options_from
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError
 from penstock.framing.format import FramedFormat
@@ -44,7 +44,6 @@ from penstock.verbs.fields.rewrite_journal import Journal, alone_in, bytes_of, c
 
 
 def rewrite(job: Job) -> Summary:
-    """Write every shard of a job that is not written yet."""
     targets = [os.path.realpath(target) for target in job.targets]
     if len(set(targets)) < len(targets):
         raise ValueError("two of the shards would be written to the same file")
@@ -94,8 +93,8 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
 
 
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
-    """Return the dataset with all fields of its files. The caller's schema is dropped, so that all columns are
-    kept, except for spliced Examples: their bytes are copied, whatever the schema is."""
+    """Return the dataset with all fields of its files. The caller's schema, which may leave out columns, is dropped,
+    except for spliced Examples: their bytes are copied, whatever the schema is."""
     is_plain = dataset.columns is None and not dataset.files.has_overlays
     if is_plain and paths == list(dataset.paths):
         old = dataset  # its index is already in memory
@@ -107,25 +106,22 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
 
 
 def _is_spliced(old: Dataset, place: int) -> bool:
-    """Whether the records of a shard are payloads that the splicing kernel can change."""
     return old.files.info(place).holds_examples and isinstance(
         old.files.reader(place), FramedReader
     )
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
-    """Return the journal of baking overlays into these files. The files need not be readable."""
+    """Return the journal of baking overlays into these files. The files may be unreadable."""
     facts = [Baked.FACTS, (), (), True]  # as in Edit.facts
     return Journal(paths, paths, facts, in_place=True)
 
 
 _AHEAD_BYTES = 16 << 20
-"""The most spliced bytes that wait to be written: enough to keep the writer busy, but fit for caches."""
+"""The most spliced bytes that wait to be written: enough to keep the writer busy, but few enough for CPU caches."""
 
 
 class _Work:
-    """The progress of a job, and the methods that write its shards."""
-
     def __init__(self, job: Job, journal: Journal, index_folder: str | None) -> None:
         self._job = job
         self._journal = journal
@@ -140,7 +136,6 @@ class _Work:
         """Notes of the writers on values that they have changed in this run."""
 
     def count_earlier(self, shard: int) -> None:
-        """Count a shard that an earlier run has written."""
         made = self._journal.done[shard]
         self._count(shard, made.num_records, made.num_bytes)
 
@@ -158,7 +153,7 @@ class _Work:
     # -- splicing -------------------------------------------------------------------------------
 
     def splice(self, old: Dataset, parts: list[EditPart]) -> None:
-        """Write TFRecord shards. Several shards are read in parallel, and one is written at a time."""
+        """Write TFRecord shards. Several are read in parallel, and one is written at a time."""
         if not parts:
             return
         plan = Splicing(old, self._job.edit)
@@ -182,7 +177,7 @@ class _Work:
             raise
 
     def _storage(self, shard: int) -> LocalStorage:
-        """Return storage for a shard's new file, with permissions no wider than those of the old and the target."""
+        """Return storage whose new file has permissions no wider than those of the old file and the target."""
         names = self._job.dataset.paths[shard], self._job.targets[shard]
         return LocalStorage().no_more_open_than(names)
 
@@ -198,7 +193,7 @@ class _Work:
         )
 
     def _publish(self, old: Dataset, part: EditPart, output: Output) -> None:
-        """Give a complete file its name, with an entry in the journal, so that a restart knows about it."""
+        """Give a complete file its name, and note it in the journal before and after."""
         shard, index = part.shard, output.finish()
         if self._job.verify:
             _verify(self._job, old, part, output.temporary)
@@ -234,7 +229,6 @@ class _Work:
     # -- other formats --------------------------------------------------------------------------
 
     def decode_and_write(self, old: Dataset, part: EditPart) -> None:
-        """Write a shard of a format that cannot be spliced: decode its records, and encode them again."""
         from penstock.verbs.write.write import write
 
         job = self._job
@@ -280,7 +274,7 @@ class _Work:
     def _types_of(
         self, old: Dataset, part: EditPart, path: str, kept: bytes
     ) -> AbstractContextManager[Any]:
-        """Write the sidecar of a shard whose format cannot hold its types, before the shard gets its name."""
+        """Write the sidecar with the types of a shard that cannot hold them, before the shard gets its name."""
         if not kept or self._job.index is False:
             return nullcontext()
         kind = formats.by_name(_format_name(old, part))
@@ -294,7 +288,9 @@ class _Work:
             return ahead.save(index, path, target, storage, self._index_folder)
         except (OSError, PenstockError) as error:
             # The data is complete, so a warning is enough.
-            warnings.warn(f"{target} is written, but its types are not: {error}", stacklevel=4)
+            warnings.warn(
+                f"{target} is written, but no index with its types: {error}", stacklevel=4
+            )
             return nullcontext()
 
 
@@ -306,8 +302,8 @@ def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
 
 
 def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
-    """Return the schema for the sidecar of a new shard, if the sidecar of the old shard has one. Only this shard's
-    sidecar is used, because a killed job may have changed the fields of other shards."""
+    """Return the schema for the sidecar of a new shard, if the sidecar of the old shard has a schema. Other shards'
+    sidecars are not used, because a killed job may have changed the fields of these shards."""
     path, kind = old.paths[part.place], formats.by_name(_format_name(old, part))
     found = kept_schema.of_file(path, old.files.storage, old.options, lambda source: kind)
     kept = kept_schema.from_bytes(found)
@@ -325,7 +321,6 @@ def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:
-    """Move the text index that a writer has made to the new place of its file."""
     kind = formats.by_name(format)
     text = textindex.kept(kind, path, LocalStorage())
     if text is not None:
@@ -338,11 +333,7 @@ def _format_name(old: Dataset, part: EditPart) -> str:
 
 
 def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
-    """Verify that the old fields are unchanged in a new file.
-
-    Raises:
-        FormatError: a value differs. It names the first such record and field.
-    """
+    """Verify that the old fields are unchanged in a new file. If not, the FormatError names the record and field."""
     from penstock.verbs.convert.proof import as_stored, prove_equal
 
     info = old.files.info(part.place)
@@ -367,18 +358,18 @@ def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
 
 
 def _unchanged_fields(old: Dataset, edit: Edit, added: Collection[str]) -> dict[str, str]:
-    """Return the old fields whose values stay the same, as {new name: old name}."""
+    """Return the old fields whose values do not change, as {new name: old name}."""
     gone = set() if edit.new is None else set(edit.new.schema.names)
     names = names_after(old.schema.names, edit)
     return {new: was for new, was in names.items() if new not in gone and was not in added}
 
 
 def _verify_count(old: Dataset, part: EditPart, found: Dataset, target: str) -> None:
-    """Verify the number of records of a new file. This is the only check if no old field stays."""
+    """Compare the number of records only, because no old field stays."""
     first, end = (int(n) for n in old.files.firsts[part.place : part.place + 2])
     if len(found) != end - first:
         raise FormatError(
-            "what was written holds another number of records than what was read",
+            "the written file has a different number of records than the source",
             file=target,
             expected=end - first,
             found=len(found),

@@ -1,4 +1,4 @@
-"""Splicing of TFRecord shards: frames are read, fields are removed and added, frames are written in order."""
+"""Splicing of TFRecord shards: read frames, remove and add fields, and write the frames in order."""
 
 from __future__ import annotations
 
@@ -28,17 +28,14 @@ from penstock.verbs.fields._edit import REPLACE_HINT, Edit, EditPart
 
 Task = tuple[EditPart, FramedReader, Chunk[Any] | None]
 Spliced = tuple[EditPart, _core.Framed | None]
-"""A shard and the new frames of some of its records; None instead of frames after the last record."""
+"""A shard and the new frames of some of its records, or None after the last record."""
 
 
 def held_bytes(result: Spliced) -> int:
-    """Return the memory, in bytes, that a result holds until it is written."""
     return 0 if result[1] is None else result[1].num_bytes
 
 
 class Splicing:
-    """Reads and splices the records of a job's shards."""
-
     def __init__(self, old: Dataset, edit: Edit) -> None:
         self._old = old
         self._edit = edit
@@ -64,7 +61,6 @@ class Splicing:
         yield part, reader, None
 
     def run(self, task: Task) -> Iterator[Spliced]:
-        """Yield the new frames of a chunk."""
         part, reader, chunk = task
         if chunk is None:
             yield part, None
@@ -118,12 +114,12 @@ class Splicing:
 
 
 def _key(name: str, lists: set[str]) -> str:
-    """Return the name under which a field is written. A new field that replaces a feature list is a feature list."""
+    """Return the name under which a new field is written. If it replaces a feature list, it is one, too."""
     return LISTS_PREFIX + name if name in lists and not name.startswith(LISTS_PREFIX) else name
 
 
 def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the keys to drop and to rename. A key of an old struct that the new struct lacks is dropped."""
+    """Return the keys to drop and to rename. If a new struct lacks a key of the old struct, the key is dropped."""
     leaves = {field.name: [leaf.name for leaf in flattened([field])] for field in schema}
     drop = [leaf for name in edit.drop for leaf in leaves[name]]
     rename = [
@@ -139,8 +135,6 @@ def _cuts(schema: pa.Schema, edit: Edit) -> tuple[list[str], list[tuple[str, str
 
 
 class Output:
-    """A spliced shard that is being written."""
-
     def __init__(
         self,
         kind: Format,
@@ -166,18 +160,15 @@ class Output:
 
     @property
     def temporary(self) -> str:
-        """The temporary path of the file."""
         return self._sink.temporary
 
     def add(self, framed: _core.Framed) -> None:
-        """Append complete frames."""
         lengths = as_numpy(framed.lengths)
         checksums = as_numpy(framed.checksums)
         self._writer.write_frames(parts_of(framed), lengths, checksums)
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:
-        """Sync all bytes to disk, and return the index."""
         self._writer.close()
         self._sink.finish()
         return self._writer.index()

@@ -1,22 +1,21 @@
-"""The base class of all sources of values for new fields, and helpers for tables in memory."""
+"""The base class of all sources of values for new fields, and helpers for tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.verbs.write.incoming import batches_of
 
 
 class NewFields:
-    """New columns for the records of a dataset.
-
-    `schema` has the names and types of the new columns; `reads` names the old columns that `batch` needs.
-    """
+    """New columns for the records of a dataset. `schema` has their names and types; `reads` names the old columns that
+    `batch` needs."""
 
     def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
         self.schema = schema
@@ -25,18 +24,24 @@ class NewFields:
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        """Return the columns for the records [first, first + num_records) of a shard. Several threads may
-        call it at the same time."""
+        """Return the columns for the records [first, first + num_records) of a shard. Several threads call
+        it at the same time."""
         raise NotImplementedError
 
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """Return the columns for the records `first + rows` of a shard only. `old` has these records."""
+        return self.batch(shard, first, len(rows), old)
+
     def facts(self) -> Any:
-        """Return facts that identify these values as well as possible. A job that is called again with the
-        same facts continues the earlier run."""
+        """Return facts that identify these values as well as possible. A call with the same facts continues a killed
+        job."""
         return [str(self.schema), self.reads]
 
 
 def table_of(fields: Any) -> pa.Table:
-    """Return values in memory, or memory-mapped, as a table without chunks."""
+    """Return values in memory, a dataset or a path as a table."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
         fields = open_dataset(fields)
     schema, batches, *_ = batches_of(fields)
@@ -57,7 +62,7 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 class _Sum:
-    """A file object that only computes the checksum and the length of the bytes written to it."""
+    """A file object that only computes the CRC-32C and the length of the bytes written to it."""
 
     closed = False
 

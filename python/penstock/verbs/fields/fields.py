@@ -1,7 +1,7 @@
 """Changes to the fields of existing records: add, drop, rename, replace, and bake overlays in.
 
-The arguments are checked here. `rewrite` does the work, `new_fields` provides the values, and `overlays`
-writes overlays.
+The arguments are checked here. `_rewrite` writes files, `_new_fields` provides the values, and `overlays` writes
+overlays.
 """
 
 from __future__ import annotations
@@ -12,33 +12,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.conditions import Where
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.dataset import open as open_dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
-from penstock.limits import limits_from
-from penstock.overlay.file import find
-from penstock.storage.local import LocalStorage
 from penstock.storage.paths import index_option
+from penstock.verbs.fields._baking import bare, left_to_bake, remove_overlays
 from penstock.verbs.fields._beside import keep_beside, refuse_known
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._new_fields import Baked, new_fields
+from penstock.verbs.fields._only_where import OnlyWhere
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
-from penstock.verbs.fields.overlays import (
-    identify,
-    overlays,
-    remove_empty_folder,
-    remove_overlay,
-)
+from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
 from penstock.verbs.write.shards import Names
 
 Path = str | os.PathLike[str]
 _NAME_LENGTH = 60
-"""The maximum length of an overlay's name that is made from its fields."""
+"""The maximum length of an overlay name made from its fields."""
 
 
 def add_fields(
@@ -61,12 +56,12 @@ def add_fields(
 ) -> Summary:
     """Give existing records new fields.
 
-    TFRecord records are spliced: the old payload is copied, not parsed, and its checksum is extended over the
-    new bytes. Other formats are read and written again. Records keep their order. Each shard becomes one
-    file with the same compression.
+    TFRecord records are spliced: the old payload is copied, not parsed, and its checksum is extended over the new
+    bytes. Other formats are read and written again. Records keep their order. Each shard becomes one file with the
+    same compression.
 
-    After a kill, the same call continues the job, and the result has the same bytes. (A function is
-    recognised by its name only.)
+    After a kill, the same call continues the job, and the result has the same bytes. (A function is recognised by its
+    name only.)
 
     Args:
         source: as for `open`, or a Dataset.
@@ -79,19 +74,18 @@ def add_fields(
               returns {name: array or value}, a table or a batch. It gets one chunk of records at a time.
               Several threads may call it at the same time; threads=1 prevents that.
 
-        into: the target of the new files: a file for one shard; a folder for files of the same names;
-            or a pattern with `{shard}`. Without `into` and `in_place`, the new fields are stored in files
-            next to the shards, as an overlay, and nothing is rewritten.
+        into: the target of the new files: a file for one shard; a folder for files of the same names; or a pattern
+            with `{shard}`. Without `into` and `in_place`, the new fields are stored in files next to the shards, as
+            an overlay, and nothing is rewritten.
         in_place: replace each shard when its new file is complete. Needs free space for the largest shard.
         by: the name of both a field of the records and a column of the table. Each record gets the row
             with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
         missing: for a record whose key is not in the table: "error", or "null" for no new fields.
         reads: the fields that are passed to a function. No other field is decoded.
         name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
-        replace: a new field may replace an old field of the same name. The old bytes are removed, also from
-            a record without a new value. Without `replace` an existing field is an error: a field in the
-            schema for an overlay, a field in any record for a rewrite.
-        overwrite: replace files that exist.
+        replace: a new field may replace an old field of the same name. The old bytes are removed, also from a record
+            without a new value. Without `replace` an existing field is an error: a field in the schema for an
+            overlay, a field in any record for a rewrite.
         verify: before a new file gets its name, read it and compare all old fields.
         checksums: "all" verifies each old payload; the error for a damaged payload names its record.
             "headers" copies payloads and their checksums unverified, so that damage can be detected later.
@@ -103,11 +97,10 @@ def add_fields(
         A Summary of the files that were written.
 
     Raises:
-        SchemaError: a field exists and `replace` is False, or values do not fit the format or the
-            records.
+        SchemaError: a field exists and `replace` is False, or values do not fit the format or the records.
         ChecksumError: an old record is damaged.
         FileExistsError: a target exists and `overwrite` is False.
-        OSError: the disk has no room, before anything is written.
+        OSError: the disk has no room. Nothing was written.
 
     Example:
         >>> import penstock as ps
@@ -152,19 +145,11 @@ def drop_fields(
 ) -> Summary:
     """Remove fields from existing records. Everything else is copied unchanged.
 
+    The other arguments are as for `add_fields`; either `into` or `in_place` is required.
+
     Args:
         source: as for `open`, or a Dataset.
         names: one field name or several.
-        into: as for `add_fields`.
-        in_place: as for `add_fields`.
-        overwrite: replace files that exist.
-        verify: before a new file gets its name, check that the other fields are unchanged.
-        index: write an index with each file; a folder puts them there.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
-
-    Returns:
-        A Summary of the files that were written.
 
     Raises:
         SchemaError: there is no such field.
@@ -179,7 +164,7 @@ def drop_fields(
     """
     listed = (names,) if isinstance(names, str) else tuple(names)
     if not listed:
-        raise ValueError("no names of fields to drop")
+        raise ValueError("no field names to drop")
     edit = Edit(drop=listed)
     how = How(overwrite, verify, index, threads, progress)
     return _rewrite(_opened(source), edit, into, in_place, how)
@@ -199,22 +184,14 @@ def rename_fields(
 ) -> Summary:
     """Rename fields of existing records. Everything else is copied unchanged.
 
+    The other arguments are as for `add_fields`; either `into` or `in_place` is required.
+
     Args:
         source: as for `open`, or a Dataset.
         names: {old name: new name}; two fields may swap names.
-        into: as for `add_fields`.
-        in_place: as for `add_fields`.
-        overwrite: replace files that exist.
-        verify: before a new file gets its name, check that the values are unchanged.
-        index: write an index with each file; a folder puts them there.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
-
-    Returns:
-        A Summary of the files that were written.
 
     Raises:
-        SchemaError: there is no such field, or there is already a field of the new name.
+        SchemaError: there is no such field, or another field already has the new name.
         ChecksumError: an old record is damaged.
 
     Example:
@@ -226,7 +203,7 @@ def rename_fields(
     """
     dataset = _opened(source)
     if not names:
-        raise ValueError("no names of fields to change")
+        raise ValueError("no fields to rename")
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
     edit = Edit(rename=tuple(names.items()))
@@ -243,6 +220,7 @@ def replace_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    where: Where | None = None,
     overwrite: bool = False,
     verify: bool = False,
     index: bool | str = True,
@@ -251,24 +229,15 @@ def replace_fields(
 ) -> Summary:
     """Replace the values of fields in existing records. Everything else is copied unchanged.
 
-    The old values are removed from the records, so a reader finds only the new values.
+    The old values are removed from the records, so a reader finds only the new values. The other arguments are as for
+    `add_fields`; either `into` or `in_place` is required.
 
     Args:
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
-        into: as for `add_fields`; either `into` or `in_place` is required.
-        in_place: as for `add_fields`.
-        by: as for `add_fields`.
         missing: as for `add_fields`; with "null", a record without a row loses the field.
-        reads: as for `add_fields`.
-        overwrite: replace files that exist.
-        verify: before a new file gets its name, check that the other fields are unchanged.
-        index: write an index with each file; a folder puts them there.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
-
-    Returns:
-        A Summary of the files that were written.
+        where: replace values only in the records for which this condition is true; the others keep theirs. A text,
+            an expression or a function, as for `convert`. Tables and functions are then asked for these records only.
 
     Raises:
         SchemaError: there is no such field, or the values do not fit.
@@ -283,6 +252,8 @@ def replace_fields(
     """
     dataset = _opened(source)
     unchanged = _unchanged(dataset) if in_place else None
+    if where is not None:
+        unchanged = (unchanged or dataset).filter(where)
     new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
     for name in new.schema.names:
         if not dataset.schema.get_all_field_indices(name):
@@ -291,8 +262,10 @@ def replace_fields(
                 f"no such field; there are: {known}",
                 field=name,
                 file=dataset.paths[0],
-                hint="add_fields adds new ones",
+                hint="add_fields adds new fields",
             )
+    if where is not None:
+        new = OnlyWhere(dataset, new, where)
     edit = Edit(new=new, replace=True)
     how = How(overwrite, verify, index, threads, progress)
     return _rewrite(dataset, edit, into, in_place, how)
@@ -311,20 +284,8 @@ def bake_fields(
 ) -> Summary:
     """Write the fields of overlays into the records themselves.
 
-    With `in_place`, each shard's overlays are removed after its new file has replaced the shard.
-
-    Args:
-        source: as for `open`, or a Dataset.
-        into: as for `add_fields`; the overlays are not removed.
-        in_place: as for `add_fields`.
-        overwrite: replace files that exist.
-        verify: before a new file gets its name, check that the other fields are unchanged.
-        index: write an index with each file; a folder puts them there.
-        threads: how many to use; None for all cores.
-        progress: called with the records done, the bytes of the source done, and those in all.
-
-    Returns:
-        A Summary of the files that were written.
+    With `in_place`, each shard's overlays are removed after its new file has replaced the shard. With `into`, they are
+    kept. The other arguments are as for `add_fields`; either `into` or `in_place` is required.
 
     Raises:
         ValueError: these files have no overlays.
@@ -339,75 +300,43 @@ def bake_fields(
         >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
         ([], {'id': 2, 'score': 1.5})
     """
-    bare = _bare(source)
-    paths, left = bare.paths, list(range(len(bare.paths)))
+    plain = bare(source)
+    paths, left = plain.paths, list(range(len(plain.paths)))
     journal = journal_of_baking(paths)
     if in_place and journal.is_of_this_job():
-        left = _left_to_bake(paths, journal)
+        left = left_to_bake(paths, journal)
     kept = overlays([paths[shard] for shard in left]) if left else []
     if not kept and len(left) == len(paths):
-        raise ValueError(f"no fields are kept beside {paths[0]}")
+        raise ValueError(f"{paths[0]} has no overlays")
     if not kept:
         journal.load()
-        journal.forget()  # only this step was left to do
-        return Summary(paths, len(bare), sum(map(os.path.getsize, paths)))
+        journal.forget()  # this was the only step left
+        return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
     names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
     # Already baked shards are not opened, because their fields may have other types.
-    shown = bare.reopened(source=[paths[shard] for shard in left], overlays=True)
+    shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
     edit = Edit(new=Baked(shown, names, left), replace=True)
     how = How(overwrite, verify, index, threads, progress)
-    published = (lambda shard: _remove_overlays(paths[shard])) if in_place else None
-    return _rewrite(bare, edit, into, in_place, how, published)
-
-
-def _bare(source: Any) -> Dataset:
-    """Return the dataset without its overlays."""
-    if isinstance(source, Dataset):
-        return source.reopened(columns=None, overlays=False)
-    return open_dataset(source, overlays=False)
-
-
-def _left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
-    """Return the shards that a killed bake has not written, after removing the overlays of written shards."""
-    written = journal.written()
-    for shard in written:
-        _remove_baked(paths[shard])
-        remove_empty_folder(paths[shard])  # a killed run may have left an empty folder
-    if written and overlays([paths[shard] for shard in written]):
-        journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
-        written = []
-    return [shard for shard in range(len(paths)) if shard not in written]
-
-
-def _remove_overlays(path: str) -> None:
-    for overlay in overlays(path):
-        remove_overlay(path, overlay.name)
-
-
-def _remove_baked(path: str) -> None:
-    """Remove the overlays that were made for a file before it was replaced."""
-    state = identify(open_dataset(path, overlays=False), 0)
-    for overlay in find(path, LocalStorage(), limits_from(None)):
-        if not state.fits(overlay.identity):
-            remove_overlay(path, overlay.name)
+    published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
+    return _rewrite(plain, edit, into, in_place, how, published)
 
 
 def _unchanged(dataset: Dataset) -> Dataset | None:
-    """Return the files that an unfinished job in place has not changed yet, or None without such a job."""
+    """Return the files that an unfinished job in place has not changed yet, or None if there is no such job."""
     written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
     left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
     return dataset.reopened(source=left, columns=None) if written and left else None
 
 
-def _opened(source: Any, checksums: str = "all") -> Dataset:
+def _opened(source: Any, checksums: Any = "all") -> Dataset:
     if isinstance(source, Dataset):
-        return source
+        return source.whole("changing fields")
     return open_dataset(source, checksums=checksums)
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The options that all rewriting verbs have in common."""
+    """The options that all rewriting verbs share."""
 
     overwrite: bool
     verify: bool
@@ -425,12 +354,12 @@ def _rewrite(
     published: Callable[[int], None] | None = None,
 ) -> Summary:
     if (into is None) == (not in_place):
-        raise ValueError("say where the new records go: into= a new place, or in_place=True")
+        raise ValueError("pass either into= or in_place=True")
     if dataset.files.has_overlays and not isinstance(edit.new, Baked):
         raise UnsupportedError(
-            "fields are kept beside these files, and would be lost",
+            "these files have overlays, which would be lost",
             file=dataset.paths[0],
-            hint="penstock fields bake --in-place SOURCE, or open(..., overlays=False) to leave them behind",
+            hint="run penstock fields bake --in-place SOURCE first; open(..., overlays=False) drops them",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
     index, threads = index_option(how.index), checked_threads(how.threads)
@@ -440,7 +369,6 @@ def _rewrite(
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
-    """Return the path of each shard's new file."""
     if "://" in into:
         raise not_local(into)
     is_folder = into.endswith(("/", os.sep)) or os.path.isdir(into)

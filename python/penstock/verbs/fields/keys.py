@@ -1,4 +1,4 @@
-"""Matching of the records of two datasets by a key. Only keys and record numbers are held in memory."""
+"""Matches the records of two datasets by a key. Only keys and record numbers are held in memory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The unmatched records of one dataset, and their first few keys as text. A record without a key
-    counts as a record that only this dataset has."""
+    """The unmatched records of one dataset, and their first few keys as text. A record without a key counts as
+    existing in this dataset only."""
 
     num_records: int
     num_only: int
@@ -39,12 +39,8 @@ class Matched:
 
 
 def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
-    """Match records by the values of a field. If several records have the same key, the first is used.
-
-    Raises:
-        SchemaError: a dataset has no such field, or the field does not hold integers, strings or bytes.
-        UnsupportedError: a dataset skips damage, so its records have no fixed numbers.
-    """
+    """Match records by a field of integers, strings or bytes. If several records have the same key, the first is used.
+    Datasets that skip damage raise UnsupportedError, because their records have no fixed numbers."""
     columns = [_keys(dataset, key, threads) for dataset in (a, b)]
     kinds = [str(column.type) for column in columns]
     if kinds[0] != kinds[1]:
@@ -71,14 +67,16 @@ def _keys(dataset: Dataset, key: str, threads: int | None) -> pa.ChunkedArray:
         raise UnsupportedError(
             "records of a dataset that skips damage cannot be matched by a key",
             file=dataset.paths[0],
-            hint="penstock repair SOURCE --into NEW, then compare what it wrote",
+            hint="penstock repair SOURCE --into NEW, then compare NEW",
         )
     if key not in dataset.schema.names:
         known = ", ".join(dataset.schema.names)
         raise SchemaError(f"no such field; there are: {known}", field=key, file=dataset.paths[0])
     kind = _kind(alike.stripped(pa.nulls(0, dataset.schema.field(key).type)).type)
     if kind is None:
-        message = f"{dataset.schema.field(key).type} is no key: integers, strings and bytes are"
+        message = (
+            f"{dataset.schema.field(key).type} cannot be a key; integers, strings and bytes can"
+        )
         raise SchemaError(message, field=key, file=dataset.paths[0])
     scanned = dataset.scan([key], None, threads)
     return pa.chunked_array([alike.stripped(x.column(0)).cast(kind) for x in scanned], kind)
@@ -94,7 +92,7 @@ def _firsts(codes: np.ndarray, num_names: int) -> np.ndarray:
     """Return the first record with each key, or -1 if no record has the key."""
     found = np.full(num_names, -1, np.int64)
     present = np.flatnonzero(codes >= 0)[::-1]
-    found[codes[present]] = present  # the last assignment wins: the first record
+    found[codes[present]] = present  # the last assignment, of the first record, wins
     return found
 
 

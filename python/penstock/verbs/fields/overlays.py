@@ -1,4 +1,4 @@
-"""The functions `overlays` and `remove_overlay`, and writing overlays for all shards of a dataset."""
+"""`overlays` and `remove_overlay`, and writing overlays for all shards of a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.format import Summary
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
 from penstock.errors import ChangedError, SchemaError, UnsupportedError
 from penstock.limits import limits_from
 from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
@@ -24,8 +24,8 @@ from penstock.storage.paths import expand
 
 @dataclass(frozen=True, slots=True)
 class OverlayInfo:
-    """An overlay: fields stored in files next to shards. `shards` lists the files that have it, out of
-    `num_shards` files. If several overlays have the same field, the highest `sequence` takes precedence."""
+    """Fields stored in files next to shards. `shards` lists the files that have the overlay, out of `num_shards`. If
+    several overlays have the same field, the highest `sequence` takes precedence."""
 
     name: str
     sequence: int
@@ -38,17 +38,14 @@ class OverlayInfo:
 def overlays(source: Any) -> list[OverlayInfo]:
     """Return the overlays of some files, in the order in which they were made.
 
-    This reads a few hundred bytes of each overlay. `verify` reports whether overlays still fit their files,
-    and `open` refuses overlays that do not.
+    This reads a few hundred bytes of each overlay. `verify` reports overlays that no longer fit their files, and `open`
+    refuses them.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
 
-    Returns:
-        A list of OverlayInfo.
-
     Raises:
-        FormatError: a file among them is not an overlay.
+        FormatError: one of the overlay files is not an overlay.
 
     Example:
         >>> import penstock as ps
@@ -81,12 +78,12 @@ def _info(name: str, parts: list[tuple[str, Overlay]], num_shards: int) -> Overl
 def remove_overlay(source: Any, name: str) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
 
-    A stale or damaged overlay is removed as well. If the call is interrupted, the same call again removes
-    the overlay from the remaining shards.
+    A stale or damaged overlay is removed as well. If the call is interrupted, the same call again removes the overlay
+    from the remaining shards.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        name: the overlay's name, as `overlays` returns it.
+        name: the overlay's name, as returned by `overlays`.
 
     Returns:
         The files that were removed.
@@ -105,7 +102,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
     kept_at = [path_of(path, name) for path in paths]
     removed = [path for path in kept_at if os.path.lexists(path)]
     if not removed:
-        # List the names without opening the overlays, since one of them may be damaged.
+        # List the names without opening the overlays, since an overlay may be damaged.
         listed = sorted({shown for path in paths for shown in _names(path, storage)})
         first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
@@ -122,7 +119,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
 
 
 def remove_empty_folder(shard: str) -> None:
-    """Remove the folder of a shard's overlays, if the folder is empty."""
+    """Remove the folder of a shard's overlays if it is empty."""
     _remove_empty(folder_of(shard))
 
 
@@ -138,8 +135,8 @@ def _names(shard: str, storage: LocalStorage) -> list[str]:
 
 
 def _shards(source: Any) -> tuple[list[str], LocalStorage]:
-    """Return the files of a source, and their storage. The files need not be readable."""
-    if isinstance(source, datasets.Dataset):
+    if isinstance(source, Dataset):
+        source = source.whole("changing overlays")
         return list(source.paths), _local(source.files.storage)
     storage = LocalStorage()
     return expand(source, storage).paths, storage
@@ -147,7 +144,7 @@ def _shards(source: Any) -> tuple[list[str], LocalStorage]:
 
 def _local(storage: Any) -> LocalStorage:
     if not isinstance(storage, LocalStorage):
-        raise UnsupportedError("overlays are kept beside local files only")
+        raise UnsupportedError("only local files can have overlays")
     return storage
 
 
@@ -155,7 +152,7 @@ def _local(storage: Any) -> LocalStorage:
 
 
 def write_overlay(
-    dataset: datasets.Dataset,
+    dataset: Dataset,
     name: str,
     schema: pa.Schema,
     columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
@@ -164,16 +161,15 @@ def write_overlay(
 ) -> Summary:
     """Write an overlay for every shard of a dataset.
 
-    All files are written and synced before the first gets its name. If the process dies while the files are
-    renamed, only some shards have the overlay. `overlays` lists these shards, and the same call adds the
-    missing files: an existing file with the same bytes stays unchanged.
+    All files are written and synced before the first gets its name. If the process dies while the files are renamed,
+    only some shards have the overlay. `overlays` lists these shards, and the same call adds the missing files: an
+    existing file with the same bytes stays unchanged. The shards are identified, which builds missing indexes.
 
     Args:
-        dataset: the records. Its shards are identified, which builds missing indexes.
+        dataset: the records.
         name: the overlay's name.
-        schema: the fields.
-        columns_of_shard: returns the values for one shard's records, in order, as batches of the schema
-            and of any length.
+        schema: the schema of the new fields.
+        columns_of_shard: returns the values for one shard's records, in order, as batches of any length.
         overwrite: replace an overlay of this name; the new overlay then counts as the latest.
 
     Raises:
@@ -202,7 +198,11 @@ def write_overlay(
             num_records += writer.num_records
             num_bytes += writer.num_bytes
             if old is not None and not overwrite:
-                _check_same(old, writer)
+                if old.digest != writer.digest:
+                    message = (
+                        f"{old.path} exists with other values; pass overwrite=True to replace it"
+                    )
+                    raise FileExistsError(message)
                 waiting.pop()[1].abort()
         for _, sink in waiting:
             sink.commit()
@@ -217,19 +217,13 @@ def write_overlay(
 
 def _refuse_repeated(names: list[str], paths: tuple[str, ...]) -> None:
     if not names or len(set(names)) < len(names):
-        raise SchemaError("an overlay needs fields, each of another name")
+        raise SchemaError("an overlay needs fields, each with a different name")
     if len(set(map(os.path.realpath, paths))) < len(paths):
-        raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
-
-
-def _check_same(old: Overlay, new: OverlayWriter) -> None:
-    if old.digest != new.digest:
-        message = f"{old.path} exists with other values; pass overwrite=True to replace it"
-        raise FileExistsError(message)
+        raise ValueError("the dataset contains a file twice, so it cannot have an overlay")
 
 
 def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
-    """Return the next sequence number, or the number of an unfinished overlay of this name if there is one."""
+    """Return the next sequence number, or the number of the existing overlay of this name if it is to be completed."""
     found = [overlay for overlays in known for overlay in overlays]
     mine = [overlay.sequence for overlay in found if overlay.name == name]
     if mine and not overwrite:
@@ -237,11 +231,11 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
     return max((overlay.sequence for overlay in found), default=0) + 1
 
 
-def identify(dataset: datasets.Dataset, shard: int) -> Identity:
-    """Return the identity of a shard in the state in which its dataset has opened it."""
+def identify(dataset: Dataset, shard: int) -> Identity:
+    """Return the identity of a shard in the state in which the dataset has opened it."""
     path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
     with closing(dataset.files.storage.source(path)) as source:
         if source.size != num_bytes:
-            message = "the file changed while values were made for it"
+            message = "the file changed while its new fields were computed"
             raise ChangedError(message, file=path, expected=num_bytes, found=source.size)
         return identity_of(dataset.files.own(shard), source)

@@ -1,8 +1,8 @@
-"""The records of a dataset for a comparison. The fields of each block of records come from the block itself.
+"""The records of a dataset for a comparison.
 
-The schema of Examples is inferred from a sample when a dataset is opened. A comparison by that schema
-would miss fields that only later records have. So Examples are read as payloads. Equal payloads need no
-parsing, and other payloads are decoded with the keys that they contain.
+When a dataset is opened, the schema of Examples is inferred from a sample. A comparison by that schema would miss
+fields that only later records have. So Examples are read as payloads. Equal payloads need no parsing, and other
+payloads are decoded with the keys that they contain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock import _core
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.refusals import refuse_twins
 from penstock.contract.faults import error_from
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.raw import RAW_SCHEMA
@@ -45,19 +45,17 @@ _NO_LIMIT = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, in which
-    a scalar is a list of one value and shapes are not stored. It is "typed" for all other formats."""
+    """The values of one field in some records. `layout` is "feature" or "feature list" for Examples, in which a scalar
+    is a list of one value and shapes are not stored. It is "typed" for all other formats."""
 
     values: pa.Array
     type: pa.DataType
     layout: str = "typed"
 
     def differs_from(self, other: NewColumn) -> np.ndarray:
-        """Return a mask of the records in which the two columns differ."""
         return alike.differing(*self._like(other))
 
     def is_like(self, other: NewColumn) -> bool:
-        """Whether the two columns have types that can be equal."""
         return alike.alike(*(array.type for array in self._like(other)))
 
     def _like(self, other: NewColumn) -> tuple[pa.Array, pa.Array]:
@@ -70,10 +68,10 @@ class NewColumn:
 
 
 class Side:
-    """One of the two datasets that are compared."""
+    """One of the two datasets to compare."""
 
     def __init__(
-        self, dataset: datasets.Dataset, columns: Sequence[str] | None, without: Collection[str]
+        self, dataset: Dataset, columns: Sequence[str] | None, without: Collection[str]
     ) -> None:
         self.dataset = dataset
         chosen = self.dataset.schema.names if columns is None else list(columns)
@@ -86,7 +84,7 @@ class Side:
             self._only = self._chosen
         payloads = _payloads_of(self.dataset)
         self.has_payloads = payloads is not None
-        """Whether the batches contain payloads of Examples."""
+        """Whether batches contain payloads of Examples."""
         self.has_features = self.has_payloads or _is_of_examples(self.dataset)
         """Whether structs are features `parent/child`, with or without a schema in a sidecar."""
         self._read = payloads or self.dataset
@@ -95,11 +93,11 @@ class Side:
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the fields are inferred from the payloads while these are read."""
+        """Whether the fields are inferred from the payloads during the read."""
         return self.has_payloads and self._typed is None
 
     def read_by_schema(self) -> None:
-        """Switch to reading payloads, and to decoding them with the schema of the dataset."""
+        """Read payloads, and decode them with the schema of the dataset."""
         payloads = self.dataset.reopened(raw=True, columns=None)
         if payloads.schema.names == RAW_SCHEMA.names:
             schema, dialect = self.dataset.schema, self.dataset.options.dialect
@@ -109,22 +107,20 @@ class Side:
 
     @property
     def names(self) -> list[str]:
-        """The names of the fields that are known before any record is read."""
         return [] if self.is_inferred else self._chosen
 
     def types(self, as_features: bool) -> dict[str, pa.DataType]:
-        """Return the types of fields known before any record is read, with structs as features if requested."""
+        """Return the types of the fields in `names`, with structs as features if requested."""
         fields = [self.dataset.schema.field(name) for name in self.names]
         return {name: type_ for f in fields for name, type_ in _leaves(f, as_features)}
 
     @property
     def sampled_names(self) -> list[str]:
-        """The names of the fields of the dataset's schema, whether or not it is inferred from a sample."""
+        """The fields of the dataset's schema, even if it is inferred from a sample."""
         is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
         return [] if is_empty else self._chosen
 
     def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
-        """Yield all records in order."""
         yield from self._read.scan(None if self.has_payloads else self._chosen, None, threads)
 
     def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
@@ -134,7 +130,6 @@ class Side:
         yield from shuffled_between(self._read, order, columns, threads, size)
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
-        """Return payloads as an input for the kernels."""
         framed = _core.frame_records(batch.column(0))
         frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
         return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
@@ -142,7 +137,7 @@ class Side:
     def find(
         self, names: Collection[str], known: Collection[str], threads: int | None
     ) -> dict[str, pa.DataType]:
-        """Return the types of the given fields that occur in the records. It reads until all are found."""
+        """Return the types of the given fields that occur in the records. Reading stops when all are found."""
         found: dict[str, pa.DataType] = {}
         if not names or not self.is_inferred:
             return found
@@ -165,11 +160,9 @@ class Side:
     ) -> dict[str, NewColumn]:
         """Return the values of some rows of a batch, as {field name: column}.
 
-        Args:
-            batch: a batch from `batches` or `picked`.
-            rows: the wanted rows, or None for all.
-            numbers: the record number of each row of the batch, for errors.
-            known: the field names of the other side, if it does not hold Examples. Keys are mapped to them.
+        `batch` is from `batches` or `picked`. `rows` are the wanted rows, or None for all. `numbers` has the record
+        number of each row of the batch, for errors. `known` has the field names of the other side, to which keys are
+        mapped.
         """
         if self.has_payloads:
             frames = self.frames(batch, rows)
@@ -204,7 +197,6 @@ class Side:
     def _named(
         self, entries: Sequence[dict[str, Any]], known: Collection[str]
     ) -> dict[str, dict[str, Any]]:
-        """Return the keys to compare, as {field name: entry}."""
         keys: dict[bool, set[str]] = {False: set(), True: set()}
         for entry in entries:
             keys[entry["in_lists"]].add(entry["key"])
@@ -236,7 +228,7 @@ class Side:
         return plan
 
     def _located(self, fault: _core.Fault | SchemaError, numbers: np.ndarray) -> PenstockError:
-        """Return the error that a normal read of this record raises, because that error names the file."""
+        """Return the error that a normal read of this record raises, since that error names the file."""
         number = int(numbers[fault.record or 0])
         shards, local = self.dataset.files.locate(np.array([number]))
         try:
@@ -253,16 +245,16 @@ def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, N
     return {field.name: NewColumn(array, field.type) for field, array in pairs}
 
 
-def _is_of_examples(dataset: datasets.Dataset) -> bool:
+def _is_of_examples(dataset: Dataset) -> bool:
     shards = range(len(dataset.paths))
     return bool(shards) and all(dataset.files.info(n).holds_examples for n in shards)
 
 
-def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
+def _payloads_of(dataset: Dataset) -> Dataset | None:
     """Return the same records as payloads, if the dataset's schema was inferred from a sample of Examples.
 
-    Return None if damage is skipped, because payloads that are not Examples are then skipped, too. Return
-    None as well if there are overlays, because payloads do not include their fields.
+    Return None if damage is skipped, because payloads that are not Examples are then skipped, too. Return None if
+    there are overlays, because payloads do not include their fields.
     """
     is_inferred = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
     is_inferred = is_inferred and not dataset.schema.equals(RAW_SCHEMA)
@@ -275,7 +267,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
 
 
 def read_alike(sides: tuple[Side, Side]) -> None:
-    """Read two datasets of Examples as payloads if both have the same schema: equal payloads need no parsing."""
+    """Read two datasets of Examples as payloads if both have the same kept schema: equal payloads need no parsing."""
     a, b = (side.dataset for side in sides)
     is_one = a.schema.equals(b.schema, check_metadata=True)
     if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):
@@ -283,7 +275,7 @@ def read_alike(sides: tuple[Side, Side]) -> None:
             side.read_by_schema()
 
 
-def _keeps_schema(dataset: datasets.Dataset) -> bool:
+def _keeps_schema(dataset: Dataset) -> bool:
     files = dataset.files
     is_whole = dataset.options.damage == "error" and not files.has_overlays
     # The meaning of such names depends on the records.
@@ -315,7 +307,7 @@ def _name(entry: dict[str, Any], twice: Collection[str], known: Collection[str])
 
 
 def _field(name: str, entry: dict[str, Any]) -> pa.Field:
-    """Return a field whose type fits every record with this key."""
+    """Return a field with a type that fits every record with this key."""
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     if len(kinds) > 1:
         listed = " and ".join(word for _, word in kinds)
@@ -335,6 +327,5 @@ def _field(name: str, entry: dict[str, Any]) -> pa.Field:
 
 
 def _shown_type(entry: dict[str, Any]) -> pa.DataType:
-    """Return the type that a schema inferred from these records has."""
     kinds = [kind for (kind, _), count in zip(_KINDS, entry["kinds"], strict=True) if count]
     return inferred_type(entry, kinds[0] if kinds else pa.null())

@@ -1,4 +1,4 @@
-"""The journal of a rewrite. It lists the shards that are written, so that a killed job continues with the others.
+"""The journal of a rewrite. It lists the written shards, so that a killed job continues with the others.
 
 Every file must be in a state that the journal knows: as it was when the job began, or as the job has left it.
 Otherwise the job does not change the file again.
@@ -28,12 +28,8 @@ _LOCK = ".penstock-fields.lock"
 
 @contextmanager
 def alone_in(folder: str) -> Generator[None]:
-    """Lock a folder against other jobs. The lock ends with the process.
-
-    Raises:
-        BlockingIOError: another job is running in this folder.
-    """
-    message = "another change of fields is under way in this folder"
+    """Lock a folder against other jobs until the process ends, or raise BlockingIOError."""
+    message = "another job is changing fields in this folder"
     with journal.alone_with(os.path.join(folder, _LOCK), message, folder):
         yield
 
@@ -58,7 +54,6 @@ class Journal(journal.Journal):
         self.before = [journal.state_of(source) for source in sources]
 
     def part(self, shard: int) -> str:
-        """Return the temporary name of a shard's new file that `write` writes."""
         folder, name = os.path.split(self._targets[shard])
         return os.path.join(folder, f".{name}.{journal.token_of(self._path)}{TEMPORARY_SUFFIX}")
 
@@ -66,7 +61,7 @@ class Journal(journal.Journal):
         """Read which shards an earlier run of this job has written, and remove its unfinished files.
 
         Raises:
-            UnsupportedError: another job on these files has not been finished.
+            UnsupportedError: another job on these files is unfinished.
             ChangedError: a file is neither in its original state nor in the state that this job left.
         """
         self._refuse_others()
@@ -86,36 +81,35 @@ class Journal(journal.Journal):
                 continue
             if self._in_place:
                 message = (
-                    "the file is not as it was when this change of fields began, nor as it left it"
+                    "the file is neither in its original state nor in the state that this job left"
                 )
                 raise ChangedError(
                     message,
                     file=self._sources[shard],
-                    hint="move the file that was there back (a copy is another file), or delete "
-                    f"{self._path} to begin anew with the files as they are",
+                    hint="move the original file back (a copy does not count), or delete "
+                    f"{self._path} to start again with the current files",
                 )
             self.before[shard] = state
         self._tidy()
 
     def _own(self) -> Entries | None:
-        """Return the stored entries; None if there is no journal, or it is about other files."""
+        """Return the stored entries, or None if there is no journal or it is about other files."""
         stored = _stored(self._path)
         return stored if stored is not None and stored.files == self._files else None
 
     def is_of_this_job(self) -> bool:
-        """Whether the unfinished job is this one."""
         stored = self._own()
         return stored is not None and stored.job == self._job
 
     def stop(self) -> None:
-        """End a failed job: remove its journal if the job has changed nothing."""
+        """Remove the journal of a failed job that has changed nothing."""
         if not self.done and self._begun is None:
-            with suppress(OSError):  # the job's error is the one to raise
+            with suppress(OSError):  # raise the job's error instead
                 self._tidy()
                 self.forget()
 
     def _is_written(self, shard: int, made: Made, source: State | None) -> bool:
-        """Whether this job has made a shard's file from the source in its present state."""
+        """Whether this job has made a shard's file from the present state of the source."""
         if not self._in_place and source != self.before[shard]:
             return False
         return _is_made(self._targets[shard], made)
@@ -136,15 +130,14 @@ class Journal(journal.Journal):
 
     def _unfinished(self, path: str, stored: Entries) -> UnsupportedError:
         return UnsupportedError(
-            f"another change of the fields of these files was not finished: up to {len(stored.made)} "
+            f"an earlier change of fields of these files is unfinished: up to {len(stored.made)} "
             f"of {len(stored.files)} are written",
             file=self._targets[0],
-            hint="call it again the same way, with the same files in the same order; or delete "
-            f"{path} to leave each file as it is now",
+            hint="repeat that call with the same files in the same order, or delete "
+            f"{path} to keep each file as it is now",
         )
 
     def _tidy(self) -> None:
-        """Remove the temporary files of this job."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine: set[str] = set()
             for target in (*self._targets, *map(self.part, range(len(self._targets)))):
@@ -165,22 +158,21 @@ class Journal(journal.Journal):
     def check(self, shard: int) -> None:
         """Raise ChangedError if a source file has changed since the job began."""
         if journal.state_of(self._sources[shard]) != self.before[shard]:
-            message = "the file was changed while its fields were"
+            message = "the file changed while its fields were being changed"
             raise ChangedError(message, file=self._sources[shard])
 
     def begin(self, shard: int, temporary: str, facts: dict[str, Any]) -> None:
-        """Record the facts of a shard's new file before the file gets its name."""
         self._begun = shard, Made(journal.state_of(temporary), **facts)
         self._save()
 
     def finish(self, shard: int) -> None:
-        """Record that a shard's file has its name. This is saved when the next shard begins."""
+        """Note that a shard's file has its name. This is saved when the next shard begins."""
         assert self._begun is not None
         self.done[shard] = self._begun[1]
 
 
 def _stored(path: str) -> Entries | None:
-    """Return the entries of a journal file; None if there is no such file, or it is inconsistent."""
+    """Return the entries of a journal file, or None if the file does not exist or is inconsistent."""
     stored = journal.load(path)
     if stored is None or len(stored.before) != len(stored.files):
         return None
@@ -214,7 +206,7 @@ def _is_made(path: str, made: Made) -> bool:
         return False
     if made.contents.startswith("bytes"):
         return bytes_of(path) == made.contents
-    from penstock.datasets.dataset import open as open_dataset
+    from penstock.datasets.open import open as open_dataset
     from penstock.framing.read.framed import FramedReader
 
     try:

@@ -9,23 +9,23 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.contract.format import Reader
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset, Shard
 from penstock.datasets.files import Types
+from penstock.datasets.open import open as open_dataset
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
-"""Whether a shard's index existed, has just been made and stored, is not stored, or is part of the
-format."""
+"""Whether a shard's index existed, was made and stored just now, is not stored, or is part of the format."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """One file. `compression` is "" for an uncompressed file, and None if the format does not store it.
-    `plain_bytes` is the size after decompression. `record_bytes` has the sizes of the records without
-    their frames (None for formats that do not store records one by one)."""
+    """One file. `compression` is "" for an uncompressed file, and None if the format does not store it. `plain_bytes`
+    is the size after decompression. `record_bytes` has the sizes of the records without their frames. Both are None
+    for formats that do not store records one by one."""
 
     path: str
     format: str
@@ -48,10 +48,10 @@ class Info:
     num_bytes: int
     record_bytes: Spread | None
     types: Types = "inferred"
-    """The source of the field types: "given" by schema=, "kept" in sidecars that were written with the
-    files, "stored" in the files, or "inferred" from records."""
+    """The source of the field types: "given" by schema=, "kept" in sidecars that were written with the files, "stored"
+    in the files, or "inferred" from records."""
     skipped_files: tuple[SkippedFile, ...] = ()
-    """Files that were found but are not read, with the reason, see `Dataset.skipped_files`."""
+    """Files that were found but are not read, with the reason; see `Dataset.skipped_files`."""
 
 
 def info(source: Any) -> Info:
@@ -63,11 +63,8 @@ def info(source: Any) -> Info:
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
 
-    Returns:
-        Info.
-
     Raises:
-        PenstockError: counting the records has found damage.
+        PenstockError: damage was found while the records were counted.
 
     Example:
         >>> import penstock as ps
@@ -76,9 +73,9 @@ def info(source: Any) -> Info:
         >>> found.num_records, found.shards[0].format, found.shards[0].index
         (3, 'tfrecord', 'found')
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     total = Range()
-    # This has to be known before counting makes indexes.
+    # Check this before the records are counted, which makes indexes.
     had_index = [
         reader.has_index if isinstance(reader, FramedReader) else None
         for reader in ds.files.own_readers()
@@ -100,9 +97,9 @@ def info(source: Any) -> Info:
 
 
 def _shard(
-    ds: datasets.Dataset,
+    ds: Dataset,
     reader: Reader,
-    shard: datasets.Shard,
+    shard: Shard,
     had_index: bool | None,
     total: Range,
 ) -> ShardInfo:
@@ -120,8 +117,7 @@ def _shard(
     return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
 
 
-def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
-    """Return the path of the sidecar of a file, if there is one."""
+def _index_path(ds: Dataset, data_path: str) -> str | None:
     index = ds.options.index
     if index == "never":
         return None

@@ -15,13 +15,13 @@ from penstock.columns.types import innermost, is_bytes, is_bytes_view, is_list, 
 from penstock.verbs.inspect.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
-"""If the first values of a batch, this many, contain no image, the others are not searched for images."""
+"""If this many first values of a batch contain no image, the other values are not searched for images."""
 _TEXT_SAMPLE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSizes:
-    """The encoded images of one kind ("JPEG", "PNG", "GIF", "WebP") in a field; sizes in pixels."""
+    """The encoded images of one kind ("JPEG", "PNG", "GIF", "WebP") in a field, with sizes in pixels."""
 
     kind: str
     width: Spread
@@ -44,7 +44,6 @@ class Seen:
     images: dict[str, tuple[Range, Range]] = field(default_factory=dict)
 
     def merge(self, other: Seen) -> None:
-        """Add the summary of another part of the same field."""
         for name in ("num_entries", "num_null", "num_nan", "num_infinite", "num_not_text"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("lengths", "sizes", "values", "distinct"):
@@ -55,14 +54,13 @@ class Seen:
             mine[1].merge(height)
 
     def is_text(self, type_: pa.DataType) -> bool:
-        """Whether all values seen are text."""
         if not self.sizes.count:
             return False
         inner = innermost(type_)
         return pa.types.is_string(inner) or pa.types.is_large_string(inner) or not self.num_not_text
 
     def histogram(self) -> Histogram | None:
-        """Return the histogram of the values if they are numbers, else of sizes, else of lengths."""
+        """Return the histogram of the values if they are numbers, else of their sizes, else of the list lengths."""
         return (
             self.values.bins.histogram("values")
             or self.sizes.bins.histogram("sizes")
@@ -84,7 +82,7 @@ Observation = dict[str, tuple[pa.DataType, Seen]]
 
 
 class FieldObserver:
-    """Summarises the batches of one field (`look`, from any thread) and merges the summaries."""
+    """Summarises the batches of one field (`look`, in any thread) and merges the summaries (`add`)."""
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         self._name = name
@@ -92,18 +90,17 @@ class FieldObserver:
         self._countless: frozenset[str] = frozenset()
 
     def look(self, column: pa.Array) -> Observation:
-        """Summarise one batch. Does not change the observer."""
+        """Summarise one batch. This does not change the observer."""
         found: Observation = {}
         _observe(self._name, column, found, self._countless)
         return found
 
     def add(self, part: Observation) -> None:
-        """Add the summary of a batch."""
         for name, (type_, seen) in part.items():
             total = self._seen.setdefault(name, (type_, Seen()))[1]
             total.merge(seen)
             if total.distinct.counts is None or total.distinct.is_over:
-                # Later batches need no counting, because the result cannot change.
+                # Later batches need no counts, because the result cannot change.
                 self._countless |= {name}
 
     def results(self) -> Iterator[tuple[str, pa.DataType, Seen]]:
@@ -131,7 +128,7 @@ def _observe(name: str, array: pa.Array, found: Observation, countless: frozense
     elif types.is_integer(type_) or types.is_boolean(type_) or types.is_temporal(type_):
         _observe_integers(array, seen, name in countless)
     elif not types.is_null(type_):
-        seen.distinct.forgo()  # a map or union: only nulls and lengths are reported
+        seen.distinct.forgo()  # for a map or union, only nulls and lengths are reported
 
 
 def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
@@ -217,19 +214,18 @@ def _observe_bytes(array: pa.Array, seen: Seen, is_countless: bool) -> None:
 
 
 def _byte_sizes(array: pa.Array) -> np.ndarray:
-    """Return the number of bytes of each value that is not null, int64."""
     import pyarrow.compute as pc
 
     if not is_bytes_view(array.type):
         return _numpy(pc.binary_length(array).drop_null().cast(pa.int64()))
-    # pyarrow has no kernel for views. The first four bytes of each view are its length.
+    # pyarrow has no function for views. The first four bytes of each view are its length.
     views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)
     sizes = views[array.offset : array.offset + len(array), 0].astype(np.int64)
     return sizes[_numpy(array.is_valid())] if array.null_count else sizes
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return views as ordinary binary, which more kernels support."""
+    """Return views as ordinary binary, which more functions of pyarrow support."""
     if array.type == pa.binary_view():
         return array.cast(pa.binary())
     return array.cast(pa.string()) if array.type == pa.string_view() else array

@@ -1,7 +1,7 @@
 """`schemas` lists the fields of each file of a dataset, and which files lack which field.
 
-The result covers only the files that were read. It has their number, and for each file whether the fields
-are stored in it or inferred from some or all of its records.
+The result covers only the files that were read, and gives the number of all files. For each file it reports whether
+the fields are stored in the file or inferred from some or all of its records.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import pyarrow as pa
 
 from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom
 from penstock.columns.types import is_list
-from penstock.datasets import dataset as datasets
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 
 MOST_FILES = 101
-"""The most files that are read by default."""
+"""The most files to read by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The fields of one file. `inferred_from` names the records from which the fields were inferred, or is None
-    if the file stores its fields. `is_whole` is true if the file stores them, or if they were inferred from
-    all records. `has_records` is False for a file of Examples without records."""
+    """The fields of one file. `inferred_from` names the records from which the fields were inferred, or is None if the
+    file stores its fields. `is_whole` is true if the file stores them, or if they were inferred from all records.
+    `has_records` is False for a file of Examples without records."""
 
     path: str
     schema: pa.Schema
@@ -37,9 +38,9 @@ class FileSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldPresence:
-    """The presence of a field in the files that were read. `num_files` is the number of files that have it. The
-    others are paths: the files in `lacking` lack the field, in `empty` no record has a value for it, and in
-    `otherwise` it has another type. Files without records are not counted."""
+    """The presence of a field in the files that were read. `num_files` is the number of files that have it. The others
+    are paths: files in `lacking` lack the field, in `empty` no record has a value for it, and in `otherwise` it has
+    another type. Files without records are not counted."""
 
     field: pa.Field
     num_files: int
@@ -61,7 +62,7 @@ class Schemas:
 
     @property
     def same_everywhere(self) -> bool:
-        """Whether all files that were read have the same fields, of the same types, with values."""
+        """Whether all files that were read have the same fields, of the same types, and with values."""
         return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
 
 
@@ -72,22 +73,21 @@ def schemas(
     everything: bool = False,
     threads: int | None = None,
 ) -> Schemas:
-    """List which fields each file of a dataset has, and which files lack which field. The types come from the
-    files, not from the sidecars that penstock writes with files.
+    """List the fields of each file of a dataset, and the files that lack a field. The types come from the files, not
+    from the sidecars that penstock writes with files.
 
-    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first records
-    of each file (1000, or the `infer_records` of the Dataset). So a field that only later records have is
-    missed, unless `everything` is True.
+    Parquet and Arrow files store their fields. The fields of Examples are inferred from the first records of each file
+    (1000, or the `infer_records` of the Dataset). So a field that only later records have is missed, unless
+    `everything` is True.
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
         columns: the fields of interest; None for all.
-        everything: read every record of every file, instead of the first records of the first 101
-            files.
-        threads: the number of files that are read in parallel; None: one per core.
+        everything: read every record of every file, instead of the first records of the first 101 files.
+        threads: the number of files to read in parallel; None for all cores.
 
     Returns:
-        Schemas: `fields` with the files that lack them, `files`, and how much was read.
+        `fields` with the files that lack them, `files`, and how much was read.
 
     Raises:
         PenstockError: the format of a file is unknown, or a field holds values of several kinds.
@@ -100,7 +100,7 @@ def schemas(
         >>> [(f.field.name, f.num_files, f.lacking) for f in found.fields]
         [('id', 2, ()), ('label', 1, ('part-0.tfrecord',))]
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     if ds.files.types == "kept":
         ds = ds.reopened(index="never")  # use the types in the files, not those in sidecars
     files = _read(ds, everything, threads)
@@ -116,7 +116,7 @@ def schemas(
     )
 
 
-def _read(ds: datasets.Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
+def _read(ds: Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
     other: dict[str, Any] = {"columns": None}
     if everything and InferredFrom.of(ds.schema) is not None:
         other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
@@ -142,7 +142,7 @@ def _selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _union(schemas: list[pa.Schema]) -> pa.Schema:
-    """Return all fields of all files: the fields of the first file in order, then further fields of the others."""
+    """Return the fields of the first file in order, then further fields of the other files."""
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
@@ -155,7 +155,7 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
 
 
 def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
-    """Return the field that fits both files, if one type is a list of the other or has no values."""
+    """Return the more general field, if one type is a list of the other or is null."""
     if pa.types.is_null(known.type):
         return other
     is_several = is_list(other.type) and other.type.value_type == known.type
@@ -163,7 +163,7 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
-    """Return {field name: types}. A name may have several, because columns of an Arrow file can share a name."""
+    """Return {field name: types}. A name can have several types, because columns of an Arrow file can share a name."""
     found: dict[str, list[pa.DataType]] = {}
     for field in schema:
         found.setdefault(field.name, []).append(field.type)
@@ -173,7 +173,7 @@ def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
 def _presence(
     field: pa.Field, files: Sequence[FileSchema], file_types: Sequence[dict[str, list[pa.DataType]]]
 ) -> FieldPresence:
-    """Return the presence of a field. `file_types` has the types of each file's fields by name."""
+    """Return the presence of a field. `file_types` has the types of each file's fields, by name."""
     lacking: list[str] = []
     empty: list[str] = []
     otherwise: list[tuple[str, pa.DataType]] = []

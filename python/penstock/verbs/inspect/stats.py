@@ -1,8 +1,7 @@
 """`stats` summarises the values of each field in one pass over the records, in bounded memory.
 
-Batches are read in parallel, and their figures are merged in file order, so the result does not depend on
-the number of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to
-`DISTINCT_LIMIT`.
+Batches are read in parallel, and their figures are merged in file order, so the result does not depend on the number
+of threads. Counts, ranges, lengths and histograms are exact. Distinct values are counted up to `DISTINCT_LIMIT`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom, files
-from penstock.datasets import dataset as datasets
+from penstock.conditions import Where
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
@@ -26,11 +27,11 @@ from penstock.verbs.progress import Progress, meter_of
 class FieldStats:
     """The summary of one field. The children of a struct follow it as `parent.child`.
 
-    `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists,
-    `lengths` has the numbers of values without nulls; all other figures are about the innermost values.
-    `values` is the range of numbers, except NaN and infinities, which are counted separately. `sizes` is
-    in bytes. If values are not counted (floats, long bytes), `most_common` is empty and `num_distinct`
-    None. `has_more_distinct` is true if counting stopped at `num_distinct`.
+    `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists, `lengths` has the
+    numbers of values without nulls; all other figures are about the innermost values. `values` is the range of numbers,
+    except NaN and infinities, which are counted separately. `sizes` is in bytes. If values are not counted (floats,
+    long bytes), `most_common` is empty and `num_distinct` None. `has_more_distinct` is true if counting stopped at
+    `num_distinct`.
     """
 
     name: str
@@ -52,8 +53,8 @@ class FieldStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, if other
-    records may have fields that are not in `fields`; else it is None."""
+    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, or is None if no
+    other record can have further fields."""
 
     num_records: int
     fields: tuple[FieldStats, ...]
@@ -70,6 +71,7 @@ def stats(
     source: Any,
     *,
     columns: Sequence[str] | None = None,
+    where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Stats:
@@ -77,15 +79,16 @@ def stats(
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        columns: the fields to read; None for all fields of the Dataset. No others are decoded. To include
+        columns: the fields to read; None for all fields of the Dataset. Other fields are not decoded. To include
             fields that only later records have, open the Dataset with `infer_records="all"`.
-        threads: the number of threads; None: one per core.
-        progress: called with the records done, the bytes done and the total bytes. The bytes done are
-            estimated from the records. With `progress`, the records are counted first.
+        where: only the records for which this condition is true, as for `Dataset.filter`.
+        threads: the number of threads; None for all cores.
+        progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
+            `progress`, the records are counted first.
 
     Returns:
-        Stats: the number of records, and for each field its nulls, lengths, ranges, distinct
-        values, histogram and image sizes.
+        The number of records, and for each field its nulls, lengths, ranges, distinct values, histogram and image
+        sizes.
 
     Raises:
         PenstockError: damaged data, unless the Dataset was opened to skip it.
@@ -97,12 +100,13 @@ def stats(
         >>> found.values.min, found.values.mean, found.values.max, found.num_distinct
         (1, 2.25, 3, 3)
     """
-    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    ds = source if isinstance(source, Dataset) else open_dataset(source)
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0
     meter = meter_of(progress, ds)
-    stream = partial(ds.scan, columns, None, threads)
+    chosen = ds if where is None else ds.filter(where)
+    stream = partial(chosen.scan, columns, None, threads)
     for rows, parts in in_order([stream], partial(_look, observers), lambda part: 0, threads):
         for observer, part in zip(observers, parts, strict=True):
             observer.add(part)
@@ -112,8 +116,8 @@ def stats(
     return Stats(num_records, tuple(_finished(observers)), fields_from)
 
 
-def _fields_from(ds: datasets.Dataset) -> str | None:
-    """Return a text that names the records from which the fields were inferred, or None if it was all."""
+def _fields_from(ds: Dataset) -> str | None:
+    """Return the name of the records from which the fields were inferred, or None if these were all records."""
     seen = InferredFrom.of(ds.schema)
     if seen is None or ds.columns is not None:
         return None

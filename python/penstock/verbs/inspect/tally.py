@@ -1,6 +1,5 @@
-"""Figures that are updated batch by batch and merged without loss: ranges, histograms, counts of values.
-
-Each figure is an exact function of the values, and does not depend on how they were split into batches.
+"""Figures that are updated batch by batch and merged exactly: ranges, histograms, counts of values. They do not depend
+on how the values were split into batches.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ BINS = 32
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The range and mean of `count` numbers. `min` and `max` have the Python type of the field's values
-    (a datetime for a timestamp). `mean` is None if that type has no mean."""
+    """The range and mean of `count` numbers. `min` and `max` have the Python type of the field's values (a datetime for
+    a timestamp). `mean` is None if that type has no mean, or if the mean is beyond float64."""
 
     count: int
     min: Any
@@ -37,8 +36,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The numbers of values in up to 32 bins of the same width. Bin i counts the values from
-    `start + i * bin_width` up to the next bin's start. `of` is "values", "sizes" or "lengths"."""
+    """The numbers of values in up to 32 bins of the same width. Bin i counts the values from `start + i * bin_width` up
+    to the next bin's start. `of` is "values", "sizes" or "lengths"."""
 
     of: str
     start: float
@@ -90,10 +89,9 @@ class Range:
         try:
             return math.fsum(self._sums)
         except (OverflowError, ValueError):
-            return math.nan  # beyond float64: there is no mean
+            return math.nan  # the sum is beyond float64
 
     def spread(self, type_: pa.DataType | None = None) -> Spread | None:
-        """Return the range and mean as Python values of an Arrow type."""
         if not self.count:
             return None
         if type_ is not None and pa.types.is_temporal(type_):
@@ -117,9 +115,9 @@ def _moment(value: int, type_: pa.DataType) -> Any:
 class Bins:
     """A histogram of numbers whose range is not known beforehand.
 
-    The width of the bins is a power of two, and bins start at multiples of it. So two neighbours can be
-    joined exactly to a bin of twice the width. The width is the smallest that covers the range with `BINS`
-    bins, so it does not depend on the order of the numbers.
+    The width of the bins is a power of two, and bins start at multiples of it. So two neighbours can be joined exactly
+    to a bin of twice the width. The width is the smallest with which `BINS` bins cover the range, so it does not depend
+    on the order of the numbers.
     """
 
     def __init__(self) -> None:
@@ -156,7 +154,7 @@ class Bins:
         self._exponent, self._first, self._counts = wide, start, total
 
     def histogram(self, of: str) -> Histogram | None:
-        """Return the bins from the smallest to the greatest number, or None for fewer than two bins."""
+        """Return the bins in ascending order, or None if there are fewer than two bins."""
         if self._counts is None or len(self._counts) < 2:
             return None
         width: float = 1 << self._exponent if self._exponent >= 0 else math.ldexp(1, self._exponent)
@@ -165,13 +163,13 @@ class Bins:
 
 
 def _exponent(low: Any, high: Any) -> int:
-    """Return the smallest e for which at most BINS bins of width 2**e cover the range low to high."""
+    """Return the smallest e for which `BINS` bins of width 2**e cover the range."""
     if isinstance(low, int):
         exponent = max((high - low).bit_length() - BINS.bit_length(), 0)
         while (high >> exponent) - (low >> exponent) >= BINS:
             exponent += 1
         return exponent
-    # The number of a bin has to be an exact float64, even if the values are far from zero.
+    # The number of a bin must be exact in float64, even if the values are far from zero.
     largest = max(abs(low), abs(high))
     exponent = max(math.frexp(largest)[1] - 52, -1000) if largest else -1000
     half_span = high / 2 - low / 2  # the span itself may be beyond float64
@@ -196,7 +194,7 @@ def _places(numbers: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarray]:
-    """Return the bins after joining each 2**steps neighbours."""
+    """Join groups of 2**steps neighbouring bins."""
     if not steps:
         return first, counts
     start = first >> steps
@@ -207,7 +205,8 @@ def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarra
 
 
 class Distinct:
-    """The number of times each value occurs. Counting stops for too many distinct values or too long values."""
+    """The number of times each value occurs. Counting stops if there are too many distinct values or a value is too
+    long."""
 
     def __init__(self) -> None:
         self.counts: dict[Any, int] | None = {}
@@ -215,7 +214,7 @@ class Distinct:
         """Whether there are more than DISTINCT_LIMIT values."""
 
     def forgo(self) -> None:
-        """Stop counting the values of this field: they are too long, or cannot be counted."""
+        """Stop counting: the values are too long, or cannot be counted."""
         self.counts = None
         self.is_over = False
 
@@ -248,6 +247,6 @@ class Distinct:
         return DISTINCT_LIMIT if self.is_over else len(self.counts) or None
 
     def most_common(self, limit: int = 5) -> tuple[tuple[Any, int], ...]:
-        """Return the most frequent values with their counts. If counts are equal, the smallest value is first."""
+        """Return the most frequent values with their counts. Of equally frequent values, the smallest comes first."""
         ordered = sorted((self.counts or {}).items(), key=lambda item: (-item[1], item[0]))
         return tuple(ordered[:limit])

@@ -1,7 +1,7 @@
 """Conversion of the data passed to `write` (tables, streams, frames, dicts, bytes) to Arrow batches.
 
-No type is guessed. If a value does not have the type of its column, the error names the record and the field.
-Data of an unsupported type is a TypeError that lists the supported types.
+No type is guessed. If a value does not have the type of its column, the error names the record and the field. Data of
+an unsupported type is a TypeError that lists the supported types.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from penstock.verbs.write.incoming_values import (
 )
 
 SAMPLE_RECORDS = 1000
-"""The most dicts that are sampled to infer the schema, and the most dicts in a batch."""
+"""The most dicts from which the schema is inferred, and the most dicts in a batch."""
 _SAMPLE_BYTES = 32 << 20
-"""The sample ends when its values have this many bytes."""
+"""The sample ends once its values have this many bytes."""
 _BATCH_RECORDS = 4096
 _BATCH_BYTES = 4 << 20
 
@@ -44,8 +44,7 @@ ACCEPTED = (
 
 
 class Incoming(NamedTuple):
-    """Records to be written. All batches have the schema, or its `lent_schema` if the writer accepts
-    views."""
+    """Records to write. All batches have the schema, or its `lent_schema` if the writer accepts views."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -56,19 +55,13 @@ class Incoming(NamedTuple):
 
 
 def batches_of(data: Any) -> Incoming:
-    """Return records as Arrow batches.
+    """Return the data passed to `write` as Arrow batches.
 
-    Args:
-        data: a pyarrow Table, RecordBatch or RecordBatchReader; an object with the Arrow C stream
-            or array interface; a pandas DataFrame (its index is ignored); a dict of equally long
-            arrays (a NumPy array of several dimensions is a column of tensors); an iterable
-            of record batches, of dicts or of bytes.
-
-    Returns:
-        The schema, the batches, and the number of records if it is known in advance.
+    The index of a pandas DataFrame is ignored if it has only row numbers. A NumPy array of several dimensions becomes
+    a column of tensors.
 
     Raises:
-        TypeError: the data is none of these.
+        TypeError: the data is not of an accepted kind.
         SchemaError: a value, column or batch does not fit the others.
 
     Example:
@@ -87,7 +80,7 @@ def batches_of(data: Any) -> Incoming:
     return given._replace(schema=schema, batches=(own_batch(b, schema) for b in given.batches))
 
 
-# Complexity: one branch for each kind of data that is accepted.
+# Complexity: one branch for each kind of data.
 def _given(data: Any) -> Incoming:
     if isinstance(data, pa.Table):
         return Incoming(data.schema, iter(data.to_batches()), data.num_rows)
@@ -102,7 +95,7 @@ def _given(data: Any) -> Incoming:
     if isinstance(data, Mapping):
         return _from_columns(cast("Mapping[Any, Any]", data))
     if isinstance(data, Dataset):
-        whole = data.complete()  # also with the columns that were not selected
+        whole = data.complete()  # with the columns that were not selected
         return Incoming(whole.schema, whole.scan(), len(data))
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)
@@ -122,7 +115,7 @@ def _module_of(value: object) -> str:
 
 
 def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
-    """Return a struct array as a batch, or a binary array as raw records."""
+    """Return a struct array as record batches, or a binary array as raw records."""
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     if pa.types.is_struct(array.type):
         schema = pa.schema(list(array.type))
@@ -134,7 +127,7 @@ def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
         schema = pa.schema([(RECORD, array.type)])
         batches = (pa.RecordBatch.from_arrays([chunk], schema=schema) for chunk in chunks)
         return Incoming(schema, batches, len(array))
-    raise TypeError(f'one array of {array.type} has no column name; write {{"name": array}}')
+    raise TypeError(f'an array of {array.type} has no column name; write {{"name": array}}')
 
 
 def _from_pandas(frame: Any) -> Incoming:
@@ -149,7 +142,7 @@ def _from_pandas(frame: Any) -> Incoming:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = "; ".join(str(part) for part in error.args)
         raise SchemaError(message, field=_refused_column(frame)) from None
-    # Drop the metadata of pandas about the index, which describes the frame, not the records.
+    # Drop pandas' metadata about the index, which describes the frame, not the records.
     return batches_of(table.replace_schema_metadata(None))
 
 
@@ -159,7 +152,6 @@ def _tells(index: Any) -> bool:
 
 
 def _refused_column(frame: Any) -> str | None:
-    """Return the first column of a frame that Arrow cannot convert."""
     for place, name in enumerate(frame.columns):
         try:
             pa.Array.from_pandas(frame.iloc[:, place])
@@ -170,27 +162,24 @@ def _refused_column(frame: Any) -> str | None:
 
 def _from_stream(data: Any) -> Incoming:
     if _module_of(data) == "polars":
-        # Its stream would contain the addresses of the objects.
+        # The stream would contain the addresses of the objects.
         schema = getattr(data, "schema", {})
         objects = [str(name) for name, kind in schema.items() if str(kind) == "Object"]
         if objects:
             raise _objects(objects[0])
-    # The length of a database relation is not read, because that would run its query twice.
+    # Do not read the length of a database relation, because that would run its query twice.
     is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
     try:
         reader = pa.RecordBatchReader.from_stream(data)
     except pa.ArrowInvalid:
-        # A stream of one column, such as a polars Series.
+        # This is a stream of one column, such as a polars Series.
         return _from_array(pa.chunked_array(data))
     return Incoming(reader.schema, iter(reader), num_records)
 
 
 def _objects(name: str) -> SchemaError:
     return SchemaError("a column of Python objects has no type that can be written", field=name)
-
-
-# A dict of columns.
 
 
 def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
@@ -207,7 +196,7 @@ def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
 
 
 def _field(name: str, values: Any, array: pa.Array | pa.ChunkedArray) -> pa.Field:
-    """Return the field of a column. Its metadata names the NumPy dtype if Arrow has no such type."""
+    """Return the field of a column. If Arrow lacks the NumPy dtype, the metadata names it."""
     if isinstance(values, np.ndarray) and dtypes.lacks_type(values.dtype):
         values = dtypes.with_bits(values)
         return dtypes.field_of(name, values.dtype, values.shape[1:])
@@ -220,12 +209,12 @@ def _name(name: object) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise SchemaError("the name of a field is no Unicode text", field=name) from None
+        raise SchemaError("this field name is not valid Unicode", field=name) from None
     return name
 
 
 def _in_numpy(name: str, values: Any) -> Any:
-    """Return another library's array, such as a torch tensor, as a NumPy array; anything else unchanged."""
+    """Return another library's array, such as a torch tensor, as a NumPy array, and anything else unchanged."""
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
     if is_known or not hasattr(values, "__array__"):
@@ -233,7 +222,7 @@ def _in_numpy(name: str, values: Any) -> Any:
     try:
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:
-        message = f"{type_name(values)} gives no NumPy array: {error}"
+        message = f"{type_name(values)} cannot be converted to a NumPy array: {error}"
         raise SchemaError(message, field=name) from None
 
 
@@ -262,7 +251,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 def _scalar(name: str, value: object) -> TypeError:
     return TypeError(
-        f"column {name!r} is one {type_name(value)}; a column is an array or list with a value "
+        f"column {name!r} is one {type_name(value)}; a column must be an array or list with a value "
         "for every record"
     )
 
@@ -282,9 +271,6 @@ def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
     if values.ndim == 1:
         return Field(name, list(values)).array() if values.dtype == object else pa.array(values)
     return tensors(values)
-
-
-# Iterables.
 
 
 def _from_iterable(data: Iterable[Any]) -> Incoming:
@@ -355,7 +341,7 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
     fields = [Field(name, [item.get(name) for item in sample]) for name in names]
     batch = _batch_of(fields, sample, 0)
     schema, first, num_sampled = batch.schema, [batch], len(sample)
-    # From here on, keep only what was inferred from the sample, not its values.
+    # From here on, keep the inferred types, but not the values of the sample.
     for field in fields:
         field.values = []
     del batch, sample
@@ -367,7 +353,7 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
             for at, item in enumerate(more):
                 if not item.keys() <= names.keys():
                     new = next(key for key in item if key not in names)
-                    message = f"a field that the first {num_sampled} records do not have"
+                    message = f"the first {num_sampled} records do not have this field"
                     raise SchemaError(message, record=record + at, field=str(new), hint=SCHEMA_HINT)
             yield _batch_of(fields, more, record)
             record += len(more)
@@ -378,8 +364,8 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
 def _next_dicts(
     items: Iterator[Any], first_record: int, most_bytes: int, may_change: bool
 ) -> list[Mapping[str, Any]]:
-    """Return the next dicts, at most `most_bytes` or so. With `may_change` they are copied, because the iterator may
-    reuse a dict, an array or a list for the next record."""
+    """Return the next dicts, of about `most_bytes` at most. With `may_change` they are copied, because the iterator
+    may reuse a dict, an array or a list for the next record."""
     dicts: list[Mapping[str, Any]] = []
     num_bytes = 0
     for item in items:
@@ -387,7 +373,7 @@ def _next_dicts(
         kept = dict(item) if may_change else item
         dicts.append(kept)
         for name, value in kept.items():
-            # Inlined for the most common types: a call per value would be half the cost of writing.
+            # Inlined for the most common types, because a call per value would be half the cost of writing.
             kind = type(value)
             if kind is str or kind is bytes:
                 num_bytes += len(value)

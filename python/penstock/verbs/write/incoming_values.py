@@ -1,4 +1,4 @@
-"""Type inference for columns of Python values to be written, and their conversion to Arrow."""
+"""Columns of Python values to write: type inference, and conversion to Arrow."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pyarrow as pa
 from penstock.errors import SchemaError
 
 _OTHER_SHAPES = (
-    "bring them to one shape, or give a column of penstock.types.VariableShapeTensorType to Parquet, "
+    "bring them to one shape, or write a column of penstock.types.VariableShapeTensorType to Parquet, "
     "Arrow, MessagePack or a tar"
 )
 
 _OTHER_TYPES = (
-    "make them values of one type; or write record batches of a type that takes both, such as "
+    "give them one type; or write record batches with a type that fits both, such as "
     "pa.RecordBatch.from_pylist(rows, schema)"
 )
 
 SCHEMA_HINT = (
-    "the first records tell the columns and their types; to say them yourself, write record batches, such as "
+    "the columns and types are inferred from the first records; to choose them, write record batches, such as "
     "pa.RecordBatch.from_pylist(rows, schema)"
 )
 
 
 def copied(value: Any) -> Any:
-    """Return a copy that does not change when arrays, lists and dicts are reused."""
+    """Return a copy that does not change if the caller reuses arrays, lists and dicts."""
     if isinstance(value, np.ndarray):
         return cast("np.ndarray[Any, Any]", value).copy()
     if isinstance(value, (bytearray, memoryview)):
@@ -56,24 +56,23 @@ def weight(value: Any) -> int:
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's type, with its module unless it is a built-in type."""
+    """Return the name of a value's type, with its module unless the type is built in."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def no_text(name: str, values: Iterable[Any], first_record: int = 0) -> SchemaError:
-    """Return the error for a column that Arrow cannot encode because a string is not valid Unicode text."""
+    """Return the error for a column that Arrow cannot encode because a string is not valid Unicode."""
     place = (at for at, value in enumerate(values, first_record) if not _is_text(value))
     return SchemaError(
-        "a string with half a surrogate pair is no Unicode text",
+        "a string with half a surrogate pair is not valid Unicode",
         record=next(place, None),
         field=name,
-        hint='write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode of a file name',
+        hint='write bytes: value.encode("utf-8", "surrogatepass"), or os.fsencode(name) for a file name',
     )
 
 
 def _is_text(value: Any) -> bool:
-    """Whether every string in a value can be encoded as UTF-8."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -89,7 +88,7 @@ def _is_text(value: Any) -> bool:
 
 
 def tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.Array:
-    """Return a column of tensors. The first dimension of `values` is the record."""
+    """Return a column of tensors. The first axis of `values` is the record."""
     shape = values.shape[1:]
     size = int(np.prod(shape))
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
@@ -102,7 +101,7 @@ def tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.
 
 
 class Field:
-    """One column of Python values, its inferred type, and its conversion to an Arrow array."""
+    """One column of Python values: its inferred type, and its conversion to Arrow arrays."""
 
     def __init__(self, name: str, values: list[Any]) -> None:
         self.name = name
@@ -114,7 +113,7 @@ class Field:
             self._learn(record, value)
 
     def _learn(self, record: int, value: Any) -> None:
-        # A plain scalar's Python type determines its Arrow type; other values must be inspected.
+        # For a plain scalar, the Python type determines the Arrow type. Other values must be inspected.
         if type(value) in self._known or value is None:
             return
         found, shape = _type_of(self.name, record, value)
@@ -132,7 +131,7 @@ class Field:
         self, record: int, found: pa.DataType, shape: tuple[int, ...] | None
     ) -> SchemaError:
         return SchemaError(
-            "a value has another type than those before it",
+            "this value has another type than the values before it",
             record=record,
             field=self.name,
             expected=_described(self.type, self.shape),
@@ -143,11 +142,9 @@ class Field:
         )
 
     def array(self) -> pa.Array:
-        """Return the values so far as a column."""
         return self.convert(self.values, 0)
 
     def convert(self, values: list[Any], first_record: int) -> pa.Array:
-        """Return more values as a column of the same type."""
         values = _unboxed(values)
         for at, value in enumerate(values):
             if value is None or type(value) in self._known:
@@ -206,14 +203,14 @@ def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int
         raise no_text(name, [value], record) from None
     except (pa.ArrowException, OverflowError) as error:
         raise SchemaError(
-            f"a {type_name(value)} is no value that can be written: {error}",
+            f"a {type_name(value)} cannot be written: {error}",
             record=record,
             field=name,
         ) from None
 
 
 def _merged(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
-    """Return the common type, or None if the types differ. Each type may complete unknown parts of the other."""
+    """Return the common type, or None if there is none. Each type may complete unknown parts of the other."""
     types = pa.types
     if known == found or types.is_null(found):
         return known

@@ -1,7 +1,6 @@
 """Shards that are being written: their names, where each shard ends, and the commit of all of them or none.
 
-All shards are finished before the first one gets its name, so after an error only the files that existed
-before remain.
+All shards are finished before the first gets its name, so an error leaves only the files that existed before.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from penstock.verbs.check import textindex
 from penstock.verbs.write.incoming import Incoming
 
 Progress = Callable[[int, "int | None"], None]
-"""Called now and then with the records written so far, and their total, or None if it is not known."""
+"""Called now and then with the records written so far, and the total or None if it is unknown."""
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
 
 
 class Names:
-    """The names of the shards. If the number of shards is part of a name, final names are known only at the end."""
+    """The names of the shards. If names contain the number of shards, final names are known only at the end."""
 
     def __init__(
         self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
@@ -50,7 +49,6 @@ class Names:
         self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
 
     def final(self, number: int, total: int) -> str:
-        """Return the name of a shard, given the number of shards."""
         if self._is_pattern:
             folder, name = os.path.split(self._target)
             name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
@@ -61,13 +59,13 @@ class Names:
         return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
 
     def provisional(self, number: int) -> str:
-        """Return the final name if it is known; otherwise a temporary name in the same folder."""
+        """Return the final name if it is known, else a temporary name in the same folder."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
 
     def taken(self) -> list[str]:
-        """Return the local files or folders that shards may replace, if names are known only at the end."""
+        """Return the local files or folders that shards may replace, if final names are known only at the end."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return []
         folder = os.path.dirname(self._stem)
@@ -79,7 +77,7 @@ class Names:
         return [os.path.join(folder, name) for name in names if shard.fullmatch(name)]
 
     def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
-        """Raise FileExistsError before any work is done, if a target exists."""
+        """Raise FileExistsError if a target exists, before any work is done."""
         if overwrite or (self._is_sharded and total is None):
             return
         for number in range(total or 1):
@@ -89,25 +87,25 @@ class Names:
 
 
 def _number(number: int, spec: str | None) -> str:
-    """Format a shard's number as the pattern's `{shard:05d}` requires."""
+    """Format a shard's number as the pattern requires, such as `{shard:05d}`."""
     try:
         return f"{number:{(spec or ':')[1:]}}"
     except ValueError as error:
         raise ValueError(
-            f"the pattern's {{shard{spec}}} is no format of a number: {error}"
+            f"{{shard{spec}}} in the pattern is not a number format: {error}"
         ) from None
 
 
 @dataclass(slots=True)
 class NewShard:
-    """One file that is being written: its sink, its writer, and its text index."""
+    """One file that is being written."""
 
     sink: Sink
     writer: Writer
     text: tuple[TextIndex, Sink] | None = None
     """The text index that is published with the file, if any."""
     ahead: Ahead | None = None
-    """The sidecar that is written to disk before the file gets its name."""
+    """The sidecar written to disk before the file gets its name."""
     has_index: bool = False
     """Whether writing a sidecar ahead of the file was attempted."""
     num_records: int = 0
@@ -115,7 +113,7 @@ class NewShard:
 
 
 class Shards:
-    """The shards of one call. At most one shard is open; the others wait for the commit."""
+    """The shards of one call. At most one is open; the others wait for the commit."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class Shards:
         return len(self._shards)
 
     def current(self) -> NewShard:
-        """The open shard. The first shard is created on demand."""
+        """Return the open shard. The first shard is created on demand."""
         return self._open or self.start()
 
     def start(self) -> NewShard:
@@ -154,7 +152,7 @@ class Shards:
             self._progress(self._finished_records + shard.num_records, self._total_records)
 
     def finish(self) -> None:
-        """Finish the open shard: its bytes are then on disk, but under a temporary name."""
+        """Finish the open shard. Its bytes are then on disk, but under a temporary name."""
         shard, self._open = self._open, None
         if shard is None:
             return
@@ -170,7 +168,7 @@ class Shards:
 
     @contextmanager
     def _counted_from_the_first(self) -> Generator[None, None, None]:
-        """Make record numbers in errors count over all shards. A writer counts only the records of one shard."""
+        """Make record numbers in errors count over all shards. A writer counts the records of one shard only."""
         try:
             yield
         except SchemaError as error:
@@ -189,7 +187,7 @@ class Shards:
         schema: bytes = b"",
     ) -> Summary:
         """Give all shards their names, in order, and write their indexes, which store `schema`. Indexes are written
-        first, so that a kill leaves no file without one. Text indexes of replaced files are replaced, too."""
+        first, so that a kill leaves no file without its index. Text indexes of replaced files are replaced, too."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
@@ -212,7 +210,6 @@ class Shards:
         return _summary([shard for shard, _ in pairs], paths)
 
     def abort(self) -> None:
-        """Discard all shards that do not have their names yet."""
         for shard in self._shards:
             try:
                 _give_up(shard.writer, shard.sink)
@@ -238,7 +235,6 @@ def new_shard(
 
 
 def _give_up(writer: Writer | None, sink: Sink) -> None:
-    """Abort a shard and remove everything written for it."""
     try:
         if writer is not None:
             writer.abort()
@@ -276,7 +272,6 @@ def _commit(shard: NewShard, path: str) -> None:
 def _text_sink(
     writer: Writer, path: str, storage: Storage, *, overwrite: bool
 ) -> tuple[TextIndex, Sink] | None:
-    """Return the text index of a file and a sink for it, if the writer makes one."""
     kind = writer.text_index if isinstance(writer, FramedWriter) else None
     if kind is None:
         return None
@@ -286,8 +281,8 @@ def _text_sink(
 def _text_instead(
     kind: Format, writer: Writer, path: str, storage: Storage
 ) -> tuple[TextIndex, Sink] | None:
-    """Return a finished text index that replaces the text index of a file that is being replaced. If the new file has
-    none, the old one is removed before its file is replaced, so that no reader uses it with the new file."""
+    """Return a finished text index to replace the text index of a file that is being replaced. If the new file cannot
+    have one, remove the old one now, so that no reader uses it with the new file."""
     text = textindex.kept(kind, path, storage)
     if text is None:
         return None
@@ -322,14 +317,13 @@ def _save_ahead(
 
 
 def _warn_of_no_index(path: str, error: OSError) -> None:
-    # The data is complete; an index can be rebuilt at any time.
     warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=5)
 
 
 def _save_index(
     shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
-    """Write the index of a file that already has its name, or remove the index of its predecessor."""
+    """Write the index of a file that already has its name, or remove the old file's index."""
     if shard.has_index:
         return
     try:
@@ -343,7 +337,7 @@ def _save_index(
 
 
 def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
-    """Return the index of a written file; None if its format has no index and stores its types itself."""
+    """Return the index of a written file, or None if the format needs no index and stores its types itself."""
     if isinstance(writer, FramedWriter):
         return replace(writer.index(), schema=schema) if schema else writer.index()
     return index_of_others(path, storage, schema) if schema else None
@@ -353,14 +347,13 @@ def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Inde
 
 
 class Cut:
-    """Decides how many records may go to the open shard before it asks again."""
+    """Decides how many records may go to the open shard. `end` creates shards still missing after all records."""
 
     def room(self, shards: Shards) -> int:
-        """Return the number of records, at least 1. Start another shard first if the open one is full."""
+        """Return the number of records until the next call, at least 1. If the open shard is full, start another."""
         raise NotImplementedError
 
     def end(self, shards: Shards) -> None:
-        """Create the shards that are still missing after all records are written."""
         raise NotImplementedError
 
 
@@ -378,7 +371,7 @@ class EvenCut(Cut):
     def room(self, shards: Shards) -> int:
         while (left := self._left(shards)) < 1:
             if shards.num_shards == self._num_shards:
-                raise SchemaError(f"more records came than the {self._num_records} announced")
+                raise SchemaError(f"there are more records than the {self._num_records} announced")
             shards.start()
         return left
 
@@ -388,19 +381,19 @@ class EvenCut(Cut):
 
     def end(self, shards: Shards) -> None:
         if self._left(shards) > 0:
-            raise SchemaError(f"fewer records came than the {self._num_records} announced")
+            raise SchemaError(f"there are fewer records than the {self._num_records} announced")
         while shards.num_shards < self._num_shards:
             if self._size(shards.num_shards):
-                raise SchemaError(f"fewer records came than the {self._num_records} announced")
+                raise SchemaError(f"there are fewer records than the {self._num_records} announced")
             shards.start()
 
 
 class LimitCut(Cut):
     """Splits records into shards limited by records or bytes. Without limits there is one shard.
 
-    Reading a writer's bytes means waiting for its threads, so it is done rarely: after about half of the
-    records that should still fit, then after half of the rest, and so on. These points depend only on
-    counts of records, so the end of a shard does not depend on timing.
+    Asking for a writer's bytes means waiting for its threads, so it is done rarely: after about half of the records
+    that should still fit, then after half of the rest, and so on. This depends only on counts of records and bytes, so
+    the end of a shard does not depend on timing.
     """
 
     def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
@@ -431,16 +424,16 @@ class LimitCut(Cut):
         more = shard.num_records
         if num_bytes:
             fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            more = min(fitting, 4 * shard.num_records)  # the first records may be untypical
+            more = min(fitting, 4 * shard.num_records)  # the first records may not be typical
         self._ask_at = shard.num_records + max(1, more)
         return False
 
     def end(self, shards: Shards) -> None:
-        shards.current()  # without records, write one empty file
+        shards.current()  # without records, one empty file is written
 
 
 def fill(shards: Shards, incoming: Incoming, cut: Cut) -> None:
-    """Write all records, each to the shard that `cut` assigns."""
+    """Write all records, each to the shard that `cut` decides."""
     for batch in incoming.batches:
         start = 0
         while start < batch.num_rows:

@@ -1,7 +1,6 @@
 """`write` writes records to one file or many shards, completely or not at all.
 
-Shards are written one after another, each with all threads. See `shards` for where shards end and for their
-names.
+Shards are written one after another, each with all threads. `shards` names the shards and decides where they end.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from penstock.contract.format import (
     Format,
     Summary,
 )
+from penstock.contract.keywords import WriteOptions
 from penstock.contract.options import options_from
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError, not_local
@@ -62,18 +62,18 @@ def write(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
-    **format_options: Any,
+    **format_options: Unpack[WriteOptions],
 ) -> Summary:
     """Write records to one file or several files.
 
-    Files get their names when all of them are complete. The same records make the same bytes, whatever the
-    number of threads and the sizes of the batches.
+    Files get their names when all of them are complete. The same records make the same bytes, whatever the number of
+    threads and the sizes of the batches.
 
     Args:
-        data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
-            interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
-            iterable of record batches, of dicts (one per record) or of bytes (raw records). Batches must
-            not change until all records are written, because long values are not copied.
+        data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array interface (polars,
+            duckdb, pandas, a Dataset); a dict of equally long arrays; an iterable of record batches, of dicts (one
+            per record) or of bytes (raw records). Batches must not change until all records are written, because
+            long values are not copied.
         path: the target file. With several shards, `x.tfrecord` becomes `x-00000-of-00010.tfrecord` and
             so on. A path with `{shard}` (or `{shard:05d}`) is a pattern of names.
         format: the name of the format; None infers it from the path's extension.
@@ -82,21 +82,21 @@ def write(
         num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record. A
             stream of unknown length is first spooled to a temporary file next to the target.
         shard_records: the number of records after which a shard ends.
-        shard_bytes: a shard ends with the record that brings it to this many bytes on disk. The bytes are
-            estimated with compression; for Parquet, Arrow and HDF5, whose records are buffered by group or
-            chunk; for npz, which is packed at the end; and for `.beton`, whose pages are padded.
+        shard_bytes: a shard ends with the record that brings it to this many bytes on disk, or soon after if its last
+            records are much larger than its first. The bytes are estimated with compression; for Parquet, Arrow and
+            HDF5, whose records are buffered by group or chunk; for npz, which is packed at the end; and for `.beton`,
+            whose pages are padded.
         index: write a sidecar with each file. It has the index, if the format has one, and the types of the fields,
             if the format cannot hold them. A path is the folder for the sidecars.
-        overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly. Otherwise the nearest value is written, such as a
             float32 for a float64 in a TFRecord, and `Summary.notes` reports it.
-        threads: the number of threads; None: one per core.
+        threads: the number of threads; None for all cores.
         progress: called with the number of records so far and the total (or None).
         storage: the storage of the files; None for this machine.
         **format_options: options of the format, see its page; an unknown option is an error.
 
     Returns:
-        Summary: the paths in order, the number of records, their bytes on disk, and notes on changed values.
+        The paths in order, the number of records, their bytes on disk, and notes on changed values.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -111,7 +111,8 @@ def write(
     target = _checked_target(data, path, storage)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
-    kind, options = format_and_options(target, format, compression, format_options, exact=exact)
+    given = dict(format_options)
+    kind, options = format_and_options(target, format, compression, given, exact=exact)
     storage = LocalStorage() if storage is None else storage
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
@@ -160,9 +161,9 @@ def _checked_target(data: Any, path: Any, storage: Storage | None) -> str:
 def drop_old_indexes(
     paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
 ) -> None:
-    """Remove the indexes of files that are about to be replaced, unless new indexes replace them. This
-    happens before the replacement: a file without an index can be indexed again, but after it, a kill
-    would leave a new file with a wrong, old index."""
+    """Remove the indexes of files that are about to be replaced, unless new indexes replace them. Remove
+    them before the replacement: a file without an index can be indexed again, but a kill must not leave a new file with
+    an old index."""
     if index is True or not isinstance(storage, LocalStorage):
         return
     for path in paths:
@@ -171,18 +172,17 @@ def drop_old_indexes(
 
 
 def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
-    """Return the function that creates the sinks of a format, for files or for folders."""
     if not kind.info.is_folder:
         return storage.sink
     if isinstance(storage, LocalStorage):
         return storage.folder_sink
-    raise UnsupportedError(f"{kind.info.name} is written to folders of this machine only")
+    raise UnsupportedError(f"{kind.info.name} can be written to local folders only")
 
 
 def check_cuts(
     num_shards: Any, shard_records: Any, shard_bytes: Any
 ) -> tuple[int | None, int | None, int | None]:
-    """Return the values as Python ints. Raise an error for invalid or contradictory values."""
+    """Return the values as Python ints, or raise an error if they are invalid or contradict each other."""
     cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
     found: list[int | None] = []
     for name, value in cuts.items():
@@ -192,12 +192,14 @@ def check_cuts(
             message = f"{name} must be a positive whole number, not {value!r}"
             raise ValueError(message) from None
     if num_shards is not None and not (shard_records is None and shard_bytes is None):
-        raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
+        raise ValueError(
+            "num_shards cannot be combined with shard_records or shard_bytes; leave out one"
+        )
     return found[0], found[1], found[2]
 
 
 def format_of(target: str, format: str | None) -> Format:
-    """Return the format of this name, or for None the format inferred from the target's name."""
+    """Return the format of this name, or infer it from the target's name."""
     if format is None:
         return formats.by_path(target.removesuffix(".gz"))
     return formats.by_name(format)
@@ -217,7 +219,7 @@ def format_and_options(
     name = kind.info.name
     if is_gzip_name:
         if compression not in (None, "gzip", "GZIP"):
-            raise ValueError(f"{target} is named as gzip, but compression={compression!r}")
+            raise ValueError(f"{target} ends in .gz, but compression={compression!r}")
         compression = "gzip"
     if compression is not None:
         # TensorFlow spells compressions in capitals.
@@ -229,7 +231,7 @@ def format_and_options(
 
 
 def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str, Any]:
-    """Return the options, with `exact` added for formats that may change values."""
+    """Return the options, with `exact` added for formats that have this option."""
     has_it = exact and "exact" in {field.name for field in fields(kind.write_options)}
     return {**given, "exact": True} if has_it else given
 
@@ -238,7 +240,7 @@ def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str,
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
 ) -> Generator[Incoming, None, None]:
-    """Yield the same records with their number. A stream is spooled to a temporary file to count its records."""
+    """Yield the records with their number. To count the records, a stream is spooled to a temporary file."""
     if incoming.num_records is not None or not needed:
         yield incoming
         return

@@ -1,8 +1,8 @@
-//! CRC-32C (Castagnoli) and the mask that TFRecord stores it under.
+//! CRC-32C (Castagnoli), and the mask with which TFRecord stores it.
 //!
-//! Short payloads decide the speed of a scan. If the processor has 64-byte carry-less products, `wide`
-//! uses them; else a loop over its CRC instruction has no set-up cost, and consecutive records overlap
-//! in the pipeline. For long data `crc-fast` computes many such products in parallel.
+//! Short payloads determine the speed of a scan. If the CPU has 64-byte carry-less products, `wide` uses
+//! them. Otherwise a loop over its CRC instruction has no set-up cost, and consecutive records overlap in
+//! the pipeline. For long data, `crc-fast` computes many such products in parallel.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, Digest, checksum};
 use super::prefetch::prefetch;
 
 const MASK_DELTA: u32 = 0xa282_ead8;
-/// From here on the folding of `crc-fast` beats the plain instruction.
+/// From this length on, the folding of `crc-fast` is faster than the CRC instruction.
 const FOLD_BYTES: usize = 512;
 /// From this length on memory is prefetched, one piece at a time.
 const FAR_BYTES: usize = 16 << 10;
@@ -34,7 +34,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
     folded(data)
 }
 
-/// By folding. Long data mostly comes from memory, so each piece is prefetched at once: the hardware
+/// By folding. Long data mostly comes from memory, so each piece is prefetched as a whole: the hardware
 /// prefetcher stops at page boundaries.
 fn folded(data: &[u8]) -> u32 {
     if data.len() < FAR_BYTES {
@@ -48,7 +48,7 @@ fn folded(data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The position of the first byte string whose masked checksum differs from the stored one.
+/// The index of the first byte string whose masked checksum differs from the stored one.
 ///
 /// The same as comparing one by one, but CPU features are detected only once, and the loop over short
 /// strings is inlined.
@@ -91,7 +91,7 @@ fn masked_wide<'a>(items: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
 fn first_mismatch_wide<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
-    // Not `position`: compiled for every processor, it would not inline the checksum.
+    // Not `position`, because it is compiled for every CPU and would not inline the checksum.
     for (at, (data, stored)) in items.enumerate() {
         if mask(wide::crc32c(data)) != stored {
             return Some(at);
@@ -134,7 +134,7 @@ fn first_mismatch_sse42<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Opt
 /// Strings whose checksums are computed in parallel.
 #[cfg(target_arch = "x86_64")]
 const LANES: usize = 4;
-/// The lengths of those.
+/// The lengths of such strings.
 #[cfg(target_arch = "x86_64")]
 const LANE_BYTES: std::ops::Range<usize> = 16..FOLD_BYTES;
 
@@ -147,10 +147,10 @@ fn any_length(data: &[u8]) -> u32 {
 
 /// The checksums of some strings with lengths in `LANE_BYTES`.
 ///
-/// For one string, each instruction waits three cycles for the one before, and the branches for odd
-/// bytes and for the end are unpredictable. So all strings advance in step, without branches for a
-/// single one: its odd bytes go first, in one word after zeros, which leave a zero state unchanged;
-/// and in the last steps a string that has ended keeps its state.
+/// For a single string, each instruction waits three cycles for the previous one, and the branches for odd
+/// bytes and for the end are unpredictable. So all strings advance in step, without branches for a single
+/// one. Its odd bytes go first, in one word after zeros, which leave a zero state unchanged. In the last
+/// steps, a string that has ended keeps its state.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
@@ -163,7 +163,7 @@ fn in_lanes(strings: [&[u8]; LANES]) -> [u32; LANES] {
         let odd = (data.len().wrapping_sub(1) & 7).wrapping_add(1); // 1 to 8
         let odd_bits = (odd as u32).wrapping_mul(8);
         let (first, _) = data.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
-        // The usual start, 32 set bits, goes into the first four bytes instead.
+        // The usual initial value, 32 set bits, goes into the first four bytes instead.
         let first = (u64::from_le_bytes(*first) ^ 0xffff_ffff) << 64u32.wrapping_sub(odd_bits);
         let after = 0xffff_ffff_u64 >> odd_bits.wrapping_sub(8) >> 8;
         let rest = data.get(odd..).unwrap_or_default().as_chunks::<8>().0;
@@ -224,7 +224,7 @@ fn short(before: u32, data: &[u8]) -> u32 {
     !crc
 }
 
-/// CRC-32C of some bytes that have the checksum `before`, followed by `data`.
+/// CRC-32C of bytes whose checksum is `before`, followed by `data`.
 #[inline]
 pub fn extend(before: u32, data: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -237,8 +237,8 @@ pub fn extend(before: u32, data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// Extend a payload's stored checksum over `data` after it. The payload is not read: if `stored` was
-/// wrong for it, so is the result.
+/// Extend a payload's stored checksum over the `data` after it. The payload is not read: if `stored` was
+/// wrong, the result is wrong.
 #[inline]
 pub fn extend_stored(stored: u32, data: &[u8]) -> u32 {
     mask(extend(unmask(stored), data))
@@ -250,8 +250,8 @@ pub fn crc32c_u64(value: u64) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if has_sse42() {
         let mut state = u64::from(u32::MAX);
-        // SAFETY: the instruction was found at run time. Its intrinsic would be a call, one a record,
-        // from code that is compiled for every processor.
+        // SAFETY: the instruction was found at run time. Its intrinsic would be a call for each record,
+        // from code that is compiled for every CPU.
         unsafe {
             std::arch::asm!(
                 "crc32 {state}, {value}",
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// The oracle: the remainder by Castagnoli's polynomial, one bit after another.
+    /// The oracle: the remainder by Castagnoli's polynomial, bit by bit.
     fn bit_by_bit(state: u32, byte: u8) -> u32 {
         (0..8).fold(state ^ u32::from(byte), |state, _| (state >> 1) ^ (0x82f6_3b78 * (state & 1)))
     }

@@ -1,7 +1,7 @@
-//! Raw deflate data in and plain bytes out, in pieces of any size.
+//! Inflates raw deflate data, in pieces of any size.
 //!
-//! RFC 1951, as a state machine: a step reads one item of the stream and returns the next step. At the
-//! end of the input it pauses, and resumes there.
+//! RFC 1951, as a state machine: a step reads one item of the stream and returns the next step. At the end
+//! of the input it pauses, and later continues there.
 
 mod codes;
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tests;
 
 use self::codes::{DISTANCES, DistanceTable, LENGTHS, LITLENS, LengthTable, LitlenTable, low};
 
-/// How far back deflate data may point, and so the most bytes of a seek point's window.
+/// The maximum distance of a match, and so the maximum size of a seek point's window.
 pub const WINDOW_BYTES: usize = 32 << 10;
 
 /// Why inflating paused.
@@ -22,26 +22,26 @@ pub enum Pause {
     Hungry,
     /// The output is full.
     Full,
-    /// Between two blocks, where the caller asked to stop.
+    /// Between two blocks, as the caller requested.
     Border,
     /// The last block has ended.
     End,
-    /// The data breaks deflate's rules.
+    /// The data breaks the rules of deflate.
     Broken(&'static str),
 }
 
-/// What one call did.
+/// The result of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Input bytes taken. The last bits of the last byte may belong to what follows.
+    /// Input bytes used. The last bits of the last byte may belong to what follows.
     pub consumed: usize,
-    /// Plain bytes put into the output.
+    /// Plain bytes written to the output.
     pub produced: usize,
     /// Why it paused.
     pub pause: Pause,
 }
 
-/// What comes next in the stream.
+/// The part of the stream that comes next.
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
     BlockHead,
@@ -57,7 +57,7 @@ pub(crate) enum Step {
         num_read: usize,
     },
     Symbols,
-    /// A match, or the rest of one, that is not for the fast copy.
+    /// A match, or the rest of one, that the fast copy does not handle.
     Match {
         length: usize,
         distance: usize,
@@ -80,14 +80,14 @@ pub struct RawInflate {
     pub(crate) window: Vec<u8>,
 }
 
-/// Bits taken from the input that nothing has asked for yet, the next one lowest.
+/// Bits read from the input but not used yet, the next bit lowest.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Held {
     pub bits: u64,
     pub num_bits: u32,
 }
 
-/// How many codes a block has.
+/// The number of codes of a block.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     litlens: usize,
@@ -127,36 +127,36 @@ impl Default for RawInflate {
 }
 
 impl RawInflate {
-    /// Back to the start of a deflate stream, keeping the memory.
+    /// Return to the start of a deflate stream, keeping the memory.
     pub fn reset(&mut self) {
         self.held = Held::default();
         self.step = Step::BlockHead;
         self.window.clear();
     }
 
-    /// Stand before a block in the middle of a stream, whose plain bytes before it are `window`.
+    /// Start before a block in the middle of a stream, after the plain bytes in `window`.
     pub fn start_inside(&mut self, window: &[u8]) {
         self.reset();
         self.keep(window);
     }
 
-    /// Begin with the low `num_bits` (fewer than 8) of `bits`, from a byte already taken.
+    /// Begin with the low `num_bits` (fewer than 8) of `bits`, from a byte that was already used.
     pub fn prime(&mut self, num_bits: u32, bits: u8) {
         let num_bits = num_bits.min(7);
         self.held = Held { bits: low(u64::from(bits), num_bits), num_bits };
     }
 
-    /// The last plain bytes, as many as the next block may point back to.
+    /// The last plain bytes, as many as the next block may refer to.
     pub fn window(&self) -> &[u8] {
         &self.window
     }
 
-    /// Bits of the input taken that belong to what follows, fewer than 8 unless it paused hungry.
+    /// Bits of the used input that belong to what follows; fewer than 8, unless the input ran out.
     pub fn unused_bits(&self) -> u32 {
         self.held.num_bits
     }
 
-    /// Inflate from the front of `input` into `out`; on demand only up to the next block boundary.
+    /// Inflate from the front of `input` into `out`, and if requested only up to the next block boundary.
     pub fn inflate(&mut self, input: &[u8], out: &mut [u8], to_border: bool) -> Progress {
         let mut io = Io { input, taken: 0, out, filled: 0 };
         let pause = loop {
@@ -177,7 +177,7 @@ impl RawInflate {
         Progress { consumed: taken, produced: filled, pause }
     }
 
-    /// Give unused whole bytes back to the input.
+    /// Return unused whole bytes to the input.
     pub(crate) fn give_back(&mut self, io: &mut Io<'_>) {
         let num_bytes = (self.held.num_bits / 8).min(u32::try_from(io.taken).unwrap_or(u32::MAX));
         io.taken = io.taken.wrapping_sub(num_bytes as usize);
@@ -208,7 +208,7 @@ impl RawInflate {
         }
     }
 
-    /// The next bits, at least `num_bits` (up to 56) if the input has them.
+    /// The next bits: at least `num_bits` (up to 56), if the input has them.
     pub(crate) fn need(&mut self, io: &mut Io<'_>, num_bits: u32) -> Result<u64, Pause> {
         let Held { bits, num_bits: held } = self.held;
         if held >= num_bits {
@@ -245,7 +245,7 @@ impl RawInflate {
                 Ok(Step::Symbols)
             }
             2 => Ok(Step::CodeCounts),
-            _ => Err(Pause::Broken("a block of no known kind")),
+            _ => Err(Pause::Broken("a block of an unknown kind")),
         }
     }
 
@@ -331,7 +331,7 @@ impl RawInflate {
             let (length, repeats) = self.next_length(io, at)?;
             let slots = self.lengths.get_mut(at..total).and_then(|rest| rest.get_mut(..repeats));
             let Some(slots) = slots else {
-                return Err(Pause::Broken("a block with more lengths of codes than codes"));
+                return Err(Pause::Broken("a block with more code lengths than codes"));
             };
             slots.fill(length);
             at = at.wrapping_add(repeats);
@@ -339,9 +339,9 @@ impl RawInflate {
         self.set_codes()
     }
 
-    /// The length of code number `at`, and for how many codes it stands.
+    /// The length of code number `at`, and the number of codes that it applies to.
     fn next_length(&mut self, io: &mut Io<'_>, at: usize) -> Result<(u8, usize), Pause> {
-        // The most bits of a length; at the end of the input fewer are enough.
+        // The most bits of a length; at the end of the input, fewer are enough.
         let _ = self.need(io, 14);
         let entry = self.length_code.lookup(self.held.bits);
         let (extra_bits, least) = match entry.byte() {

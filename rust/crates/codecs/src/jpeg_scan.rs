@@ -1,9 +1,9 @@
-//! The scan of a baseline JPEG: Huffman codes to the blocks of 64 values that are transformed to
-//! pixels, one minimum coded unit after another.
+//! Decodes the scan of a baseline JPEG: from Huffman codes to the blocks of 64 values that are transformed
+//! to pixels, one minimum coded unit after another.
 //!
-//! Only what every encoder writes is decoded. Anything else (an unknown code, a marker in the wrong
-//! place, missing or surplus bits) stops it, and libjpeg-turbo decodes the file from the start; so
-//! damaged files give the pixels that libjpeg-turbo gives.
+//! It decodes only what every encoder writes. Anything else (an unknown code, a marker in the wrong place,
+//! missing or surplus bits) stops it, and libjpeg-turbo decodes the file from the start. So damaged files
+//! give the same pixels as with libjpeg-turbo.
 
 pub mod bits;
 pub mod codes;
@@ -17,7 +17,7 @@ use self::codes::{Firsts, Others, Spec};
 pub const MOST_BLOCKS: usize = 10;
 /// The most bytes of a unit: a value has at most 16 bits of code and 15 of its own.
 const MOST_BYTES: usize = MOST_BLOCKS * 64 * 31 / 8;
-/// Bytes unstuffed at once.
+/// How many bytes are unstuffed in one step.
 const READY: usize = 16 << 10;
 /// Zeros after them, so that eight bytes can be read at the last one.
 const MARGIN: usize = 8;
@@ -47,23 +47,23 @@ fn kept<T>(
 }
 
 impl Tables {
-    /// For the first values of blocks.
+    /// The table for the first values of blocks.
     pub fn firsts(&mut self, spec: &Spec) -> Option<Rc<Firsts>> {
         kept(&mut self.firsts, spec, Firsts::new)
     }
 
-    /// For the others.
+    /// The table for the other values.
     pub fn others(&mut self, spec: &Spec) -> Option<Rc<Others>> {
         kept(&mut self.others, spec, Others::new)
     }
 }
 
-/// What of a block is wanted.
+/// The values of a block that are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Its mean: an eighth of each side.
+    /// Only the mean, for an eighth of each side.
     First,
     /// All values.
     All,
@@ -71,15 +71,15 @@ pub enum Wanted {
 
 /// A component of the image.
 pub struct Component {
-    /// Its tables.
+    /// Its table for first values.
     pub firsts: Rc<Firsts>,
-    /// Its tables.
+    /// Its table for the other values.
     pub others: Rc<Others>,
-    /// What of its blocks is wanted.
+    /// The values of its blocks that are wanted.
     pub wanted: Wanted,
 }
 
-/// How a scan is laid out.
+/// The layout of a scan.
 pub struct Layout {
     /// The components.
     pub components: Vec<Component>,
@@ -87,15 +87,15 @@ pub struct Layout {
     pub blocks: Vec<usize>,
     /// Units between restart markers; 0 if there are none.
     pub interval: u32,
-    /// Units in a row.
+    /// Units per row.
     pub columns: u32,
     /// Rows of units.
     pub rows: u32,
-    /// The first and the last unit of each row that are wanted.
+    /// The first and the last wanted unit of each row.
     pub wanted: (u32, u32),
 }
 
-/// Bytes of a scan without byte stuffing. Reused for other scans.
+/// Bytes of a scan without byte stuffing. The memory is reused for other scans.
 pub struct Ready {
     bytes: Box<[u8]>,
     length: usize,
@@ -109,14 +109,14 @@ impl Default for Ready {
 
 impl Ready {
     /// Drop the bytes before `at`, and add those of `source` from `from` on, up to a marker. Returns
-    /// whether there was one. Bytes that end without a marker are odd, even if they are not needed:
-    /// the library may read that far ahead, and warn.
+    /// whether there was a marker. Bytes without a marker at their end are odd, even if they are not
+    /// needed: the library may read that far ahead, and warn.
     fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> Result<bool, Odd> {
         self.bytes.copy_within((*at).min(self.length)..self.length, 0);
         self.length -= (*at).min(self.length);
         *at = 0;
         let ended = loop {
-            // Many at a time: 0xff is rare.
+            // Many at a time, because 0xff is rare.
             while self.copy::<32>(source, from) {}
             while self.copy::<8>(source, from) {}
             if self.length >= self.bytes.len() - MARGIN {
@@ -139,7 +139,7 @@ impl Ready {
         Ok(ended)
     }
 
-    /// Add `N` bytes; false if there are fewer, or an 0xff among them.
+    /// Add `N` bytes; false if there are fewer, or if one of them is 0xff.
     #[inline(always)]
     fn copy<const N: usize>(&mut self, source: &[u8], from: &mut usize) -> bool {
         let end = self.bytes.len() - MARGIN;
@@ -156,7 +156,7 @@ impl Ready {
     }
 }
 
-/// A scan that is being decoded.
+/// A scan being decoded.
 pub struct Scan<'a> {
     layout: Layout,
     source: &'a [u8],
@@ -168,9 +168,9 @@ pub struct Scan<'a> {
     state: State,
     predictions: [i32; 4],
     column: u32,
-    /// Units left.
+    /// The number of units left.
     left: u64,
-    /// Units up to the next restart marker, and its number.
+    /// The units up to the next restart marker, and its number.
     restart: (u32, u8),
 }
 
@@ -185,13 +185,13 @@ impl<'a> Scan<'a> {
         Self { layout, source, from, ready, ended, state, predictions, column, left, restart }
     }
 
-    /// Blocks of a unit.
+    /// The number of blocks of a unit.
     pub fn num_blocks(&self) -> usize {
         self.layout.blocks.len()
     }
 
-    /// Decode a unit into its blocks, which must be zeros; without blocks, skip the unit, which is
-    /// outside the wanted columns. After the last unit, returns the offset of the marker.
+    /// Decode a unit into its blocks, which must be zeros. Without blocks, skip the unit, which is outside
+    /// the wanted columns. After the last unit, returns the offset of the marker.
     pub fn unit(&mut self, blocks: Option<&mut [Block]>) -> Result<Option<usize>, Odd> {
         self.left = self.left.checked_sub(1).ok_or(Odd)?;
         if self.layout.interval > 0 {
@@ -236,7 +236,7 @@ impl<'a> Scan<'a> {
         if self.left == 0 { self.marker().map(Some) } else { Ok(None) }
     }
 
-    /// The offset of the marker after the last bits, which must follow within the byte.
+    /// The offset of the marker after the last bits, which must follow in the same byte.
     fn marker(&mut self) -> Result<usize, Odd> {
         if !self.ended {
             self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from)?;

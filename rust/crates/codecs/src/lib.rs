@@ -1,7 +1,7 @@
-//! penstock's own codecs, each at least a fifth faster than the libraries: bytes in, bytes out,
-//! independent of formats, files and penstock's errors.
+//! penstock's codecs, each at least a fifth faster than the libraries: bytes in, bytes out, independent of
+//! formats, files and penstock's errors.
 //!
-//! | module | does | buys | oracle | fuzz target |
+//! | module | does | speed | oracle | fuzz target |
 //! |---|---|---|---|---|
 //! | [`inflate`] | raw deflate streams, in pieces of any size | 0.75 to 0.80 GB/s, zlib-rs 0.60 (decision 0018) | zlib-rs, in `inflate/oracle.rs` | `inflate`, `member` |
 //! | [`jpeg_scan`] | the Huffman codes of baseline JPEGs | random crops 1.36×, a middle at a quarter of the size 1.53× (decision 0012) | libjpeg-turbo, on whole pictures | `jpeg_ways` |
@@ -11,20 +11,20 @@
 //!
 //! # Invariants
 //!
-//! Of all codecs, checked by the tests here and by the fuzz targets:
+//! All codecs, as the tests here and the fuzz targets check:
 //!
-//! 1. No input panics, reads outside its slice or loops without taking input or making output.
-//!    Slices are read by `get` (clippy denies indexing), and each `unsafe` block states why it is
+//! 1. No input causes a panic, a read outside its slice, or a loop that neither uses input nor makes
+//!    output. Slices are read by `get` (clippy denies indexing), and each `unsafe` block states why it is
 //!    sound.
-//! 2. The result does not depend on where input and output are cut, nor on the instruction sets
-//!    of the machine.
+//! 2. The result depends neither on how input and output are divided, nor on the instruction sets of the
+//!    machine.
 //! 3. Memory is bounded by constants: 32 KiB of window and three tables for `inflate`, 16 KiB of
 //!    prepared input and four pairs of tables for `jpeg_scan`, nothing for `crc32c`.
 //!
-//! Of each codec:
+//! Each codec:
 //!
-//! - `inflate` returns the same bytes as zlib, takes the same number of input bytes, and gives the
-//!   same verdict: broken, cut or whole. From a broken stream it returns no byte that zlib would not.
+//! - `inflate` returns the same bytes as zlib, uses the same number of input bytes, and gives the same
+//!   verdict: damaged, truncated or complete. From a damaged stream it returns no byte that zlib would not.
 //! - `jpeg_scan` decodes only valid, usual scans. On anything else (an unknown code, a marker out of
 //!   place, missing or surplus bits) it stops with [`jpeg_scan::bits::Odd`], and the caller decodes
 //!   the file from its start with libjpeg-turbo, whose result counts.

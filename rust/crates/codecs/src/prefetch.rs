@@ -1,8 +1,8 @@
-//! A hint to the processor that bytes are about to be read.
+//! A hint to the CPU that bytes will be read soon.
 //!
-//! The only `unsafe` here is the instruction itself, which reads nothing and cannot fault.
+//! The only `unsafe` here is for the instruction, which reads nothing and cannot fault.
 
-/// Bring the cache lines of `length` bytes from `at` on, as far as the slice reaches.
+/// Load the cache lines of `length` bytes from `at` on, as far as the slice reaches.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize, length: usize) {
     #[cfg(target_arch = "x86_64")]

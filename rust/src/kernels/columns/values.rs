@@ -1,4 +1,4 @@
-//! Values of one kind that a column is filled with.
+//! Values of one kind, which fill a column.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub enum Values {
     Int64(Vec<i64>),
     /// float32
     Float(Vec<f32>),
-    /// float64: numbers of either kind, where both are wanted
+    /// float64: numbers of both kinds, if both are wanted
     Double(Vec<f64>),
-    /// byte strings: where each starts, and the end of the last; then the bytes
+    /// byte strings: the start of each and the end of the last, then the bytes
     Bytes(Vec<i32>, Vec<u8>),
-    /// byte strings borrowed from what was read
+    /// byte strings borrowed from the buffer that was read
     Borrowed(BorrowedStrings),
 }
 
@@ -38,7 +38,7 @@ impl Values {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[inline(always)]
     pub fn len(&self) -> usize {
         match self {
@@ -50,12 +50,12 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Append a byte string. Not for other kinds, where it does nothing.
+    /// Append a byte string. For other kinds, this does nothing.
     #[inline(always)]
     pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Fault> {
         match self {
@@ -72,7 +72,7 @@ impl Values {
         Ok(())
     }
 
-    /// Drop all but the first byte strings. Not for other kinds, where it does nothing.
+    /// Keep only the first byte strings. For other kinds, this does nothing.
     pub fn cut_bytes(&mut self, count: usize) {
         match self {
             Self::Bytes(offsets, data) => {
@@ -84,8 +84,8 @@ impl Values {
         }
     }
 
-    /// Append `count` zeros or empty strings, for nulls. The count is from the schema, so memory may not
-    /// be enough.
+    /// Append `count` zeros or empty strings, for nulls. The count comes from the schema, so there may not
+    /// be enough memory.
     pub(super) fn push_blanks(&mut self, count: usize) -> Result<(), Fault> {
         match self {
             Self::Int64(values) => push_copies(values, count, 0)?,
@@ -97,7 +97,7 @@ impl Values {
         Ok(())
     }
 
-    /// Append copies of all values of another run of the same kind.
+    /// Append copies of all values of another collection of the same kind.
     pub(super) fn extend(&mut self, other: &Self) -> Result<(), Fault> {
         match (self, other) {
             (Self::Int64(mine), Self::Int64(theirs)) => {
@@ -117,7 +117,7 @@ impl Values {
                     }
                 }
             }
-            _ => return Err(Fault::new(FaultKind::Schema, 0, "the default is of another kind")),
+            _ => return Err(Fault::new(FaultKind::Schema, 0, "the default has a different type")),
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ fn make_room<T>(values: &mut Vec<T>, count: usize) -> Result<(), Fault> {
     })
 }
 
-/// The fault for a column that 32 bits cannot count.
+/// The fault for a column with more than 32 bits can count.
 #[cold]
 pub fn too_large(bytes: usize) -> Fault {
     let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";

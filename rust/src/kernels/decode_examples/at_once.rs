@@ -1,5 +1,5 @@
-//! Reads, verifies and decodes large records a few at a time, and copies their strings out while the
-//! records are in the L1 and L2 caches, so that the bytes read do not make a round trip through memory.
+//! Reads, verifies and decodes large records a few at a time, and copies their strings while the records
+//! are still in the L1 and L2 caches, so that the bytes do not go to memory and back.
 
 use crate::tuned::JOB_BYTES;
 use std::ops::Range;
@@ -17,18 +17,19 @@ use crate::kernels::walk::Frames;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
-/// Whether `decode_at_once` supports the plan: at most one column of strings, and none borrowed.
+/// Whether `decode_at_once` supports the plan: at most one column of strings, which is not borrowed.
 pub fn is_simple(plan: &Plan) -> bool {
     let strings = plan.wanted.iter().filter(|wanted| wanted.kind == Some(Kind::Bytes));
     strings.clone().count() <= 1 && !strings.into_iter().any(|wanted| wanted.borrow)
 }
 
-/// Decode records of these sizes, frames included, with `threads` threads. `read_frames` reads the frames
-/// of some records into a buffer of its own; `verify` checks them before they are decoded. The plan must
-/// be simple (`is_simple`).
+/// Decode records of these sizes, which include the frames, with `threads` threads. `read_frames` reads the
+/// frames of some records into a new buffer; `verify` checks them before they are decoded. The plan must be
+/// simple (`is_simple`).
 ///
-/// None if strings are less than half of the bytes of the first records: the memory reserved for strings
-/// would stay mostly empty. Faults have no exact place: the caller decodes again to find it.
+/// None if strings are less than half of the bytes of the first records, because most of the memory
+/// reserved for strings would stay empty. Faults have no exact position: the caller decodes again to find
+/// it.
 pub fn decode_at_once(
     sizes: &[u64],
     plan: &Plan,
@@ -89,7 +90,7 @@ pub fn decode_at_once(
     finished(columns, plan).map(Some)
 }
 
-/// Ranges of consecutive records that are read together.
+/// Ranges of consecutive records, each of which is read in one call.
 fn jobs(sizes: &[u64]) -> Vec<Range<usize>> {
     let mut jobs = Vec::new();
     let (mut first, mut num_bytes) = (0, 0);
@@ -116,7 +117,7 @@ struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// Decode the next records; their strings, borrowed from `frames`.
+    /// Decode the next records. Their strings are borrowed from `frames`.
     fn decode(&mut self, frames: &Frames, plan: &Plan) -> Result<BorrowedStrings, Fault> {
         if let Some(column) = self.strings.and_then(|number| self.columns.get_mut(number)) {
             column.borrow_from(&frames.buffer);
@@ -129,9 +130,9 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Room for the strings that were decoded last.
+    /// The memory for the strings that were decoded last.
     fn place(&mut self, strings: &BorrowedStrings) -> Result<&'a mut [u8], Fault> {
-        // Defaults may be longer than what was read.
+        // Defaults may be longer than the bytes that were read.
         let (mine, rest) = std::mem::take(&mut self.room)
             .split_at_mut_checked(strings.num_bytes())
             .ok_or_else(elsewhere)?;
@@ -164,7 +165,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A job that waits for its turn. If it fails or panics before, the waiting jobs are stopped.
+/// A job that waits for its turn. If it fails or panics before its turn, the waiting jobs are stopped.
 struct Job<'t, 'a> {
     turn: &'t Turn<'a>,
     number: usize,
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
     use crate::kernels::columns::Layout;
 
-    /// A field of a message whose tag and body are these.
+    /// A field of a message with this tag and body.
     fn field(tag: u8, body: &[u8]) -> Vec<u8> {
         let mut out = vec![tag];
         let mut left = body.len();

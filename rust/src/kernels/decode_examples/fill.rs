@@ -1,5 +1,5 @@
-//! Appending the values of one record to their columns: along a fast path for the one shape that all
-//! common writers produce, and by the exact functions of the dialect for all others.
+//! Appends the values of one record to their columns. A fast path handles the encoding that all common
+//! writers produce; the exact functions of the dialect handle all others.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub(super) fn fill_feature(
     }
 }
 
-/// The same for a feature in any other shape.
+/// The same for a feature in any other encoding.
 #[cold]
 fn fill_odd(
     column: &mut Column,
@@ -67,14 +67,14 @@ fn fill_odd(
     if counts { column.close_record(before) } else { missing(column, wanted) }
 }
 
-/// Append the values of a feature of the wanted kind in the one shape that common writers use, and
-/// tell which of the column's they are. None, and nothing appended, if it is anything else.
+/// Append the values of a feature of the wanted kind in the encoding of the common writers, and return
+/// their range in the column. None, and nothing is appended, for any other encoding.
 #[inline(always)]
 fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Range<usize>>, Fault> {
     match values {
         Some(Values::Int64(out)) => {
             let before = out.len();
-            // The commonest feature of all: one number.
+            // The most common feature: one number.
             if let [0x1a, 3, 0x0a, 1, byte] = *bytes
                 && byte < 0x80
             {
@@ -130,7 +130,7 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Rang
     }
 }
 
-/// Append the values of a feature in any shape that protobuf reads. False if it has no kind.
+/// Append the values of a feature in any encoding that protobuf reads. False if it has no kind.
 fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool, Fault> {
     let Some((kind, lists)) = example::feature(bytes)? else { return Ok(false) };
     if wanted.kind != Some(kind) && !converts(wanted, kind) {
@@ -151,13 +151,13 @@ fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool
     Ok(true)
 }
 
-/// Whether a column takes numbers of a kind that is not its own.
+/// Whether a column accepts numbers of a kind other than its own.
 fn converts(wanted: &Wanted, found: Kind) -> bool {
     let is_number = |kind: Kind| matches!(kind, Kind::Int64 | Kind::Float);
     wanted.numbers != Numbers::OfItsKind && wanted.kind.is_some_and(is_number) && is_number(found)
 }
 
-/// Append numbers of either kind to a column of numbers; one that would become another is a fault.
+/// Append numbers of either kind to a column of numbers. A number whose value would change is a fault.
 fn append_converted(values: &mut Values, found: Kind, lists: &[u8]) -> Result<(), Fault> {
     let (mut integers, mut floats) = (Vec::new(), Vec::new());
     example::lists(found, lists, |list| match found {
@@ -179,7 +179,7 @@ fn append_converted(values: &mut Values, found: Kind, lists: &[u8]) -> Result<()
     for value in floats {
         match values {
             Values::Double(out) => out.push(f64::from(value)),
-            // 2^63 itself is beyond int64; the casts below would take it for the largest.
+            // 2^63 itself is beyond int64, but the casts below would accept it as the largest int64.
             Values::Int64(out)
                 if value as i64 as f32 == value && value < 9_223_372_036_854_775_808.0 =>
             {
@@ -193,10 +193,10 @@ fn append_converted(values: &mut Values, found: Kind, lists: &[u8]) -> Result<()
 
 #[cold]
 fn inexact(value: impl std::fmt::Display, wanted: &str) -> Fault {
-    Fault::new(FaultKind::Schema, 0, format!("holds {value}, which is no {wanted}"))
+    Fault::new(FaultKind::Schema, 0, format!("holds {value}, which {wanted} cannot hold exactly"))
 }
 
-/// Append the values of a feature in any shape that TensorFlow reads. False if it has no kind.
+/// Append the values of a feature in any encoding that TensorFlow reads. False if it has no kind.
 fn append_tensorflow(
     column: &mut Column,
     wanted: &Wanted,
@@ -209,7 +209,7 @@ fn append_tensorflow(
     Ok(true)
 }
 
-/// Append the values of the list of a kind, from after its tag on.
+/// Append the values of the list of a kind, read from after its tag.
 fn append_list_tensorflow(
     column: &mut Column,
     wanted: &Wanted,
@@ -261,7 +261,7 @@ pub(super) fn fill_list(
     column.close_record(before)
 }
 
-/// The same by TensorFlow's rules, which read the rest of a frame as the next one.
+/// The same by TensorFlow's rules, which read the rest of a frame as the next frame.
 fn fill_list_tensorflow(
     column: &mut Column,
     wanted: &Wanted,
@@ -278,7 +278,7 @@ fn fill_list_tensorflow(
     column.close_record(before)
 }
 
-/// Append one frame; returns the rest.
+/// Append one frame, and return the rest.
 fn fill_frame_tensorflow<'a>(
     column: &mut Column,
     wanted: &Wanted,

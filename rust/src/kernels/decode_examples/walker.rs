@@ -1,4 +1,4 @@
-//! Finds the wanted values of a record, predicting its keys from the record before.
+//! Finds the wanted values of a record, predicting its keys from the previous record.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::wire::example::{self, WireField, WireValue};
 use crate::wire::fields::{only_field, split_field};
 use crate::wire::tf_example::{self, Parser};
 
-/// The place of a wanted value in a record.
+/// The position of a wanted value in a record.
 #[derive(Clone, Copy)]
 enum Slot<'a> {
     Empty,
-    /// In the record.
+    /// The value is in the record.
     Span(&'a [u8]),
-    /// Joined from several places; a number in `Walker::joined`.
+    /// The value was joined from several places, and has a number in `Walker::joined`.
     Joined(usize),
 }
 
@@ -33,7 +33,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// The keys of the record before, each with its column.
+/// The keys of the previous record, each with its column.
 type Guess = Vec<(Vec<u8>, Option<usize>)>;
 
 /// Reads one record after another.
@@ -46,8 +46,8 @@ pub(super) struct Walker<'a, 'p> {
     place: usize,
 }
 
-/// Whether two keys are the same. Most are short enough for two loads each that may overlap, which
-/// is less than calling a function.
+/// Whether two keys are equal. Most keys are so short that two loads each, which may overlap, are enough.
+/// That costs less than calling a function.
 #[inline(always)]
 fn same_key(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -62,7 +62,7 @@ fn same_key(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl<'a, 'p> Walker<'a, 'p> {
-    /// One that has seen no record yet.
+    /// A reader that has seen no record yet.
     pub(super) fn new(plan: &'p Plan) -> Self {
         Self {
             plan,
@@ -74,7 +74,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         }
     }
 
-    /// Find the places of a record's wanted values.
+    /// Find the positions of a record's wanted values.
     pub(super) fn find(&mut self, payload: &'a [u8]) -> Result<(), Fault> {
         self.slots.fill(Slot::Empty);
         self.joined.clear();
@@ -90,7 +90,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         if self.plan.shared.is_empty() { Ok(()) } else { self.share() }
     }
 
-    /// Give columns that share a key with an earlier one what was found for that.
+    /// Copy the results for a key to the other columns with the same key.
     #[cold]
     fn share(&mut self) -> Result<(), Fault> {
         for &(column, first) in &self.plan.shared {
@@ -103,7 +103,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         Ok(())
     }
 
-    /// The same for a payload that is not one plain `Features` message.
+    /// The same for a payload that is not exactly one `Features` message.
     fn find_odd(&mut self, payload: &'a [u8]) -> Result<(), Fault> {
         let mut list_place = 0;
         let mut map = |walker: &mut Self, in_lists: bool, map: &'a [u8]| {
@@ -153,7 +153,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         Ok(())
     }
 
-    /// The rest of a `Features` message from the first field that is not a plain map entry.
+    /// The rest of a `Features` message, from the first field that is not a normal map entry.
     #[cold]
     fn odd_entries(&mut self, rest: &'a [u8], in_lists: bool) -> Result<(), Fault> {
         if let Dialect::TensorFlow(parser) = self.plan.dialect {
@@ -178,7 +178,7 @@ impl<'a, 'p> Walker<'a, 'p> {
             return self.put(key, value, None, in_lists);
         }
         let Some((key, value)) = example::entry(entry, in_lists)? else {
-            return Ok(()); // protobuf drops an entry that has a field it does not know
+            return Ok(()); // protobuf drops an entry that has an unknown field
         };
         match value {
             Cow::Borrowed(value) => self.put(&key, value, None, in_lists),
@@ -189,9 +189,9 @@ impl<'a, 'p> Walker<'a, 'p> {
         }
     }
 
-    /// Note a value under its column, if the key is wanted. The last one of a key wins. Each slot is
-    /// built in place: a slot passed by value is written and read back in other sizes, which stalls
-    /// store forwarding.
+    /// Note a value under its column, if the key is wanted. The last value of a key counts. Each slot is
+    /// built in place, because a slot passed by value is written and read back in different sizes, which
+    /// stalls store forwarding.
     #[inline(always)]
     fn put(
         &mut self,
@@ -215,7 +215,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         Ok(())
     }
 
-    /// Note a further value of a key. The one before is read for its faults, as the parsers do.
+    /// Note another value of a key. The previous value is still checked for faults, as the parsers do.
     #[cold]
     fn put_again(
         &mut self,
@@ -231,7 +231,7 @@ impl<'a, 'p> Walker<'a, 'p> {
             (Dialect::Protobuf, Slot::Span(before)) => example::check(before, in_lists)?,
             (Dialect::TensorFlow(Parser::Example), Slot::Span(before)) => {
                 tf_example::kind(before)?;
-                // In a dense column an entry without a kind does not replace the one before.
+                // In a dense column, an entry without a kind does not replace the previous entry.
                 let wanted = column.and_then(|column| self.plan.wanted.get(column));
                 let keeps = |w: &Wanted| self.plan.single || w.layout.is_dense();
                 if joined.is_none() && value.is_empty() && wanted.is_some_and(keeps) {
@@ -244,7 +244,7 @@ impl<'a, 'p> Walker<'a, 'p> {
         Ok(())
     }
 
-    /// The column of a key that was not guessed; it is the guess for the next record.
+    /// The column of a key that was not predicted. It becomes the prediction for the next record.
     #[cold]
     fn look_up(&mut self, key: &[u8], in_lists: bool) -> Result<Option<usize>, Fault> {
         if self.plan.dialect == Dialect::Protobuf {

@@ -1,4 +1,4 @@
-//! Arrow arrays of values that have been brought together.
+//! Makes Arrow arrays of collected values.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::unknown;
 use crate::wire::numpy_map::{Dtype, Kind};
 use crate::wire::{Fault, FaultKind};
 
-/// Values as Arrow keeps them: a bool is a bit there.
+/// Values in Arrow's form: a bool is a bit.
 pub(super) fn numbers(data: MutableBuffer, dtype: Dtype) -> Buffer {
     match dtype.kind {
         Kind::Bool => {

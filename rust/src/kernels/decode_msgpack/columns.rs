@@ -35,7 +35,7 @@ impl Strings {
         Self { ends, data: Vec::new() }
     }
 
-    /// Make room at once: large values would else be copied each time the room doubles.
+    /// Reserve all memory in one step: otherwise large values are copied each time the memory doubles.
     pub(super) fn reserve(&mut self, num_bytes: usize) {
         if let Some(room) = buffer_pool::take(num_bytes) {
             self.data = room;
@@ -152,7 +152,7 @@ impl Column {
         Self { values, validity: None, rows: 0 }
     }
 
-    /// The byte strings that it holds, if these are its values.
+    /// The byte strings of the column, if its values are byte strings.
     pub(super) fn strings(&mut self) -> Option<&mut Strings> {
         match &mut self.values {
             Values::Text(strings) | Values::Binary(strings) | Values::Raw(strings) => Some(strings),
@@ -160,7 +160,7 @@ impl Column {
         }
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.rows
@@ -205,7 +205,7 @@ impl Column {
         Ok(())
     }
 
-    /// The same for rare values, and those of another type than the column.
+    /// The same for rare values, and for values of a different type from the column's.
     fn read_odd(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -355,8 +355,8 @@ impl Column {
             Values::Binary(values) | Values::Raw(values) => Arc::new(values.finish(nulls)?),
             Values::Text(values) => {
                 let (ends, data) = (offsets(values.ends), buffer_pool::pooled(values.data));
-                // SAFETY: every value was seen to be UTF-8 when it was appended, and the offsets
-                // are the ends of values in the order in which they were.
+                // SAFETY: every value was verified to be UTF-8 when it was appended, and the offsets are
+                // the ends of the values, in order.
                 Arc::new(unsafe { StringArray::new_unchecked(ends, data, nulls) })
             }
             Values::Ext(fields, types, datas) => {
@@ -404,7 +404,7 @@ impl Values {
         }
     }
 
-    /// Bytes that a null takes here, which takes one in the file or none.
+    /// Bytes that a null takes in this column; in the file it takes one byte or none.
     #[inline(always)]
     fn blank_bytes(&self) -> u64 {
         match self {
@@ -423,7 +423,7 @@ fn deeper(costs: Costs, cursor: &Cursor<'_>) -> Result<Costs, Fault> {
     }
 }
 
-/// Whether a number is the same as a float32.
+/// Whether a number equals a float32.
 fn same(value: f64) -> bool {
     f64::from(value as f32) == value || value.is_nan()
 }

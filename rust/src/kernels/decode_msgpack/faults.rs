@@ -24,7 +24,7 @@ pub(super) fn no_text() -> Fault {
 #[cold]
 pub(super) fn no_time() -> Fault {
     let message =
-        "the timestamp is none, or beyond what 64 bits of nanoseconds hold (1677 to 2262)";
+        "the timestamp is invalid, or outside the range of 64-bit nanoseconds (1677 to 2262)";
     Fault::new(FaultKind::Schema, 0, message)
 }
 

@@ -1,4 +1,4 @@
-//! What columns of MessagePack values hold, as the fields of an Arrow schema say it.
+//! The types of columns of MessagePack values, derived from the fields of an Arrow schema.
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 
@@ -6,20 +6,20 @@ use super::{TYPE_LEVELS, mark, unknown};
 use crate::wire::Fault;
 use crate::wire::numpy_map::{Dtype, Kind};
 
-/// The form of a column's values.
+/// The type of a column's values.
 #[derive(Clone, Debug)]
 pub enum Form {
-    /// Nil and nothing else.
+    /// Only nil.
     Null,
     /// true and false
     Bool,
-    /// Integers of int64.
+    /// Integers within int64.
     Int,
-    /// Integers of uint64.
+    /// Integers within uint64.
     UInt,
     /// Floats of 32 bits.
     Float,
-    /// Floats of 64 bits, and integers that these hold.
+    /// Floats of 64 bits, and integers that float64 can hold exactly.
     Double,
     /// str
     Text,
@@ -42,7 +42,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form of a field of the wanted schema.
+    /// The form for a field of the wanted schema.
     pub(super) fn of(field: &Field, level: usize) -> Result<Self, Fault> {
         if level > TYPE_LEVELS {
             return Err(unknown(field.data_type()));
@@ -96,7 +96,7 @@ impl Form {
     }
 }
 
-/// The dtype of numbers of an Arrow type.
+/// The NumPy dtype for an Arrow type of numbers.
 pub fn dtype_of(kind: &DataType) -> Option<Dtype> {
     let (kind, size) = match kind {
         DataType::Boolean => (Kind::Bool, 1),

@@ -15,15 +15,15 @@ pub(super) struct Frames {
     at: usize,
     /// Frames before this offset have their checksums.
     sealed: usize,
-    /// Borrowed values, which are not in `data`; None if there are none.
+    /// Borrowed values, which are not in `data`; None if no value is borrowed.
     borrowed: Option<Between>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
 }
 
 impl Frames {
-    /// Memory for records of these lengths without their `borrowed` bytes. `payload_len` returns None
-    /// for inconsistent offsets.
+    /// Memory for records of these lengths without their `borrowed` bytes. `payload_len` returns None for
+    /// inconsistent offsets.
     pub(super) fn room(
         num_records: usize,
         payload_len: impl Fn(usize) -> Option<u64>,
@@ -56,7 +56,7 @@ impl Frames {
         })
     }
 
-    /// Write all frames; `write` writes a payload.
+    /// Write all frames; `write` writes one payload.
     #[inline(always)]
     pub(super) fn fill(
         mut self,
@@ -117,8 +117,8 @@ impl Frames {
         Some(())
     }
 
-    /// `fill` with borrowed values. A function of its own, not inlined, to keep the loop for short records
-    /// free of its branches.
+    /// `fill` with borrowed values. It is a separate function, not inlined, to keep its branches out of the
+    /// loop for short records.
     #[inline(never)]
     fn fill_between(
         mut self,

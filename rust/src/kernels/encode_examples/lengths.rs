@@ -1,10 +1,10 @@
-//! The first pass: how long every part of every message is, before anything is written.
+//! The first pass: measures the length of every part of every message, before anything is written.
 
 use super::{ABSENT, MESSAGE_BYTES, Payload, disagree, too_long};
 use crate::kernels::example_columns::{Column, Rows, Section, Values};
 use crate::wire::{Fault, varint};
 
-/// Bytes of a varint, as the type that lengths have here.
+/// Bytes of a varint, in the type of lengths.
 #[inline(always)]
 pub(super) fn varint_len(value: u64) -> u64 {
     varint::len(value) as u64
@@ -16,7 +16,7 @@ pub fn field_len(length: u64) -> u64 {
     1u64.saturating_add(varint_len(length)).saturating_add(length)
 }
 
-/// The bytes of a list's run, given those of the list, which are tag, varint and run.
+/// The bytes of a list's packed run, given those of the list: tag, varint and run.
 #[inline(always)]
 pub(super) fn run_len(list: u64) -> Option<u64> {
     (1..=10).find_map(|width| {
@@ -25,8 +25,8 @@ pub(super) fn run_len(list: u64) -> Option<u64> {
     })
 }
 
-/// How long the parts of every record's message are, without their own tags and lengths. A part
-/// that the message does not have at all is an empty vector.
+/// The lengths of the parts of every record's message, without their tags and lengths. A part that no
+/// message has is an empty vector.
 pub(super) struct Sections {
     context: Vec<u64>,
     lists: Vec<u64>,
@@ -63,7 +63,7 @@ impl Sections {
     }
 }
 
-/// The bytes inside each record's list (of a feature), or feature list (of a column of those).
+/// The bytes inside the list of each record's feature, or inside its feature list.
 pub(super) fn measure(column: &Column<'_>, num_records: usize) -> Result<Vec<u32>, Fault> {
     if let Some(lengths) = measure_usual(column, num_records) {
         return Ok(lengths);
@@ -95,8 +95,8 @@ pub(super) fn measure(column: &Column<'_>, num_records: usize) -> Result<Vec<u32
     Ok(lengths)
 }
 
-/// The same for the most common columns: the same number of values in every record, and no nulls.
-/// None for all others, and if anything is wrong.
+/// The same for the most common columns: the same number of values in every record, and no nulls. None for
+/// other columns, and if anything is wrong.
 fn measure_usual(column: &Column<'_>, num_records: usize) -> Option<Vec<u32>> {
     if column.has_nulls() || column.frames.is_some() {
         return None;
@@ -121,8 +121,8 @@ fn measure_usual(column: &Column<'_>, num_records: usize) -> Option<Vec<u32>> {
     }
 }
 
-/// The bytes inside the list of one feature, or None if its column cannot say of what type an
-/// empty list is.
+/// The bytes inside the list of one feature, or None if its column does not determine the type of an empty
+/// list.
 #[inline(always)]
 pub(super) fn feature_list_len(
     column: &Column<'_>,
@@ -139,7 +139,7 @@ pub(super) fn feature_list_len(
 }
 
 impl Values<'_> {
-    /// Bytes inside the list message of `count` values.
+    /// Bytes inside the message of a list with `count` values.
     #[inline(always)]
     pub(super) fn list_len(&self, start: usize, count: usize) -> Option<u64> {
         let run = match self {

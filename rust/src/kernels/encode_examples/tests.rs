@@ -159,8 +159,8 @@ fn raw_records_are_framed_as_they_are() {
     assert_eq!(fault.record, Some(1));
 }
 
-/// Scalars and fixed lists are measured by a shorter path, and entries of short lists all at once:
-/// around every length at which one more byte is needed, they say what plain lists say.
+/// Scalars and fixed lists are measured by a shorter path, and entries of short lists all together. Around
+/// every length at which one more byte is needed, the results equal those of plain lists.
 #[test]
 fn columns_of_equal_lengths_are_measured_like_lists() {
     use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, StringBuilder};
@@ -222,7 +222,7 @@ fn long_values_are_borrowed_and_the_message_is_the_same() {
     (0..6).for_each(|n| views.append_option((n != 4).then(|| value(n))));
     let batch = batch(vec![("v", Arc::new(views.finish())), ("f", Arc::new(lists(6)))]);
     let framed = encode_examples(&batch, Payload::Sequence).unwrap();
-    // Of six views two are long, one of them null; of each list one value is.
+    // Two of six views are long, and one of these is null; each list has one value.
     let long = |piece: &&crate::kernels::parts::Piece| piece.buffer > 0;
     assert_eq!(framed.bytes.pieces.iter().filter(long).count(), 2 + 5);
     let whole = encode_examples(&batch.slice(3, 1), Payload::Sequence).unwrap();

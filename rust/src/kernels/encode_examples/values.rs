@@ -1,4 +1,4 @@
-//! The second pass: map entries, lists and values, written forward into memory of the right size.
+//! The second pass: writes map entries, lists and values from front to back, into memory of the right size.
 
 use crate::tuned::BORROWED_BYTES;
 use arrow_buffer::Buffer;
@@ -9,7 +9,7 @@ use crate::kernels::example_columns::{Column, Section, Values};
 use crate::kernels::parts::Between;
 
 impl Values<'_> {
-    /// The values of a list, after the list's own length.
+    /// The values of a list, after its length.
     #[inline(always)]
     pub(super) fn write_list(
         &self,
@@ -36,7 +36,7 @@ impl Values<'_> {
         }
     }
 
-    /// The bytes of a list's only run: packed numbers, or its one byte string.
+    /// The content of a list: packed numbers, or its only byte string.
     #[inline(always)]
     pub(super) fn write_run(&self, pen: &mut Pen<'_>, start: usize, count: usize) -> Option<()> {
         match self {
@@ -104,27 +104,27 @@ pub(super) fn write_entry(
     Some(())
 }
 
-/// Bytes that a ready-made head takes at most.
+/// Maximum number of bytes of a precomputed head.
 pub(super) const SHORT_HEAD: usize = 48;
-/// Bytes of a ready-made head besides its key: six before and around it, five after.
+/// Bytes of a precomputed head besides its key: six before and around it, five after.
 pub(super) const AROUND_KEY: usize = 10;
 
-/// The bytes before a column's values in every record: the map entry, its key, and the tags and
-/// lengths down to the list.
+/// The bytes before a column's values in every record: the map entry, its key, and the tags and lengths
+/// down to the list.
 #[derive(Clone, Debug)]
 pub struct Head {
     key: Box<[u8]>,
-    /// The list's field within Feature, which is its type.
+    /// The list's field in Feature, which is its type.
     tag: u8,
     section: Section,
-    /// The head of a list of one run, with room for the lengths.
+    /// The head of a list with one run, with space for the lengths.
     short: [u8; SHORT_HEAD],
-    /// The longest list that `short` serves: all of its lengths take one byte.
+    /// The longest list for which `short` works: all of its lengths take one byte.
     short_max: u32,
 }
 
 impl Head {
-    /// The head of the column `key`. `one_run`: the list holds packed numbers, or one byte string.
+    /// The head of the column `key`. `one_run`: the list has packed numbers, or one byte string.
     pub fn new(key: &str, tag: u8, section: Section, one_run: bool) -> Self {
         let mut head =
             Self { key: key.as_bytes().into(), tag, section, short: [0; SHORT_HEAD], short_max: 0 };
@@ -140,9 +140,9 @@ impl Head {
         head
     }
 
-    /// Add to each record's message the bytes of this entry, given those inside its list.
+    /// Add the bytes of this entry to each record's message, given the bytes inside its list.
     pub(super) fn add_entries(&self, lengths: &[u32], messages: &mut [u64]) {
-        // Where all lengths within an entry take one byte, they and the tags are eight.
+        // If all lengths in an entry take one byte, they and the tags are eight bytes.
         let around = self.key.len().saturating_add(8) as u64;
         let most = 127u64.saturating_sub(around.saturating_sub(2)) as u32;
         let all = |most| lengths.iter().fold(0, |max: u32, &length| max.max(length)) <= most;
@@ -159,7 +159,7 @@ impl Head {
         }
     }
 
-    /// Bytes of the map entry, given those inside its list (or feature list).
+    /// Bytes of the map entry, given the bytes inside its list (or feature list).
     #[inline(always)]
     pub(super) fn entry_len(&self, length: u64) -> u64 {
         field_len(self.key.len() as u64).saturating_add(field_len(self.value_len(length)))
@@ -181,8 +181,8 @@ impl Head {
         pen.open(SECOND, self.value_len(length))
     }
 
-    /// Write the entry down to the list's run: a precomputed head with its five lengths filled in.
-    /// False, and nothing written, if a length takes more than a byte or the buffer's end is near.
+    /// Write the entry down to the list's run: a precomputed head, with its five lengths filled in. False,
+    /// and nothing is written, if a length takes more than one byte or the buffer's end is near.
     #[inline(always)]
     pub(super) fn write_short(&self, pen: &mut Pen<'_>, length: u32) -> bool {
         if length < 3 || length > self.short_max {
@@ -211,11 +211,11 @@ impl Head {
     }
 }
 
-/// Writes forward through memory of exactly the right size; None if it does not fit.
+/// Writes from front to back into memory of exactly the right size. None if something does not fit.
 pub struct Pen<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) at: usize,
-    /// Collects borrowed values; None if all are copied.
+    /// Collects borrowed values; None if all values are copied.
     pub(super) borrowed: Option<&'a mut Between>,
 }
 
@@ -228,7 +228,8 @@ impl Pen<'_> {
         Some(())
     }
 
-    /// Write a value: borrowed if it is long, has a `home` buffer and borrowing is on; else copied.
+    /// Write a value. It is borrowed if it is long, has a `home` buffer and borrowing is on; otherwise it
+    /// is copied.
     #[inline(always)]
     pub(super) fn put_or_borrow<'b>(
         &mut self,

@@ -1,11 +1,11 @@
-//! BMP of 8 bits (taken as grey, whatever its palette says), 24 or 32, not compressed.
+//! Decodes uncompressed BMP of 8 bits (read as grey, whatever its palette says), 24 or 32 bits.
 //!
 //! | byte | what (little endian) |
 //! |---|---|
 //! | 0 | `BM` |
-//! | 10 | i32: where the pixels begin |
-//! | 18, 22 | i32: width, height; rows go upwards, or downwards where the height is negative |
-//! | 28 | i16: bits a pixel |
+//! | 10 | i32: offset of the pixels |
+//! | 18, 22 | i32: width, height; rows go upwards, or downwards if the height is negative |
+//! | 28 | i16: bits per pixel |
 //!
 //! Rows are padded to 4 bytes; colour is blue, green, red, alpha.
 
@@ -14,10 +14,10 @@ use super::{change_channels, damaged, zeroed};
 use crate::wire::cursor::Cursor;
 use crate::wire::{Fault, FaultKind};
 
-/// Bytes that hold every number of the header.
+/// Bytes that include every number of the header.
 const HEAD: usize = 32;
 
-/// Decode to this many channels, 0 for its own.
+/// Decode to this many channels, or with 0 to those of the file.
 pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture, Fault> {
     let cut = |needed: usize| {
         let message = format!(

@@ -1,26 +1,26 @@
-//! Which part of an image is used: a function of its size and the record's key alone, so that the
-//! result does not depend on threads or batches.
+//! Computes which part of an image is used, from its size and the record's key only, so that the result
+//! does not depend on threads or batches.
 //!
-//! Numbers are drawn from the key by splitmix64: the flip first, then for each of ten tries the
-//! area and the shape, and of the try that fits top and left. That is torchvision's
-//! `RandomResizedCrop` with other random numbers. Only sums, products, quotients and square roots
-//! are computed, which are the same on every machine; `exp` and `log` of the C library are not.
+//! Numbers are drawn from the key by splitmix64: first the flip, then the area and the aspect ratio of up
+//! to ten tries, and then top and left for the try that fits. This is torchvision's `RandomResizedCrop`
+//! with other random numbers. Only sums, products, quotients and square roots are computed, because these
+//! are the same on every machine; `exp` and `log` of the C library are not.
 
 use crate::wire::{Fault, FaultKind};
 
 /// The part of an image to crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
-    /// All of it.
+    /// The whole image.
     Whole,
-    /// The middle of it, at a size with some margin.
+    /// The middle, at a size with some margin.
     Center,
-    /// A part of random area, shape and place.
+    /// A part of random area, aspect ratio and position.
     Random,
 }
 
 impl Crop {
-    /// The crop of that name.
+    /// The crop with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "whole" => Some(Self::Whole),
@@ -43,17 +43,17 @@ pub struct Draw {
 /// How images are cropped, resized and flipped.
 #[derive(Clone, Debug)]
 pub struct Law {
-    /// Height and width of what is made; None for those of each image.
+    /// Height and width of the result; None for those of each image.
     pub size: Option<(u32, u32)>,
     /// The kind of crop.
     pub crop: Crop,
-    /// Whether every second image is mirrored, by chance.
+    /// Whether half of the images, chosen at random, are mirrored.
     pub flip: bool,
-    /// The least and the largest share of the area that a random crop takes.
+    /// The smallest and largest area of a random crop, as a fraction of the image's area.
     pub scale: (f64, f64),
-    /// The least and the largest width for a height of 1.
+    /// The smallest and largest width / height.
     pub ratio: (f64, f64),
-    /// The part of the shorter side that a crop of the middle takes.
+    /// The fraction of the shorter side that a center crop keeps.
     pub center_fraction: f64,
 }
 
@@ -70,21 +70,21 @@ pub struct Region {
     pub height: u32,
 }
 
-/// A span of an axis: where it begins and how long it is.
+/// A range of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Where it begins; pixel 3 reaches from 3.0 to 4.0.
+    /// Its beginning; pixel 3 reaches from 3.0 to 4.0.
     pub start: f64,
-    /// How long it is.
+    /// Its length.
     pub length: f64,
 }
 
 /// The geometry for one image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// The pixels that may be read.
+    /// The pixels that are read.
     pub bounds: Region,
-    /// The columns that become the new image, within the bounds.
+    /// The columns that become the new image, inside the pixels that are read.
     pub across: Span,
     /// Its rows.
     pub down: Span,
@@ -92,7 +92,7 @@ pub struct View {
     pub width: u32,
     /// Pixels from top to bottom.
     pub height: u32,
-    /// Left becomes right.
+    /// Whether the image is mirrored.
     pub flip: bool,
 }
 
@@ -203,12 +203,12 @@ impl Law {
     }
 
     /// The middle, as if the image was first resized so that it covers the new size with a margin:
-    /// torchvision's `Resize(size / center_fraction)` and `CenterCrop(size)`, at once.
+    /// torchvision's `Resize(size / center_fraction)` and `CenterCrop(size)` in one step.
     fn middle(&self, width: u32, height: u32, new_width: u32, new_height: u32) -> (Span, Span) {
         let margin = |new: u32| (f64::from(new) / self.center_fraction).round_ties_even().max(1.0);
         let (wide, high) = (margin(new_width), margin(new_height));
         let (old_width, old_height) = (f64::from(width), f64::from(height));
-        // The side that is short for what is asked decides; the other follows in proportion.
+        // The relatively shorter side gets its size with margin, and the other follows in proportion.
         let (wide, high) = if wide * old_height >= high * old_width {
             (wide, (wide * old_height / old_width).floor().max(f64::from(new_height)))
         } else {
@@ -265,7 +265,7 @@ fn log(mut value: f64) -> f64 {
 
 /// e to the power of a number.
 fn exp(power: f64) -> f64 {
-    // Halved eight times over it is small enough for few terms.
+    // After halving it eight times, a few terms are enough.
     let small = power / 256.0;
     let sum = (1..14).rev().fold(1.0, |sum, n| 1.0 + sum * small / f64::from(n));
     (0..8).fold(sum, |value, _| value * value)

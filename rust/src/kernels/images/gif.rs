@@ -1,6 +1,6 @@
-//! GIF by the gif crate: every frame as displayed, drawn over the frame before, in RGB. The picture
-//! is as large as the largest frame, as in TensorFlow. Of a file whose end is missing or damaged, the
-//! frames before that are returned.
+//! Decodes GIF by the gif crate: every frame as displayed, drawn over the previous frame, in RGB. The
+//! picture is as large as the largest frame, as in TensorFlow. If the end of a file is missing or damaged,
+//! the frames before it are returned.
 
 use std::io::Cursor;
 
@@ -31,7 +31,7 @@ struct Frame {
     indices: Vec<u8>,
 }
 
-/// Decode the frames; only one with `first_only`.
+/// Decode the frames, or only the first with `first_only`.
 pub fn decode(bytes: &[u8], first_only: bool, most_pixels: u64) -> Result<Frames, Fault> {
     let limit = |pixels: u64| {
         let message =
@@ -72,7 +72,7 @@ fn read(
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
     options.check_frame_consistency(false);
-    options.set_memory_limit(MemoryLimit::Unlimited); // counted below, before memory is asked for
+    options.set_memory_limit(MemoryLimit::Unlimited); // counted below, before memory is allocated
     let mut decoder = options.read_info(Cursor::new(bytes)).map_err(fault)?;
     let global = decoder.global_palette().map(<[u8]>::to_vec);
     let (mut frames, mut total) = (Vec::new(), 0u64);

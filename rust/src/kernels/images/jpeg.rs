@@ -1,6 +1,7 @@
-//! JPEG by libjpeg-turbo: by its parts if possible, else by TurboJPEG. `unsafe` because it is a C
-//! library: a handle that is made and destroyed here, and pointers to slices passed with their lengths.
-//! A fault inside it is returned as a code: its long jumps end within the call.
+//! Decodes JPEG by libjpeg-turbo: by its parts if possible, otherwise by TurboJPEG. It needs `unsafe`
+//! because libjpeg-turbo is a C library: a handle is made and destroyed here, and slices are passed as
+//! pointers with their lengths. A fault inside the library is returned as a code; its long jumps end within
+//! the call.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
@@ -14,8 +15,8 @@ use super::{Shape, damaged, zeroed};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
-/// A progressive JPEG of a few bytes can ask for very many passes over its whole picture, so the work
-/// of all its scans is bounded.
+/// A progressive JPEG of a few bytes can request very many passes over its whole picture, so the total work
+/// of its scans is limited.
 const SCANNED_PIXELS: u64 = 1 << 33;
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
@@ -34,7 +35,7 @@ impl Drop for Handle {
 
 impl Handle {
     fn new(kind: tj::TJINIT) -> Result<Self, Fault> {
-        // SAFETY: any kind may be asked for; null is checked.
+        // SAFETY: any kind is valid; null is checked.
         let handle = unsafe { tj::tj3Init(kind as c_int) };
         NonNull::new(handle.cast()).map(Self).ok_or_else(|| damaged("no memory for a JPEG codec"))
     }
@@ -85,14 +86,14 @@ impl Handle {
     }
 }
 
-/// What decoding is to give.
+/// The output that decoding has to give.
 #[derive(Clone, Copy)]
 pub struct Wanted {
-    /// The shape of the pixels: one channel is grey, three are RGB, four the inks as stored.
+    /// The shape of the pixels: one channel is grey, three are RGB, four are the inks as stored.
     pub shape: Shape,
-    /// One `part`-th of each side: 1, 2, 4 or 8.
+    /// 1/`part` of each side: 1, 2, 4 or 8.
     pub part: u8,
-    /// Warnings are not faults.
+    /// Whether warnings are not faults.
     pub allow_damaged: bool,
 }
 
@@ -108,12 +109,12 @@ impl Default for Decompressor {
 }
 
 impl Decompressor {
-    /// One that can be used again and again.
+    /// A reusable decoder.
     pub fn new() -> Self {
         Self { parts: Parts::new() }
     }
 
-    /// One that has TurboJPEG decode everything, for comparison.
+    /// A decoder that uses TurboJPEG for everything, for comparison.
     pub fn without_parts() -> Self {
         Self { parts: None }
     }
@@ -134,7 +135,7 @@ impl Decompressor {
         )
     }
 
-    /// Read the header; `head` is known already.
+    /// Read the header; the head is already known.
     pub fn begin<'a>(
         &'a mut self,
         bytes: &'a [u8],
@@ -152,7 +153,7 @@ impl Decompressor {
 /// A JPEG whose header was read.
 pub struct Begun<'a> {
     parts: Option<jpeg_parts::Begun<'a>>,
-    /// If it is not decoded by parts.
+    /// Set if it is not decoded by parts.
     whole: Option<Whole<'a>>,
     bytes: &'a [u8],
     head: Head,
@@ -160,8 +161,8 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// The columns of pixels that are coded together: a region can begin only at a multiple of them.
-    /// None if only the whole can be decoded.
+    /// The columns of pixels that are coded together: a region can begin only at a multiple of them. None
+    /// if only the whole image can be decoded.
     pub fn block_columns(&self) -> Option<u32> {
         match (&self.parts, &self.whole) {
             (Some(parts), _) => parts.block_columns(),
@@ -169,8 +170,8 @@ impl Begun<'_> {
         }
     }
 
-    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape. Rows below
-    /// the region are not read, so damage in them is not noticed.
+    /// Decode it at 1/`part` of its size, or the region of that, into `pixels` of this shape. Rows below
+    /// the region are not read, so damage in them is not found.
     pub fn decode(
         self,
         shape: Shape,
@@ -199,8 +200,8 @@ impl Begun<'_> {
     }
 }
 
-/// A JPEG for TurboJPEG. Each has its own handle, because the library keeps the tables of one file for
-/// others that lack them.
+/// A JPEG for TurboJPEG. Each has its own handle, because the library would keep the tables of one file for
+/// files without tables.
 struct Whole<'a> {
     handle: Handle,
     bytes: &'a [u8],
@@ -247,7 +248,7 @@ impl<'a> Whole<'a> {
         self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0
     }
 
-    /// The shape is that of the region or of the part.
+    /// The shape is that of the region or of the scaled image.
     fn decode(
         self,
         shape: Shape,
@@ -258,7 +259,7 @@ impl<'a> Whole<'a> {
         if part == 1 || !self.is_lossless() {
             return self.decode_part(shape, part, region, pixels);
         }
-        // Whatever part was asked for, the library would write all pixels of such a file.
+        // Whatever part was requested, the library would write all pixels of such a file.
         let whole = Shape { width: self.size.0, height: self.size.1, ..shape };
         let (mut all, mut shrunk) = (zeroed(whole.bytes()?)?, Vec::new());
         self.decode_part(whole, 1, None, &mut all)?;
@@ -286,11 +287,11 @@ impl<'a> Whole<'a> {
         let factor = tj::tjscalingfactor { num: 1, denom: c_int::from(part) };
         // SAFETY: a live handle.
         handle.done(unsafe { tj::tj3SetScalingFactor(handle.raw(), factor) })?;
-        // SAFETY: a live handle, which has read a header; it refuses what is not within the image.
+        // SAFETY: a live handle that has read a header; it refuses a region outside the image.
         let code = unsafe { tj::tj3SetCroppingRegion(handle.raw(), tj::tjregion { x, y, w, h }) };
         handle.done(code)?;
-        // SAFETY: `pixels` have room for the rows of the region, or of the header's size, scaled
-        // here only where the library scales too; it reads the header again, from the same
+        // SAFETY: `pixels` has enough space for the rows of the region, or for the header's size, which is
+        // scaled here only if the library scales it too. The library reads the header again, from the same
         // bytes.
         let code = unsafe {
             tj::tj3Decompress8(
@@ -313,12 +314,12 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// One that can be used again and again.
+    /// A reusable encoder.
     pub fn new() -> Result<Self, Fault> {
         Ok(Self { handle: Handle::new(tj::TJINIT_TJINIT_COMPRESS)?, room: Vec::new() })
     }
 
-    /// An image of one or three channels; colour is halved in both directions, as is usual.
+    /// Encode an image of one or three channels. Colour is subsampled in both directions, as is usual.
     pub fn encode(&mut self, pixels: &[u8], shape: Shape, quality: u8) -> Result<Vec<u8>, Fault> {
         const MOST: u32 = 65_500;
         let (width, height) = (shape.width, shape.height);
@@ -333,7 +334,7 @@ impl Compressor {
             (tj::TJPF_TJPF_RGB, tj::TJSAMP_TJSAMP_420)
         };
         if pixels.len() != shape.bytes()? || !(grey || shape.channels == 3) {
-            return Err(damaged("pixels of another shape than was said"));
+            return Err(damaged("the pixels do not have the given shape"));
         }
         let (width, height) = (width as c_int, height as c_int);
         // SAFETY: numbers in, a number out.
@@ -348,8 +349,8 @@ impl Compressor {
         handle.set(tj::TJPARAM_TJPARAM_SUBSAMP, sampling as c_int)?;
         let mut target = room.as_mut_ptr();
         let mut length = most as _;
-        // SAFETY: `pixels` are as many as the shape says; the target is as large as the library
-        // says that it may need, and is not to be reallocated.
+        // SAFETY: `pixels` has as many bytes as the shape says. The target is as large as the library may
+        // need, and is not reallocated.
         let code = unsafe {
             tj::tj3Compress8(
                 handle.raw(),

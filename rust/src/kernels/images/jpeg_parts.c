@@ -1,9 +1,10 @@
-/* The parts of libjpeg that TurboJPEG's functions do not show: its decoder with the decoding of
- * Huffman codes left to somebody else. Everything around that, the transform, the colours, what is
- * cropped, happens in the order in which tj3Decompress8 has it happen, so that pixels are the same.
+/* Parts of libjpeg that TurboJPEG's functions do not offer: its decoder without the decoding of Huffman
+ * codes, which a callback does. Everything else (transform, colours, crop) happens in the same order as
+ * in tj3Decompress8, so that pixels are the same.
  *
- * An error or a warning of the library ends a function by a jump, over frames of the library alone:
- * what is called from here calls nothing of it. The caller then decodes the file in the usual way.
+ * An error or a warning of the library ends a function by a long jump, which crosses only frames of the
+ * library, because the callbacks do not call the library. The caller then decodes the file in the usual
+ * way.
  */
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 
 #include <jpeglib.h>
 
-/* How this struct begins in every version of libjpeg; the rest is the library's own. */
+/* The beginning of this struct in every version of libjpeg; the rest is private. */
 struct jpeg_entropy_decoder {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW *);
@@ -27,7 +28,7 @@ struct jpeg_entropy_decoder {
 #define LEAST_SIZE(info) ((info)->min_DCT_scaled_size)
 #endif
 
-/* The structs below have their likeness in jpeg_parts.rs. */
+/* The structs below are the same as in jpeg_parts.rs. */
 
 struct penstock_facts {
   unsigned width, height, components, across, down;
@@ -46,9 +47,9 @@ struct penstock_scan {
   size_t num_bytes;
 };
 
-/* Tells whether the scan can be decoded. */
+/* Returns whether the scan can be decoded. */
 typedef int (*penstock_begin)(void *, const struct penstock_scan *);
-/* Decodes one unit; less than 0 where it cannot, behind the last one the bytes that were used. */
+/* Decodes one unit. Returns less than 0 if it cannot, and after the last unit the number of bytes used. */
 typedef ptrdiff_t (*penstock_unit)(void *, JBLOCKROW *);
 
 struct penstock_wanted {
@@ -90,14 +91,14 @@ void penstock_parts_free(struct penstock_jpeg *jpeg) {
   free(jpeg);
 }
 
-/* Read the header. Tells whether it is of one scan of Huffman codes, and not progressive. The bytes
- * have to stay until the next call. */
+/* Read the header. Returns whether the file has one scan of Huffman codes and is not progressive. The bytes
+ * must stay valid until the next call. */
 int penstock_jpeg_begin(struct penstock_jpeg *jpeg, const unsigned char *bytes, size_t num_bytes,
                         struct penstock_facts *facts) {
   struct jpeg_decompress_struct *info = &jpeg->info;
   int i;
 
-  /* A new one, because the library keeps the tables of one file for others that lack them. */
+  /* A new decoder, because the library would keep the tables of one file for files without tables. */
   jpeg_destroy_decompress(info);
   info->err = jpeg_std_error(&jpeg->errors);
   jpeg->errors.error_exit = leave;
@@ -130,7 +131,7 @@ static boolean decode_unit(j_decompress_ptr info, JBLOCKROW *blocks) {
   struct penstock_jpeg *jpeg = (struct penstock_jpeg *)info;
   ptrdiff_t used, last = info->blocks_in_MCU - 1;
 
-  /* With one scan the library has the blocks of one unit, one behind another. */
+  /* With one scan, the library keeps the blocks of one unit, one after another. */
   if (blocks != NULL && blocks[last] != blocks[0] + last) return FALSE;
   used = jpeg->wanted->unit(jpeg->wanted->decoder, blocks);
   if (used < 0) return FALSE;
@@ -141,7 +142,7 @@ static boolean decode_unit(j_decompress_ptr info, JBLOCKROW *blocks) {
   return TRUE;
 }
 
-/* Hand the scan over to the decoder; 0 where it does not take it. */
+/* Pass the scan to the decoder; 0 if the decoder refuses it. */
 static int hand_over(struct penstock_jpeg *jpeg, unsigned left, unsigned align) {
   struct jpeg_decompress_struct *info = &jpeg->info;
   struct penstock_scan scan = {0};
@@ -182,8 +183,8 @@ static int hand_over(struct penstock_jpeg *jpeg, unsigned left, unsigned align) 
   return 1;
 }
 
-/* Decode what the last call of penstock_jpeg_begin has read the header of. Tells whether that was
- * done, and nothing was found that is not as it should be. */
+/* Decode the file whose header the last call of penstock_jpeg_begin read. Returns whether it was decoded
+ * and nothing was odd. */
 int penstock_jpeg_decode(struct penstock_jpeg *jpeg, const struct penstock_wanted *wanted) {
   struct jpeg_decompress_struct *info = &jpeg->info;
   JDIMENSION left = 0, width, end, align;

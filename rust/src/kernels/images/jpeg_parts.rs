@@ -1,8 +1,7 @@
-//! Baseline JPEGs by the parts of libjpeg-turbo, with the Huffman codes decoded by [`Scan`].
+//! Decodes baseline JPEGs by the parts of libjpeg-turbo, with the Huffman codes decoded by [`Scan`].
 //!
-//! `unsafe` because of `jpeg_parts.c`, which is made for this file: a handle that is made and freed
-//! here, pointers to what lives longer than the call that they are given to, and functions that it
-//! calls back, which touch nothing but what they are given.
+//! It needs `unsafe` because of `jpeg_parts.c`: a handle is made and freed here, pointers are to data that
+//! outlives the call, and the callbacks access only their arguments.
 
 use std::any::Any;
 use std::ffi::{c_int, c_uint, c_void};
@@ -95,7 +94,7 @@ impl Drop for Handle {
     }
 }
 
-/// Decodes baseline JPEGs one after another; holds what they can share.
+/// Decodes baseline JPEGs one after another, and keeps reusable state.
 pub struct Parts {
     handle: Handle,
     tables: Tables,
@@ -103,20 +102,20 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// None if out of memory.
+    /// None if memory runs out.
     pub fn new() -> Option<Self> {
         // SAFETY: the function has no preconditions; its result is checked for null.
         let handle = Handle(NonNull::new(unsafe { penstock_jpeg_new() })?);
         Some(Self { handle, tables: Tables::default(), ready: Ready::default() })
     }
 
-    /// Read the header. None if it is not of a baseline JPEG of this size in one scan, or
+    /// Read the header. None if it is not the header of a baseline JPEG of this size in one scan, or
     /// anything is odd.
     pub fn begin<'a>(&'a mut self, bytes: &'a [u8], size: (u32, u32)) -> Option<Begun<'a>> {
         let mut facts = Facts::default();
         let handle = self.handle.0.as_ptr();
-        // SAFETY: a live handle; pointer and length of a slice that the handle does not use after
-        // `Begun` is dropped, as it reads nothing before the next call of this function.
+        // SAFETY: a live handle; pointer and length of a slice. The handle does not use the slice after
+        // `Begun` is dropped, because it reads nothing before the next call of this function.
         let fits =
             unsafe { penstock_jpeg_begin(handle, bytes.as_ptr(), bytes.len(), &raw mut facts) };
         let fits = fits != 0 && (facts.width, facts.height) == size;
@@ -132,8 +131,8 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// The columns of pixels that are coded together: a region can begin only at a multiple of them.
-    /// None if they are not known here.
+    /// The columns of pixels that are coded together: a region can begin only at a multiple of them. None
+    /// if they are not known here.
     pub fn block_columns(&self) -> Option<u32> {
         match (self.facts.components, self.facts.across, self.facts.down) {
             (1, ..) | (3, 1, 1 | 2 | 4) => Some(8),
@@ -143,15 +142,13 @@ impl Begun<'_> {
         }
     }
 
-    /// Components that it has.
+    /// The number of components.
     pub fn components(&self) -> u32 {
         self.facts.components
     }
 
-    /// Decode it at 1/`part` of its size, or the `region` of that result, into `pixels` of this
-    /// shape, with the accurate transform or the quick one.
-    /// None if anything is odd; `pixels` are then
-    /// undefined.
+    /// Decode it at 1/`part` of its size, or the `region` of that, into `pixels` of this shape, with the
+    /// accurate or the fast transform. None if anything is odd; `pixels` are then undefined.
     pub fn decode(
         self,
         shape: Shape,
@@ -183,9 +180,9 @@ impl Begun<'_> {
             begin,
             unit,
         };
-        // SAFETY: a live handle whose bytes are still there; `pixels` have room for the rows that
-        // the request gives, which the C side checks against the image; the decoder lives
-        // until here, and is touched by its functions alone.
+        // SAFETY: a live handle whose bytes still exist. `pixels` has enough space for the rows in the
+        // request, which the C side compares with the image. The decoder lives until here, and only its
+        // functions access it.
         let done = unsafe { penstock_jpeg_decode(handle.0.as_ptr(), &raw const request) };
         // SAFETY: nothing else refers to it any more.
         let decoder = unsafe { &mut *decoder };
@@ -203,7 +200,7 @@ struct Decoder<'a> {
     ready: Option<&'a mut Ready>,
     /// None before it begins, and after an odd part.
     scan: Option<Scan<'a>>,
-    /// The panic of a callback, resumed after C has returned: a panic that reaches C ends the
+    /// The panic of a callback, resumed after C has returned, because a panic that reaches C ends the
     /// process.
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -221,7 +218,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// None if the scan is not to be decoded.
+    /// None if the scan cannot be decoded here.
     ///
     /// # Safety
     /// The pointers in `facts` are valid, and its bytes are the last `num_bytes` bytes of the

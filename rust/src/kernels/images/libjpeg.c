@@ -1,8 +1,8 @@
-/* JPEG by libjpeg-turbo's older interface, where the newer one leaves no choice: which warnings are
- * errors, what happens where the data ends too early, and which bytes stand in a file that is written.
+/* JPEG by libjpeg-turbo's older interface, which has options that the newer one lacks: which warnings are
+ * errors, what happens if the data is truncated, and the exact bytes of a written file.
  *
- * A fault inside libjpeg is a long jump. All of them start and end within one call of a function of
- * this file, so that none ever passes over a frame of Rust. */
+ * A fault inside libjpeg is a long jump. Each starts and ends within one call of a function of this file,
+ * so that it never crosses a frame of Rust. */
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -71,10 +71,10 @@ static void source_begins(j_decompress_ptr info) {
     source->base.bytes_in_buffer = source->length;
 }
 
-/* The data ended. Whoever asks in the middle of a block still counts the bytes of it as unread; these
- * are given once more where a cut file is to be made the best of, and are else the end of reading.
- * One end of the image is made up, then there is no more. Some readers of libjpeg's would look through
- * the same bytes for ever, so it is counted how often they are given. */
+/* The data ended. If libjpeg asks in the middle of a block, it still counts the bytes of the block as unread.
+ * They are returned once more if a truncated file is decoded as far as possible; otherwise reading ends. Then
+ * one end marker of the image is made up, and no more. Some readers of libjpeg would read the same bytes
+ * forever, so the number of times that they are returned is limited. */
 static boolean source_is_empty(j_decompress_ptr info) {
     struct source *source = (struct source *)info->src;
     if (source->base.bytes_in_buffer == 0 && source->base.next_input_byte == source->data) {
@@ -105,7 +105,7 @@ static void source_skips(j_decompress_ptr info, long bytes) {
 
 static void source_ends(j_decompress_ptr info) { (void)info; }
 
-/* A few bytes of a progressive file can ask for the whole picture to be gone through once more. */
+/* A few bytes of a progressive file can request another pass over the whole picture. */
 static void count_scans(j_common_ptr common) {
     j_decompress_ptr info = (j_decompress_ptr)common;
     struct decoder *decoder = (struct decoder *)info->client_data;
@@ -181,7 +181,7 @@ static int begin(struct decoder *decoder, const unsigned char *bytes, size_t len
     return 1;
 }
 
-/* Reads the header; the size of what will be decoded is then in `found`. NULL: it says why. */
+/* Reads the header, and stores the decoded size in `found`. NULL after a fault, which is then in `found`. */
 struct decoder *penstock_jpeg_open(const unsigned char *bytes, size_t length,
                                    const struct wanted *wanted, struct found *found) {
     struct decoder *decoder = calloc(1, sizeof *decoder);
@@ -207,11 +207,11 @@ static void from_inks(const JSAMPLE *inks, JSAMPLE *pixels, int width, int inver
     }
 }
 
-/* Decodes into rows one behind another. Returns how many of them were read, -1 after a fault. */
+/* Decodes into consecutive rows. Returns the number of rows read, or -1 after a fault. */
 int penstock_jpeg_read(struct decoder *decoder, unsigned char *pixels, struct found *found) {
     j_decompress_ptr info = &decoder->info;
     const struct wanted *wanted = &decoder->wanted;
-    /* What is changed between here and a long jump is not read behind it. */
+    /* Variables changed between here and a long jump are not read after it. */
     decoder->errors.message = found->message;
     if (setjmp(decoder->errors.out)) return -1;
     if (!jpeg_start_decompress(info)) {
@@ -280,10 +280,10 @@ struct manner {
     int density_unit, x_density, y_density;
 };
 
-static const char XMP[] = "http://ns.adobe.com/xap/1.0/"; /* with the zero that ends it */
+static const char XMP[] = "http://ns.adobe.com/xap/1.0/"; /* including its final zero */
 
-/* Encodes pixels of one or three channels into memory that is to be given back to `penstock_jpeg_free`.
- * Returns 0 after a fault. */
+/* Encodes pixels of one or three channels into memory that `penstock_jpeg_free` must free. Returns 0 after a
+ * fault. */
 int penstock_jpeg_encode(const unsigned char *pixels, const struct manner *manner,
                          const unsigned char *xmp, size_t xmp_length, unsigned char **made,
                          size_t *made_length, char *message) {

@@ -1,6 +1,6 @@
-//! JPEG with every choice that TensorFlow's operations leave: which inverse transform, how halved
-//! colour is spread, how much of a cut file will do; and files written byte for byte as it writes
-//! them. `unsafe` because it calls the C file beside it, which never lets a long jump out.
+//! Decodes and encodes JPEG with every option of TensorFlow's operations: the inverse transform, the
+//! upsampling of colour, how much of a truncated file is enough. Encoded files are equal to TensorFlow's,
+//! byte for byte. It needs `unsafe` because it calls `libjpeg.c`, whose long jumps end within the call.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uchar};
@@ -10,7 +10,7 @@ use super::jpeg_parts::Parts;
 use super::{Shape, damaged};
 use crate::wire::{Fault, FaultKind};
 
-/// The most scans of a progressive file: `SCANNED_PIXELS` over its pixels, but within these limits.
+/// The most scans of a progressive file: `SCANNED_PIXELS` divided by its pixels, but within these limits.
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
 const SCANNED_PIXELS: u64 = 1 << 33;
@@ -92,37 +92,37 @@ fn fault(message: &[c_char; MESSAGE]) -> Fault {
     Fault::new(kind, 0, format!("a damaged JPEG: {text}"))
 }
 
-/// A part of an image as it is decoded, in pixels.
+/// A part of an image, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Rows above it.
     pub top: i32,
     /// Columns to the left of it.
     pub left: i32,
-    /// Its rows.
+    /// Rows.
     pub height: i32,
-    /// Its columns.
+    /// Columns.
     pub width: i32,
 }
 
 /// Options for decoding a JPEG.
 #[derive(Clone, Copy, Debug)]
 pub struct Choices {
-    /// 1 or 3; 0 for those that are stored, which are 3 of inks.
+    /// 1 or 3; 0 for the stored channels, which are 3 for inks.
     pub channels: u8,
-    /// One `ratio`-th of each side: 1, 2, 4 or 8.
+    /// 1/`ratio` of each side: 1, 2, 4 or 8.
     pub ratio: u8,
-    /// Spread halved colour smoothly.
+    /// Whether subsampled colour is interpolated smoothly.
     pub fancy: bool,
-    /// The quick inverse transform, not the accurate one.
+    /// The fast inverse transform, not the accurate one.
     pub fast: bool,
-    /// Decode data that ends too early as far as possible.
+    /// Decode truncated data as far as possible.
     pub recover: bool,
-    /// The least fraction of rows that must be readable.
+    /// The minimum fraction of rows that must be readable.
     pub fraction: f32,
     /// Decode only this part.
     pub window: Option<Window>,
-    /// Pixels that an image may have.
+    /// The maximum number of pixels of an image.
     pub most_pixels: u64,
 }
 
@@ -135,7 +135,7 @@ pub struct Picture {
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// Values a pixel.
+    /// Values per pixel.
     pub channels: usize,
 }
 
@@ -176,7 +176,7 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
         most_scans: scans as c_int,
     };
     let mut found = Found { width: 0, height: 0, channels: 0, message: [0; MESSAGE] };
-    // SAFETY: pointer and length of a slice, which outlives the decoder, and own structures.
+    // SAFETY: pointer and length of a slice that outlives the decoder, and structures of this function.
     let raw = unsafe {
         penstock_jpeg_open(bytes.as_ptr(), bytes.len(), &raw const wanted, &raw mut found)
     };
@@ -189,14 +189,14 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
     let no_memory =
         |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
     pixels.try_reserve_exact(length).map_err(no_memory)?;
-    // SAFETY: a live decoder, and room for as many bytes as it said that it will write.
+    // SAFETY: a live decoder, and space for as many bytes as it says that it will write.
     let rows =
         unsafe { penstock_jpeg_read(decoder.0.as_ptr(), pixels.as_mut_ptr(), &raw mut found) };
     let enough = |rows: usize| rows as f32 / height as f32 >= choices.fraction.min(1.0);
     if !usize::try_from(rows).is_ok_and(enough) {
         return Err(fault(&found.message));
     }
-    // SAFETY: every row was written: decoded, or filled where it could not be read.
+    // SAFETY: every row was written: decoded, or filled if it could not be read.
     unsafe { pixels.set_len(length) };
     Ok(Picture { pixels, height, width, channels })
 }
@@ -205,7 +205,7 @@ thread_local! {
     static PARTS: RefCell<Option<Parts>> = RefCell::new(Parts::new());
 }
 
-/// The fast path for whole, usual baseline JPEGs: the same pixels.
+/// The fast path for whole, usual baseline JPEGs, with the same pixels.
 fn by_parts(bytes: &[u8], size: (u32, u32), choices: &Choices) -> Option<Picture> {
     if !choices.fancy || choices.window.is_some() {
         return None;
@@ -230,10 +230,11 @@ fn by_parts(bytes: &[u8], size: (u32, u32), choices: &Choices) -> Option<Picture
     })
 }
 
-/// The size that the frame header of a JPEG says, and its components.
+/// The size in the frame header of a JPEG, and the number of its components.
 pub fn size(bytes: &[u8]) -> Result<(u16, u16, u8), Fault> {
     let mut at = 2usize;
-    let ends = || Fault::new(FaultKind::Truncated, bytes.len() as u64, "a JPEG cut in its header");
+    let ends =
+        || Fault::new(FaultKind::Truncated, bytes.len() as u64, "a JPEG truncated in its header");
     if !bytes.starts_with(&[0xff, 0xd8]) {
         return Err(damaged("no JPEG: it does not begin with FF D8"));
     }
@@ -267,19 +268,19 @@ pub fn size(bytes: &[u8]) -> Result<(u16, u16, u8), Fault> {
 pub struct Manner<'a> {
     /// 0 to 100.
     pub quality: u8,
-    /// In several scans.
+    /// Whether to write several scans.
     pub progressive: bool,
-    /// Smaller, for more work.
+    /// A smaller file, for more work.
     pub optimize: bool,
-    /// Colour at half size.
+    /// Whether colour has half the resolution.
     pub chroma_downsampling: bool,
     /// 0 none, 1 inches, 2 centimetres.
     pub density_unit: u8,
-    /// Pixels a unit, across.
+    /// Pixels per unit, horizontally.
     pub x_density: u16,
-    /// Pixels a unit, down.
+    /// Pixels per unit, vertically.
     pub y_density: u16,
-    /// Metadata, or nothing.
+    /// Metadata, may be empty.
     pub xmp: &'a [u8],
 }
 
@@ -296,7 +297,7 @@ pub fn encode(
         return Err(refuse(message));
     }
     if pixels.len() != height * width * channels || !matches!(channels, 1 | 3) {
-        return Err(refuse("pixels of another shape than was said".to_owned()));
+        return Err(refuse("the pixels do not have the given shape".to_owned()));
     }
     if manner.xmp.len() > 65_500 {
         return Err(refuse("metadata of more than 65500 bytes".to_owned()));
@@ -315,7 +316,8 @@ pub fn encode(
     };
     let (mut made, mut length) = (std::ptr::null_mut(), 0);
     let mut message = [0; MESSAGE];
-    // SAFETY: `pixels` are as many as the shape says; all else are own structures and slices.
+    // SAFETY: `pixels` has as many bytes as the shape says; all other pointers are to structures and slices
+    // of this function.
     let done = unsafe {
         penstock_jpeg_encode(
             pixels.as_ptr(),

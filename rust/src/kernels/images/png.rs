@@ -1,5 +1,5 @@
-//! PNG by the png crate. Every checksum is verified: the CRC of each chunk, also of those
-//! that say nothing of the pixels, and the Adler-32 of the whole.
+//! Decodes and encodes PNG by the png crate. Every checksum is verified: the CRC of each chunk, including
+//! chunks that do not affect the pixels, and the Adler-32 of all data.
 
 use std::io::{Cursor, ErrorKind};
 
@@ -11,7 +11,7 @@ use super::{Shape, change_channels, damaged, fit, room};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
-/// The decoder's memory limit besides the pixels: rows, chunks.
+/// The decoder's memory limit, not counting the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
 /// The fault of a PNG.
@@ -26,8 +26,8 @@ pub fn fault(error: &DecodingError) -> Fault {
     Fault::new(kind, 0, format!("a damaged PNG: {}", reason(error)))
 }
 
-/// The error in words for the owner of the image. The crate's messages are for its users, and its kinds
-/// of error are not public.
+/// The error in words for the owner of the image. The crate's messages are for its users, and its error
+/// kinds are not public.
 fn reason(error: &DecodingError) -> &'static str {
     const KNOWN: [(&str, &str); 6] = [
         ("CRC error", "the checksum of a chunk does not match"),

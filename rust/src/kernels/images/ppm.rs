@@ -3,7 +3,7 @@
 use super::{Shape, change_channels, damaged, room};
 use crate::wire::{Fault, FaultKind, image_head};
 
-/// The pixels in place, if they are bytes of RGB from 0 to 255.
+/// The pixels in place, if they are RGB bytes from 0 to 255.
 pub fn plain(bytes: &[u8], shape: Shape) -> Result<Option<&[u8]>, Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;
     let length = shape.bytes()?;

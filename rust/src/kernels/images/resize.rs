@@ -1,5 +1,5 @@
-//! A part of an image at another size: Pillow's antialiased bilinear filter, by a crate that
-//! computes as Pillow does.
+//! Resizes a part of an image with Pillow's antialiased bilinear filter, by a crate that computes as Pillow
+//! does.
 
 use fast_image_resize as fast;
 
@@ -12,18 +12,18 @@ use super::crop::{Region, Span};
 use super::{Shape, damaged};
 use crate::wire::Fault;
 
-/// Pixels that the filter reads to either side of a span that becomes `new` pixels.
+/// The pixels on each side of a span that the filter reads, if the span becomes `new` pixels.
 pub fn reach(span: Span, new: u32) -> f64 {
     (span.length / f64::from(new)).max(1.0)
 }
 
-/// Resizes images one after another; holds what they can share.
+/// Resizes images one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct Resizer(fast::Resizer);
 
 impl Resizer {
-    /// Of RGB pixels of this shape, the spans of the bounds, as an image of `new` width and height.
-    /// Nothing outside of the bounds is read.
+    /// Resize the spans of the bounds to an image of `new` width and height. The pixels are RGB with this
+    /// shape. Nothing outside the bounds is read.
     pub fn resize(
         &mut self,
         pixels: &[u8],

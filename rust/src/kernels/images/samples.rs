@@ -1,6 +1,6 @@
-//! PNG as TensorFlow decodes it: its own or the requested channels, of 8 or 16 bits. It works on the
-//! stored samples, because it follows libpng as TensorFlow configures it: alpha added to grey of
-//! fewer than 8 bits is not full, and grey is weighted in 15 bits, truncated.
+//! Decodes PNG as TensorFlow does: to the file's or the requested channels, of 8 or 16 bits. It works on
+//! the stored samples, because it follows libpng as TensorFlow configures it: alpha that is added to grey
+//! of fewer than 8 bits is not opaque, and grey is weighted with 15 bits and truncated.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -13,15 +13,16 @@ use super::{damaged, zeroed};
 use crate::wire::image_head::{Codec, probe};
 use crate::wire::{Fault, FaultKind};
 
-/// The decoder's memory limit besides the pixels: rows, chunks.
+/// The decoder's memory limit, not counting the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
-/// Weights of red, green and blue in 1/32768: .299 and .587 cut off, as libpng does it, and the rest.
+/// Weights of red, green and blue in 1/32768: .299 and .587 are truncated, as in libpng, and blue gets the
+/// rest.
 const RED: u32 = 9797;
 const GREEN: u32 = 19234;
 const BLUE: u32 = 3737;
 
-/// An image as it is stored.
+/// An image as stored.
 struct Stored {
     colour: ColorType,
     depth: u8,
@@ -34,7 +35,7 @@ struct Stored {
     data: Vec<u8>,
 }
 
-/// The file without the chunks of an animation, which libpng does not know and so does not judge.
+/// The file without the chunks of an animation, which libpng does not know and does not check.
 fn still(bytes: &[u8]) -> Cow<'_, [u8]> {
     const SIGNATURE: usize = 8;
     const FRAME: usize = 12; // length, name and checksum of a chunk
@@ -85,7 +86,7 @@ fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
     let depth = info.bit_depth as u8;
     let palette = info.palette.as_deref().unwrap_or_default().to_vec();
     let transparent = info.trns.as_deref().map(<[u8]>::to_vec);
-    // libpng does not bother with what is nearly linear.
+    // libpng ignores a gamma that is nearly linear.
     let gamma = info.gamma().map(|gamma| f64::from(gamma.into_scaled()) / 100_000.0);
     let gamma = gamma.filter(|gamma| *gamma > 0.0 && (gamma - 1.0).abs() > 0.05);
     let length = reader.output_buffer_size();
@@ -130,7 +131,7 @@ impl Stored {
         matches!(self.colour, ColorType::Grayscale | ColorType::GrayscaleAlpha)
     }
 
-    /// Default channels.
+    /// Default number of channels.
     fn channels(&self) -> usize {
         match (self.colour, &self.transparent) {
             (ColorType::Indexed, Some(_)) => 4,
@@ -139,8 +140,8 @@ impl Stored {
         }
     }
 
-    /// The one colour that is transparent, of grey or RGB images. The crate gives each of its values
-    /// as one byte if the samples are at most 8 bits wide.
+    /// The one colour that is transparent, for grey or RGB images. The crate returns each of its values as
+    /// one byte if samples have at most 8 bits.
     fn key(&self) -> Option<[u16; 3]> {
         let stored = self.transparent.as_deref()?;
         let value = |at: usize| {
@@ -151,21 +152,21 @@ impl Stored {
             }
         };
         match self.colour {
-            // Of fewer bits than a byte, those beyond them do not count.
+            // For fewer bits than a byte, the bits beyond them do not count.
             ColorType::Grayscale => Some([value(0)? & (u16::MAX >> (16 - self.depth)); 3]),
             ColorType::Rgb => Some([value(0)?, value(1)?, value(2)?]),
             _ => None,
         }
     }
 
-    /// The pixel of these samples, of 8 bits, or 16 if 16 are stored.
+    /// The pixel for these samples, with 8 bits, or 16 if 16 are stored.
     fn pixel(&self, samples: &[u16], key: Option<[u16; 3]>) -> Option<Pixel> {
         let most = if self.depth == 16 { u16::MAX } else { 255 };
         let alpha_of = |rgb: [u16; 3]| key.map(|key| if key == rgb { 0 } else { most });
         Some(match (self.colour, samples) {
             (ColorType::Indexed, &[index]) => {
                 let index = usize::from(index);
-                // libpng takes indexes outside of the palette as black.
+                // libpng treats indexes outside the palette as black.
                 let [red, green, blue] =
                     self.palette.as_chunks::<3>().0.get(index).copied().unwrap_or_default();
                 let known = self.transparent.as_deref();
@@ -191,7 +192,7 @@ impl Stored {
     }
 }
 
-/// Colour to grey by weights, in linear light if the file has a gamma.
+/// Convert colour to grey by weights, in linear light if the file has a gamma.
 enum Grey {
     AsStored { half: u32 },
     OfBytes { to_light: Vec<u8>, from_light: Vec<u8> },
@@ -222,7 +223,7 @@ impl Grey {
             RED * u32::from(red) + GREEN * u32::from(green) + BLUE * u32::from(blue)
         };
         match self {
-            // Bytes are cut off, words are rounded, and so is light.
+            // Bytes are truncated; 16-bit values and linear light are rounded.
             Self::AsStored { half } => ((weighed(rgb) + half) >> 15) as u16,
             Self::OfBytes { to_light, from_light } => {
                 let entry = |table: &[u8], at: usize| table.get(at).copied().unwrap_or_default();
@@ -240,7 +241,8 @@ impl Grey {
     }
 }
 
-/// Decode a PNG to this many channels (0: its own) of 16 bits, or of 8, as `u16` in both cases.
+/// Decode a PNG to this many channels (0: those of the file) with 16 bits, or with 8 bits. Both are
+/// returned as `u16`.
 fn decode(
     bytes: &[u8],
     channels: usize,
@@ -256,7 +258,7 @@ fn decode(
         (true, false) => value >> 8,
         (false, true) => value * 257,
     };
-    // libpng's filler is the largest value of the depth that is stored, also if it grows later.
+    // libpng's filler is the largest value of the stored depth, even if the depth grows later.
     let filler = ((1u32 << stored.depth) - 1) as u16;
     let (key, weigh, mut row_samples) = (stored.key(), Grey::of(&stored), Vec::new());
     let per_pixel = stored.colour.samples();
@@ -265,7 +267,7 @@ fn decode(
         for pixel in row_samples.chunks_exact(per_pixel) {
             let pixel = stored.pixel(pixel, key);
             let Some(Pixel { rgb, alpha }) = pixel else {
-                return Err(damaged("a PNG of other samples than its header says"));
+                return Err(damaged("a PNG whose samples contradict its header"));
             };
             let [red, green, blue] = rgb;
             if channels >= 3 {
@@ -281,7 +283,7 @@ fn decode(
     Ok((stored.height, stored.width, channels))
 }
 
-/// A PNG of 8 bits a value.
+/// A PNG with 8 bits per value.
 pub fn decode_u8(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture, Fault> {
     let mut pixels = Vec::new();
     let (height, width, channels) =
@@ -289,7 +291,7 @@ pub fn decode_u8(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Pict
     Ok(Picture { pixels, height, width, channels })
 }
 
-/// A PNG of 16 bits a value, in the order of the machine.
+/// A PNG with 16 bits per value, in native byte order.
 pub fn decode_u16(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture, Fault> {
     let mut pixels = Vec::new();
     let put = |value: u16| pixels.extend_from_slice(&value.to_ne_bytes());
@@ -297,7 +299,7 @@ pub fn decode_u16(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Pic
     Ok(Picture { pixels, height, width, channels })
 }
 
-/// Encode pixels of 8 bits, or of 16 in the order of the machine, of one to four channels.
+/// Encode pixels of 8 bits, or of 16 bits in native byte order, with one to four channels.
 pub fn encode(
     pixels: &[u8],
     (height, width, channels): (usize, usize, usize),

@@ -1,10 +1,10 @@
-//! Shrinking by areas: a new pixel is the mean of the old ones it covers, those at its edges
-//! weighed by how much of them it covers. Nothing is lost between pixels, so nothing flickers.
+//! Shrinks images by areas. A new pixel is the mean of the old pixels that it covers; pixels at its edges
+//! are weighted by how much of them it covers. Every old pixel contributes, so there is no aliasing.
 
 use super::{Shape, fit};
 use crate::wire::Fault;
 
-/// The size whose longer side is at most `max_side`, with the sides in the same proportion, rounded.
+/// The size whose longer side is at most `max_side`, with the same aspect ratio, rounded.
 pub fn within(width: u32, height: u32, max_side: u32) -> (u32, u32) {
     let longer = u64::from(width.max(height));
     if longer <= u64::from(max_side) {
@@ -17,7 +17,7 @@ pub fn within(width: u32, height: u32, max_side: u32) -> (u32, u32) {
     (shrunk(width), shrunk(height))
 }
 
-/// The old places that one new place covers: the first of them, and the weight of each.
+/// The old pixels that a new pixel covers: the first one, and the weight of each.
 struct Cover {
     first: usize,
     weights: Vec<f32>,
@@ -25,7 +25,7 @@ struct Cover {
 
 fn covers(old: u32, new: u32) -> Vec<Cover> {
     let (old, new) = (u64::from(old), u64::from(new));
-    // In units of 1 / new of an old place, all edges are whole numbers.
+    // In units of 1 / new of an old pixel, all edges are whole numbers.
     let cover = |place: u64| {
         let (start, end) = (place * old, (place + 1) * old);
         let first = start / new;
@@ -37,7 +37,7 @@ fn covers(old: u32, new: u32) -> Vec<Cover> {
     (0..new).map(cover).collect()
 }
 
-/// The image at a smaller size, into `shrunk`.
+/// Shrink the image into `shrunk`.
 pub fn shrink(
     pixels: &[u8],
     shape: Shape,

@@ -1,5 +1,5 @@
-//! One image for a model: only what the crop needs is decoded, at the smallest sufficient scale; then
-//! it is resized, mirrored, and written as the wanted type and layout.
+//! Makes one image for a model. Only the pixels that the crop needs are decoded, at the smallest sufficient
+//! scale. Then they are resized, mirrored, and written in the wanted type and layout.
 
 use super::crop::{Draw, Law, Region, Span, View};
 use super::deep_view::DeepMaker;
@@ -12,9 +12,9 @@ use crate::wire::{Fault, FaultKind};
 /// How images are made.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// Cropped, resized and flipped.
+    /// How images are cropped, resized and flipped.
     pub law: Law,
-    /// Decode all of an image, even if a part would be enough.
+    /// Whether to decode whole images, even if a part would be enough.
     pub exact: bool,
     /// The output value of each byte.
     pub values: Values,
@@ -35,12 +35,12 @@ impl Recipe {
             && self.as_bytes(view)
     }
 
-    /// Whether pixels are written as they are decoded: next to each other, from left to right.
+    /// Whether pixels are written in the decoded order: interleaved, from left to right.
     fn as_bytes(&self, view: &View) -> bool {
         matches!(self.values, Values::Bytes) && !self.planes && !view.flip
     }
 
-    /// Bytes of what an image of this size becomes.
+    /// Bytes of the result for an image of this size.
     pub fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
         let (height, width) = self.law.size.unwrap_or((height, width));
         let length = Shape { width, height, channels: 3 }.bytes()?.checked_mul(self.values.width());
@@ -48,14 +48,14 @@ impl Recipe {
     }
 }
 
-/// The pixels for a view: the memory, and the part of the image that they are.
+/// The decoded pixels of a view, and the part of the image that they are.
 struct Pixels<'a> {
     pixels: &'a [u8],
     shape: Shape,
     view: View,
 }
 
-/// Makes images one after another; holds what they can share.
+/// Makes images one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct Maker {
     decoder: Decoder,
@@ -131,8 +131,8 @@ impl Maker {
     }
 }
 
-/// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 if that is not smaller than what
-/// is wanted. (libjpeg-turbo has other eighths too, but no vector instructions for them.)
+/// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 if the result is not smaller than wanted.
+/// (libjpeg-turbo has other eighths too, but without vector instructions.)
 fn part_for(view: &View) -> u8 {
     let enough = |span: Span, part: f64, new: u32| span.length >= part * f64::from(new);
     let suffices = |part: &u8| {
@@ -142,7 +142,7 @@ fn part_for(view: &View) -> u8 {
     [8, 4, 2].into_iter().find(suffices).unwrap_or(1)
 }
 
-/// The view of an image as it is at one `part`-th of its size.
+/// The view in coordinates of the image at 1/`part` of its size.
 fn view_of_part(view: &View, part: u8) -> View {
     if part == 1 {
         return *view;
@@ -172,7 +172,7 @@ fn needed(view: &View) -> Region {
     Region { left, top, width, height }
 }
 
-/// The view as seen from the first pixel of the region.
+/// The view relative to the first pixel of the region.
 fn view_within(view: &View, region: Region) -> View {
     let moved = |span: Span, by: u32| Span { start: span.start - f64::from(by), ..span };
     let side = |first: u32, length: u32, start: u32, size: u32| {

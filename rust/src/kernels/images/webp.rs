@@ -1,6 +1,6 @@
-//! WebP by libwebp. `unsafe` because it is a C library: its structures are made by its own
-//! functions and freed here, and slices are passed with their lengths. Of a sequence
-//! of frames, the first is the image.
+//! Decodes and encodes WebP by libwebp. It needs `unsafe` because libwebp is a C library: its structures
+//! are made by its functions and freed here, and slices are passed with their lengths. The image of a
+//! sequence of frames is the first frame.
 
 use std::ffi::c_int;
 
@@ -42,7 +42,7 @@ fn still(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault> {
         unsafe { lib::WebPGetFeatures(bytes.as_ptr(), bytes.len(), &raw mut config.input) };
     checked(status)?;
     if (config.input.width, config.input.height) != (shape.width as c_int, shape.height as c_int) {
-        return Err(damaged("a WebP that is not of the size it says"));
+        return Err(damaged("a WebP whose size differs from its header"));
     }
     config.output.colorspace = if shape.channels == 4 {
         lib::WEBP_CSP_MODE::MODE_RGBA
@@ -57,7 +57,7 @@ fn still(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault> {
     };
     // SAFETY: the output is external memory of the size given.
     let status = unsafe { lib::WebPDecode(bytes.as_ptr(), bytes.len(), &raw mut config) };
-    // SAFETY: frees what the library may have taken for itself, never external memory.
+    // SAFETY: frees what the library may have allocated, never external memory.
     unsafe { lib::WebPFreeDecBuffer(&raw mut config.output) };
     checked(status)
 }
@@ -126,7 +126,7 @@ impl Drop for Picture {
     }
 }
 
-/// An image of three or four channels.
+/// Encode an image of three or four channels.
 pub fn encode(pixels: &[u8], shape: Shape, quality: u8, lossless: bool) -> Result<Vec<u8>, Fault> {
     const MOST: u32 = 16_383;
     let (width, height) = (shape.width, shape.height);
@@ -135,7 +135,7 @@ pub fn encode(pixels: &[u8], shape: Shape, quality: u8, lossless: bool) -> Resul
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
     if pixels.len() != shape.bytes()? || !matches!(shape.channels, 3 | 4) {
-        return Err(damaged("pixels of another shape than was said"));
+        return Err(damaged("the pixels do not have the given shape"));
     }
     let (Ok(mut config), Ok(picture)) = (lib::WebPConfig::new(), lib::WebPPicture::new()) else {
         return Err(damaged("no WebP encoder"));

@@ -1,13 +1,14 @@
-//! The body of the fuzz target; the tests run it over cut and flipped files too.
+//! The body of the fuzz target. The tests also run it over truncated and altered files.
 
 use super::*;
 use crate::kernels::members::inflate_members;
 use crate::wire::gzip::member_head;
 
-/// Large enough to cross block boundaries, small enough to be quick.
+/// Large enough to cross block boundaries, and small enough to be fast.
 const MAX_PLAIN: u64 = 4 << 20;
 
-/// Inflate all, in given pieces: the plain bytes, the fault that ended it, the points.
+/// Inflate everything in pieces of given sizes. Returns the plain bytes, the fault that ended it, and the
+/// seek points.
 pub fn drain(
     inflater: &mut Inflater,
     data: &[u8],

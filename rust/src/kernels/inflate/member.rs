@@ -1,4 +1,4 @@
-//! The state of the member (or zlib stream) that is being inflated, and the check at its end.
+//! The state of the member (or zlib stream) being inflated, and the check at its end.
 
 use libdeflater::{Adler32, Crc};
 
@@ -11,7 +11,7 @@ pub enum Sum {
     Crc(Crc),
     /// Of zlib.
     Adler(Adler32),
-    /// The member was entered in the middle, so nothing can be checked.
+    /// The member was entered in the middle, so nothing can be verified.
     Unknown,
 }
 
@@ -32,9 +32,9 @@ pub struct Member {
     /// Its first compressed byte.
     pub start: u64,
     plain_start: u64,
-    /// Over its plain bytes so far.
+    /// The checksum of its plain bytes so far.
     pub sum: Sum,
-    /// The trailer so far.
+    /// The bytes of its trailer so far.
     tail: [u8; TRAILER_BYTES],
     tail_have: usize,
 }
@@ -49,18 +49,18 @@ impl Member {
         Self { container, start, plain_start, sum, tail: [0; TRAILER_BYTES], tail_have: 0 }
     }
 
-    /// A member that is entered here, somewhere in its middle.
+    /// A member that is entered here, in its middle.
     pub fn entered(container: Container, at: u64) -> Self {
         let sum = Sum::Unknown;
         Self { container, start: at, plain_start: 0, sum, tail: [0; TRAILER_BYTES], tail_have: 0 }
     }
 
-    /// Whether it has given no plain byte, with `plain` given by the whole file.
+    /// Whether it has given no plain byte yet, if the whole file has given `plain` bytes.
     pub fn is_empty(&self, plain: u64) -> bool {
         !matches!(self.sum, Sum::Unknown) && plain == self.plain_start
     }
 
-    /// Take trailer bytes from the front of `data`; how many.
+    /// Take trailer bytes from the front of `data`, and return how many.
     pub fn fill_trailer(&mut self, data: &[u8]) -> usize {
         let mut used = 0usize;
         let wanted = self.container.trailer_bytes();
@@ -73,13 +73,13 @@ impl Member {
         used
     }
 
-    /// Whether the trailer is all there.
+    /// Whether the trailer is complete.
     pub fn has_trailer(&self) -> bool {
         self.tail_have == self.container.trailer_bytes()
     }
 
-    /// Check as much of the trailer as is there, then that it all is; `compressed` and `plain`
-    /// are the positions in the whole file.
+    /// Verify the part of the trailer that is there, then that it is complete. `compressed` and `plain` are
+    /// positions in the whole file.
     pub fn check_trailer(&self, compressed: u64, plain: u64) -> Result<(), Fault> {
         let at = compressed.saturating_sub(self.tail_have as u64);
         self.check_sums(at, plain)?;
@@ -87,8 +87,8 @@ impl Member {
             return Ok(());
         }
         let message = match self.container {
-            Container::Gzip => "gzip trailer is cut",
-            Container::Zlib => "zlib checksum is cut",
+            Container::Gzip => "gzip trailer is truncated",
+            Container::Zlib => "zlib checksum is truncated",
         };
         let wanted = self.container.trailer_bytes() as u64;
         let fault = Fault::new(FaultKind::CutTrailer, compressed, message);

@@ -1,8 +1,8 @@
-//! Between the two next pixels, down and across.
+//! Interpolates between the two nearest pixels, down and across.
 
 use super::{Channels, Read, step};
 
-/// Two neighbours, and how far it is from the first to the second.
+/// Two neighbours, and the distance from the first, as a fraction.
 #[derive(Clone, Copy)]
 pub struct Tap {
     low: usize,
@@ -26,16 +26,16 @@ fn between(low: f32, high: f32, part: f32) -> f32 {
     low + (high - low) * part
 }
 
-/// The columns of new rows: the two neighbours of each.
+/// The columns of new rows, with the two neighbours of each.
 pub struct Across {
     taps: Vec<Tap>,
-    /// The first of them, where pixels are three bytes, two by two; reading four bytes of any of their
-    /// neighbours stays in a row of `row_bytes`.
+    /// The first columns, in pairs, for pixels of three bytes. Reading four bytes of any of their
+    /// neighbours stays inside a row of `row_bytes`.
     pairs: Vec<Pair>,
     row_bytes: usize,
 }
 
-/// Two new pixels: where the bytes of their neighbours begin, and how far it is between them.
+/// Two new pixels: the offsets of their neighbours, and the fractions between them.
 struct Pair {
     low: [u32; 2],
     high: [u32; 2],
@@ -60,7 +60,7 @@ impl Across {
         Self { pairs: pairs.collect(), taps, row_bytes }
     }
 
-    /// A row of bytes, three each pixel, at the first columns; how many those were.
+    /// A row of bytes, three per pixel, at the first columns. Returns the number of these columns.
     #[inline]
     pub fn bytes_of_three(&self, row: &[u8], out: &mut [f32]) -> usize {
         #[cfg(target_arch = "x86_64")]
@@ -68,7 +68,7 @@ impl Across {
             && row.len() == self.row_bytes
             && out.len() > 6 * self.pairs.len()
         {
-            // SAFETY: the machine has AVX2; the row and the room are as long as was just asked.
+            // SAFETY: the machine has AVX2, and the lengths of the row and the output were just checked.
             unsafe { self.pairs_of_bytes(row, out) };
             return 2 * self.pairs.len();
         }
@@ -76,7 +76,8 @@ impl Across {
     }
 
     /// # Safety
-    /// The row has the bytes of which the pairs know, and `out` a float more than the pairs make.
+    /// The row has all bytes that the pairs refer to, and `out` has room for one float more than the pairs
+    /// make.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     unsafe fn pairs_of_bytes(&self, row: &[u8], out: &mut [f32]) {
@@ -92,7 +93,8 @@ impl Across {
         };
         for pair in &self.pairs {
             let (low, high) = (floats(pair.low), floats(pair.high));
-            // SAFETY: there is room for eight floats, and of each pair six are kept: the fourth of a pixel is
+            // SAFETY: there is room for eight floats, and six of each pair are kept: the fourth of a pixel
+            // is overwritten by the first of the next pixel.
             // overwritten by the next one's first.
             unsafe {
                 let part = _mm256_loadu_ps(pair.parts.as_ptr());
@@ -106,7 +108,8 @@ impl Across {
     }
 }
 
-/// A row of the old image at the columns of the new one. The room after the last value is for an
+/// A row of the old image at the columns of the new one. The space after the last value is for an unused
+/// fourth channel.
 /// unused fourth channel.
 #[inline(always)]
 fn row_across<T: Read>(row: &[T], channels: impl Channels, across: &Across, out: &mut [f32]) {
@@ -137,7 +140,7 @@ pub fn bilinear<T: Read>(
     let (mut low_is, mut high_is) = (usize::MAX, usize::MAX);
     let row = |y: usize| image.get(y * row_length..(y + 1) * row_length).unwrap_or_default();
     for tap in down {
-        // Often the lower of the two rows was the upper one before.
+        // The low row was often the high row of the previous step.
         if low_is != tap.low && high_is == tap.low {
             std::mem::swap(&mut low, &mut high);
             std::mem::swap(&mut low_is, &mut high_is);

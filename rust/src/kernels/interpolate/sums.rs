@@ -1,8 +1,8 @@
-//! Sums of old pixels by weights: bicubic, area and all filters.
+//! Weighted sums of old pixels: bicubic, area and all filters.
 
 use super::{Channels, Filter, Read, step};
 
-/// Which pixels count for each new one, and how much: `size` weights each, of which the last may be 0.
+/// The old pixels for each new pixel, and their weights: `size` weights each, of which the last may be 0.
 pub struct Spans {
     starts: Vec<usize>,
     weights: Vec<f32>,
@@ -25,7 +25,7 @@ impl Spans {
     }
 }
 
-/// The weights as parts of their sum; all 0 where there is nothing to divide.
+/// The weights divided by their sum; all 0 if the sum is 0.
 fn normalised(mut weights: Vec<f32>) -> Vec<f32> {
     let sum: f32 = weights.iter().sum();
     if sum.abs() >= 1000.0 * f32::MIN_POSITIVE {
@@ -38,7 +38,7 @@ fn normalised(mut weights: Vec<f32>) -> Vec<f32> {
 }
 
 pub fn filtered(filter: Filter, old: usize, new: usize, antialias: bool) -> Spans {
-    // TensorFlow divides by the scale of the new image, which it has rounded to a float32.
+    // TensorFlow divides by the scale of the new image, rounded to float32.
     let scale = (1.0 / f64::from(new as f32 / old as f32)) as f32;
     let widened = if antialias { scale.max(1.0) } else { 1.0 };
     let (reach, shrink) = (filter.radius() * widened, 1.0 / widened);
@@ -56,7 +56,7 @@ pub fn filtered(filter: Filter, old: usize, new: usize, antialias: bool) -> Span
 pub fn bicubic(old: usize, new: usize) -> Spans {
     const STEPS: f32 = 1024.0;
     let scale = step(old, new);
-    // Of distances in whole steps: the nearer two pixels by one cubic, the farther two by another.
+    // The nearer two pixels are weighted by one cubic, the farther two by another.
     let near = |x: f64| ((1.5 * x - 2.5) * x * x + 1.0) as f32;
     let far = |x: f64| (((-0.5 * x + 2.5) * x - 4.0) * x + 2.0) as f32;
     let span = |i: usize| {
@@ -94,7 +94,7 @@ pub fn boxes(old: usize, new: usize) -> Spans {
     Spans::of(&(0..new).map(span).collect::<Vec<_>>())
 }
 
-/// Sums of pixels by weights: first down, into one row of the old width, then across.
+/// Weighted sums of pixels: first down, into one row of the old width, then across.
 #[inline(always)]
 pub fn convolve<T: Read>(
     image: &[T],
@@ -110,7 +110,7 @@ pub fn convolve<T: Read>(
     let mut row_made = vec![0f32; across.starts.len() * count];
     for (first, weights) in down.iter() {
         let mut rows = image.chunks_exact(row_length.max(1)).skip(first).zip(weights);
-        // A sum begins with 0, as a product of it is not: -0 becomes 0.
+        // A sum begins with 0, unlike a product: -0 becomes 0.
         if let Some((row, &weight)) = rows.next() {
             for (sum, value) in sums.iter_mut().zip(row) {
                 *sum = 0.0 + value.float() * weight;

@@ -1,6 +1,6 @@
-//! Which messages there are, and the fields that each has.
+//! The kinds of messages, and their fields.
 
-/// Which message.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Kind {
@@ -15,12 +15,12 @@ pub enum Kind {
     Int64List,
 }
 
-/// A field of a message; its number is its place, counted from 1.
+/// A field of a message. Its number is its index, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name in Python.
     pub name: &'static str,
-    /// The message it holds (of a map: as values), or None for numbers and bytes.
+    /// The kind of message in the field (for a map: of its values), or None for numbers and bytes.
     pub holds: Option<Kind>,
 }
 
@@ -69,12 +69,12 @@ impl Kind {
         }
     }
 
-    /// Whether it holds values, and no messages.
+    /// Whether the message holds values, not messages.
     pub(super) fn is_list(self) -> bool {
         matches!(self, Self::BytesList | Self::FloatList | Self::Int64List)
     }
 
-    /// The kind of the field at that index. Only for fields that hold messages.
+    /// The kind of the field at an index. Only for fields that hold messages.
     pub(super) fn held(self, index: usize) -> Self {
         self.fields().get(index).and_then(|field| field.holds).unwrap_or(self)
     }

@@ -1,5 +1,6 @@
-//! Bytes to messages, by protobuf's rules: fields merge, the last of a oneof and of a key wins, and
-//! unknown fields are kept. A map entry with an unknown field counts as unknown, as in protobuf.
+//! Parses bytes to messages by protobuf's rules: fields merge, the last field of a oneof and the last entry
+//! of a key count, and unknown fields are kept. A map entry with an unknown field counts as unknown, as in
+//! protobuf.
 
 use std::str;
 use std::sync::Arc;
@@ -9,12 +10,10 @@ use crate::wire::cursor::Cursor;
 use crate::wire::example::{WireField, WireValue, next_field, packed_floats, packed_int64s};
 use crate::wire::{Fault, FaultKind, varint};
 
-/// Merge the fields that `bytes` hold into a message. After a fault, the fields before it have
-/// been merged.
+/// Merge the fields in `bytes` into a message. If there is a fault, the fields before it have been merged.
 ///
-/// The messages nest to a fixed depth, and anything that a sender could nest more deeply is
-/// skipped without recursion. Nothing is allocated for a length that exceeds the bytes that are
-/// there.
+/// The messages have a fixed depth, and anything that a sender could nest more deeply is skipped without
+/// recursion. Nothing is allocated for a length that exceeds the available bytes.
 pub fn parse<B: Blob>(node: &Arc<Node<B>>, bytes: &[u8]) -> Result<(), Fault> {
     let mut cursor = Cursor::new(bytes);
     if matches!(node.kind(), Kind::BytesList | Kind::FloatList | Kind::Int64List) {
@@ -38,7 +37,7 @@ pub fn parse<B: Blob>(node: &Arc<Node<B>>, bytes: &[u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Take a field of a list of values; false if it is none.
+/// Read a field of a list of values; false if it is not such a field.
 fn value<B: Blob>(state: &mut State<B>, field: WireField<'_>) -> Result<bool, Fault> {
     match (&mut state.body, field.number, field.value) {
         (Body::Bytes(values), 1, WireValue::Bytes(bytes)) => values.push(B::of(bytes)),
@@ -51,7 +50,7 @@ fn value<B: Blob>(state: &mut State<B>, field: WireField<'_>) -> Result<bool, Fa
     Ok(true)
 }
 
-/// Take a field of a message that holds messages; false if it is none.
+/// Read a field of a message that holds messages; false if it is not such a field.
 fn message<B: Blob>(node: &Arc<Node<B>>, field: WireField<'_>) -> Result<bool, Fault> {
     let WireValue::Bytes(bytes) = field.value else { return Ok(false) };
     let index = field.number.wrapping_sub(1);

@@ -1,4 +1,4 @@
-//! Messages as protobuf prints them: a field a line, messages in braces, unknown fields left out.
+//! Prints messages as protobuf does: one field per line, messages in braces, unknown fields left out.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub fn text<B: Blob>(node: &Node<B>) -> String {
     out
 }
 
-/// A key in quotes: UTF-8 unchanged, the rest escaped.
+/// A key in quotes: UTF-8 unchanged, other bytes escaped.
 pub fn key_text(key: &str) -> String {
     let mut out = String::new();
     quote(key.as_bytes(), true, &mut out);
@@ -96,7 +96,7 @@ fn octal(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// A number by the fewest of 6 or 9 digits that give it back.
+/// A number with 6 digits, or with 9 if 6 do not give it back exactly.
 fn float(value: f32) -> String {
     if value.is_nan() {
         return "nan".to_owned();

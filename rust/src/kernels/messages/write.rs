@@ -1,4 +1,5 @@
-//! Messages to bytes, in two walks: one finds the size of each, the other writes into room made once.
+//! Serializes messages in two passes: one computes the size of each, and the other writes into memory of
+//! that size.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use super::{Blob, Body, Node};
 use crate::wire::varint;
 
-/// The bytes of a message. Keys come in the order of their bytes; `as_protobuf`, in the order in
-/// which protobuf's deterministic mode has them.
+/// The bytes of a message. Keys are sorted by their bytes; with `as_protobuf`, they have the order of
+/// protobuf's deterministic mode.
 pub fn serialize<B: Blob>(node: &Node<B>, as_protobuf: bool) -> Vec<u8> {
     let mut sizes = Vec::with_capacity(16);
     let size = measure(node, as_protobuf, &mut sizes);
@@ -19,12 +20,12 @@ pub fn serialize<B: Blob>(node: &Node<B>, as_protobuf: bool) -> Vec<u8> {
     out
 }
 
-/// How many bytes a message takes.
+/// The size of a message in bytes.
 pub fn size<B: Blob>(node: &Node<B>) -> usize {
     measure(node, false, &mut Vec::new())
 }
 
-/// Bytes of a field of one byte's tag that has a length.
+/// Bytes of a length-delimited field whose tag takes one byte.
 fn prefixed(length: usize) -> usize {
     1 + varint::len(length as u64) + length
 }
@@ -40,14 +41,14 @@ fn ordered<B>(entries: &BTreeMap<Box<str>, Arc<Node<B>>>, as_protobuf: bool) -> 
     all
 }
 
-/// Where one key is the beginning of another, protobuf has the longer one first.
+/// If one key is the beginning of another, protobuf writes the longer one first.
 fn protobuf_order(a: &[u8], b: &[u8]) -> Ordering {
     let unequal = a.iter().zip(b).map(|(a, b)| a.cmp(b)).find(|order| order.is_ne());
     unequal.unwrap_or_else(|| b.len().cmp(&a.len()))
 }
 
-/// The size of a message; `sizes` gets it and those of all in it, in the order of writing. The packed
-/// values of an `Int64List` count as a message.
+/// The size of a message. `sizes` gets the sizes of it and of all messages in it, in writing order. The
+/// packed values of an `Int64List` count as a message.
 fn measure<B: Blob>(node: &Node<B>, as_protobuf: bool, sizes: &mut Vec<usize>) -> usize {
     let place = sizes.len();
     sizes.push(0);
@@ -87,7 +88,7 @@ fn measure<B: Blob>(node: &Node<B>, as_protobuf: bool, sizes: &mut Vec<usize>) -
     total
 }
 
-/// The messages that are set, with the number of their field.
+/// The messages that are set, with their field numbers.
 pub(super) fn present<B>(
     slots: &[Option<Arc<Node<B>>>; 3],
     set: u8,

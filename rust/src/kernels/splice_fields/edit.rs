@@ -1,4 +1,4 @@
-//! The edits to make to the fields of records, by key.
+//! The changes to make to the fields of records, by key.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::btree_set::BTreeSet;
@@ -7,14 +7,14 @@ use crate::kernels::encode_examples::{Encoder, Payload};
 use crate::kernels::example_columns::{Section, section_of};
 use crate::wire::{Fault, FaultKind};
 
-/// What happens to the map entries of one key.
+/// The action for the map entries of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They are cut; with the position among the requested names, if it is one.
+    /// Remove them, with the index among the requested names, if it is one of them.
     Cut(Option<usize>),
-    /// They get this key; the position as above.
+    /// Give them this key, with the index as above.
     Rename(usize, Box<[u8]>),
-    /// They are a fault: the field of this name is to be added.
+    /// They are a fault, because the field with this name is to be added.
     Refuse(Box<str>),
 }
 
@@ -42,7 +42,7 @@ impl Keys {
         Self { sieve, sorted: actions.into_iter().collect() }
     }
 
-    /// Whether there are no edits.
+    /// Whether there are no changes.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
@@ -59,16 +59,16 @@ impl Keys {
     }
 }
 
-/// The keys to find, and their edits.
+/// The keys to find, and their actions.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// Those of features: an Example's, or a SequenceExample's context.
+    /// Keys of features: of an Example, or of a SequenceExample's context.
     pub context: Keys,
-    /// Those of feature lists; always empty for Examples.
+    /// Keys of feature lists; always empty for Examples.
     pub lists: Keys,
-    /// How many names are to be dropped or renamed.
+    /// The number of names to drop or rename.
     pub num_names: usize,
-    /// By how much a renamed entry may grow.
+    /// The number of bytes by which a renamed entry may grow.
     pub growth: usize,
 }
 
@@ -77,8 +77,8 @@ fn refused(name: &str, message: &str) -> Fault {
     Fault::new(FaultKind::Schema, 0, message).in_field(name)
 }
 
-/// The parts in which a name is looked for, and its key there. As for columns, a prefix names the
-/// part; without one, a SequenceExample's field is looked for in both.
+/// The parts in which a name is searched, and its key there. As for columns, a prefix names the part.
+/// Without a prefix, both parts of a SequenceExample are searched.
 fn places(payload: Payload, name: &str) -> (&'static [Section], &str) {
     if payload == Payload::Example {
         return (&[Section::Context], name);
@@ -93,8 +93,8 @@ fn places(payload: Payload, name: &str) -> (&'static [Section], &str) {
 type Actions = BTreeMap<(Section, Box<[u8]>), Action>;
 
 impl Edit {
-    /// Cut `drop`, give the first of each pair in `rename` the key of the second, and, before
-    /// `added` come, refuse records that have them already, or cut theirs if `replace` is set.
+    /// Remove `drop`, give the first of each pair in `rename` the key of the second. Records that already
+    /// have a field of `added` are refused, or the old entries are removed if `replace` is set.
     pub fn new(
         payload: Payload,
         drop: &[String],
@@ -120,7 +120,7 @@ impl Edit {
             put(&mut actions, payload, old, &Action::Rename(number, new_key.as_bytes().into()))?;
             for &section in sections {
                 if !coming.insert((section, Box::<[u8]>::from(new_key.as_bytes()))) {
-                    return Err(refused(new, "is what two fields are renamed to"));
+                    return Err(refused(new, "is the new name of two fields"));
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Edit {
         for column in added.map_or(&[] as &[_], |encoder| encoder.columns()) {
             let place = (column.section, Box::<[u8]>::from(column.key.as_bytes()));
             if coming.contains(&place) {
-                return Err(refused(&column.name, "is added, and another is renamed to it"));
+                return Err(refused(&column.name, "is added, and another field is renamed to it"));
             }
             let name = column.name.as_str().into();
             let action = if replace { Action::Cut(None) } else { Action::Refuse(name) };
@@ -158,7 +158,7 @@ impl Edit {
         }
     }
 
-    /// Whether records are only added to: no entry is cut or renamed.
+    /// Whether fields are only added: no entry is removed or renamed.
     pub fn only_adds(&self) -> bool {
         let refuses = |(_, action): &(_, Action)| matches!(action, Action::Refuse(_));
         self.context.sorted.iter().chain(&self.lists.sorted).all(refuses)

@@ -1,4 +1,4 @@
-//! Finds map entries by key; values are skipped by their length.
+//! Finds map entries by key. Values are skipped by their length.
 
 use std::borrow::Cow;
 
@@ -9,39 +9,39 @@ use crate::wire::cursor::Cursor;
 use crate::wire::example::{WireField, WireValue, next_field};
 use crate::wire::{Fault, FaultKind};
 
-/// A submessage of map entries, by its place in the payload.
+/// A submessage of map entries, by its position in the payload.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
-    /// Which part of the message it belongs to.
+    /// The part of the message that it belongs to.
     pub section: Section,
-    /// Start of its tag.
+    /// The start of its tag.
     pub start: usize,
-    /// Where its entries begin.
+    /// The start of its entries.
     pub body: usize,
-    /// Where they end.
+    /// The end of its entries.
     pub end: usize,
 }
 
-/// A map entry to edit.
+/// A map entry to change.
 pub struct Hit<'a> {
     /// Its submessage.
     pub map: Map,
-    /// Start of its tag in the payload.
+    /// The start of its tag in the payload.
     pub start: usize,
-    /// Where it ends.
+    /// Its end.
     pub end: usize,
-    /// The edit.
+    /// The action.
     pub action: &'a Action,
-    /// Its bytes besides the key, if it is to be renamed.
+    /// Its bytes without the key, if it is to be renamed.
     pub rest: Cow<'a, [u8]>,
 }
 
-/// The entries found in a record; reused for the next one.
+/// The entries found in a record. It is reused for the next record.
 #[derive(Default)]
 pub struct Found<'a> {
-    /// The entries to edit, in order.
+    /// The entries to change, in order.
     pub hits: Vec<Hit<'a>>,
-    /// How many submessages of features there are, and of feature lists.
+    /// The number of submessages of features and of feature lists.
     pub num_maps: [usize; 2],
 }
 
@@ -115,10 +115,10 @@ fn exists(start: usize, name: &str) -> Fault {
     Fault::new(FaultKind::Schema, start as u64, "the field exists already").in_field(name)
 }
 
-/// The key of a map entry by protobuf's rules: the last one in it, or the empty key.
+/// The key of a map entry by protobuf's rules: its last key, or the empty key.
 #[inline(always)]
 fn key(entry: &[u8]) -> Result<&[u8], Fault> {
-    // Nearly every entry is a key, a value, and nothing else.
+    // Nearly every entry is a key and a value.
     let mut cursor = Cursor::new(entry);
     if entry.first() == Some(&FIRST) {
         cursor.u8()?;
@@ -149,7 +149,7 @@ fn odd_key(entry: &[u8]) -> Result<&[u8], Fault> {
     Ok(last)
 }
 
-/// What an entry holds besides its keys, which is nearly always one stretch.
+/// The bytes of an entry without its keys, which are nearly always contiguous.
 fn without_key(entry: &[u8]) -> Result<Cow<'_, [u8]>, Fault> {
     let mut cursor = Cursor::new(entry);
     let mut rest: Cow<'_, [u8]> = Cow::Borrowed(&[]);

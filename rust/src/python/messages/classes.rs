@@ -8,7 +8,7 @@ use super::values::made;
 use super::{Message, Node, merge_bytes, no_field, value_of};
 use crate::kernels::messages::{self as kernel, Kind};
 
-/// Nothing is given by position, and nothing that there is not.
+/// Positional and unknown arguments are refused.
 fn refuse(
     kind: Kind,
     args: &Bound<'_, PyTuple>,
@@ -64,7 +64,7 @@ macro_rules! message {
 message!(Example, "One record: its features, by name.", features 0);
 message!(
     SequenceExample,
-    "One record of steps: features of the whole, and lists of features, one for each step.",
+    "A record of several steps: features of the whole record, and lists with a feature for each step.",
     context 0, feature_lists 1
 );
 message!(Features, "Features by name.", feature 0);
@@ -79,7 +79,7 @@ message!(BytesList, "Byte strings.", value 0);
 message!(FloatList, "32-bit floats.", value 0);
 message!(Int64List, "64-bit whole numbers.", value 0);
 
-/// A message as an object of its class.
+/// Wrap a message in the class of its kind.
 pub fn wrap(py: Python<'_>, node: Node) -> PyResult<Bound<'_, PyAny>> {
     macro_rules! of {
         ($class:ident) => {{

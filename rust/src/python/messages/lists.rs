@@ -1,4 +1,4 @@
-//! Repeated fields: live views that behave as lists. Rare operations go through a Python list.
+//! Repeated fields: live views that behave like lists. Rare operations go through a Python list.
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use super::{Message, Node, view};
 use crate::kernels::messages::{self as kernel, Blob, Body, Kind};
 use crate::python::values::{PyValues, Store};
 
-/// The place that an index means, which may count from the end.
+/// The position for an index, which may be negative.
 fn index_of(index: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> {
     let Ok(given) = index.extract::<isize>() else {
         return Err(PyTypeError::new_err(format!(
@@ -34,7 +34,7 @@ pub struct RepeatedScalar(pub Node);
 
 impl RepeatedScalar {
     fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        // A copy, since making a list may run a finalizer, which may come back to this message.
+        // A copy, because making a list may run a finalizer that uses this message.
         let copy = self.0.copy();
         let copy = copy.lock();
         match &copy.body {
@@ -45,7 +45,7 @@ impl RepeatedScalar {
         }
     }
 
-    /// Have the values of a list in the place of those that are there.
+    /// Replace the values by those of a list.
     fn replace(&self, list: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = gathered(self.0.kind(), list)?;
         self.0.lock().body = body;
@@ -89,7 +89,7 @@ impl RepeatedScalar {
         }
     }
 
-    /// The values as NumPy's array: float32, int64 or bytes, as protobuf's lists give.
+    /// The values as a NumPy array: float32, int64 or bytes, as from protobuf's lists.
     #[pyo3(signature = (dtype = None, copy = None))]
     fn __array__<'py>(
         &self,
@@ -100,7 +100,7 @@ impl RepeatedScalar {
         if copy == Some(false) {
             return Err(PyValueError::new_err("the values of a message are always copied"));
         }
-        // The length is that of the copy: the list may have grown before NumPy reads it.
+        // The length of the copy, because the list may have grown before NumPy reads it.
         let copy = match &self.0.lock().body {
             Body::Floats(values) => Some((Store::Floats(values.clone()), values.len())),
             Body::Ints(values) => Some((Store::Int64(values.clone()), values.len())),
@@ -258,7 +258,7 @@ impl RepeatedMessage {
         PyList::new(py, views?)
     }
 
-    /// Have the messages of a list of views in the place of those that are there.
+    /// Replace the messages by those of a list of views.
     fn replace(&self, list: &Bound<'_, PyList>) -> PyResult<()> {
         let mut nodes = Vec::with_capacity(list.len());
         for item in list.iter() {
@@ -331,7 +331,7 @@ impl RepeatedMessage {
         Ok(self.list(py)?.repr()?.to_string())
     }
 
-    /// A new feature at the end, of these fields.
+    /// Add a new feature with these fields.
     #[pyo3(signature = (**fields))]
     fn add<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! Maps of messages: live views that behave as dicts whose missing keys are made when they are read.
+//! Maps of messages: live views that behave like dicts. Reading a missing key creates an empty message.
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ impl MessageMap {
         Ok(dict)
     }
 
-    /// A view of this map as `dict.keys()` and its like give one.
+    /// A view of this map, as from `dict.keys()`, `values()` and `items()`.
     fn seen_by<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         static CLASSES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
@@ -56,7 +56,7 @@ impl MessageMap {
         view(key.py(), self.0.get_or_create(key_of(key)?))
     }
 
-    /// protobuf refuses this; here a copy of the message is put in its place.
+    /// Store a copy of the message. protobuf refuses this.
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.0.touch();
         let key = key_of(key)?;
@@ -114,7 +114,8 @@ impl MessageMap {
         self.__getitem__(key)
     }
 
-    /// The message of a key; if missing, a copy of the default (protobuf refuses that).
+    /// The message of a key; if it is missing, a copy of the default, which is stored (protobuf refuses
+    /// that).
     #[pyo3(signature = (key, default = None))]
     fn setdefault<'py>(
         slf: &Bound<'py, Self>,
@@ -129,7 +130,7 @@ impl MessageMap {
         slf.get().__getitem__(key)
     }
 
-    /// Copy the messages of a mapping, in the place of those of the same keys.
+    /// Copy the messages of a mapping, replacing messages with the same keys.
     #[pyo3(signature = (other = None, **more))]
     fn update(
         &self,
@@ -152,7 +153,7 @@ impl MessageMap {
         Ok(())
     }
 
-    /// Take a message out; as everywhere, one that is not there is an empty one.
+    /// Remove and return a message; an empty message if there is none.
     #[pyo3(signature = (key, default = None))]
     fn pop<'py>(
         &self,
@@ -160,7 +161,7 @@ impl MessageMap {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let text = key_of(key)?;
-        // protobuf's is that of a mapping without missing keys, too.
+        // As in protobuf, whose mapping has no missing keys either.
         let _ = default;
         let found = self.0.get_or_create(text);
         self.0.remove(text);

@@ -1,4 +1,4 @@
-//! What Python passes as values of fields: numbers, bytes, messages, dicts of them.
+//! Converts what Python passes as values of fields: numbers, bytes, messages, and dicts of them.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeDecodeError, PyValueError};
 use pyo3::ffi;
@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use super::{Message, Node, merge_bytes, no_field};
 use crate::kernels::messages::{self as kernel, Blob, Body, Kind};
 
-/// A byte string kept as its Python object, so that it is never copied.
+/// A byte string, kept as its Python object, so that it is never copied.
 #[derive(Debug)]
 pub struct PyBlob(pub Py<PyBytes>);
 
@@ -35,7 +35,7 @@ fn expected_bytes(value: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!("expected bytes, {} found", type_name(value)))
 }
 
-/// The bytes to parse: bytes, or anything with a buffer of them.
+/// The bytes to parse: bytes, or any object with a buffer.
 pub fn bytes_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(bytes.clone());
@@ -43,7 +43,7 @@ pub fn bytes_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> 
     if data.cast::<PyString>().is_ok() || data.cast::<PyList>().is_ok() {
         return Err(expected_bytes(data));
     }
-    // SAFETY: the pointer is that of a live object; null comes back with an error set.
+    // SAFETY: the pointer is that of a live object; null means that an error is set.
     let made =
         unsafe { Bound::from_owned_ptr_or_err(data.py(), ffi::PyBytes_FromObject(data.as_ptr())) };
     Ok(made.map_err(|_| expected_bytes(data))?.cast_into::<PyBytes>()?)
@@ -54,12 +54,12 @@ pub fn blob(value: &Bound<'_, PyAny>) -> PyResult<PyBlob> {
     if let Ok(bytes) = value.cast_exact::<PyBytes>() {
         return Ok(PyBlob(bytes.clone().unbind()));
     }
-    // Subclasses, such as NumPy's, become plain bytes.
+    // Subclasses, such as NumPy's, are converted to plain bytes.
     let bytes = value.cast::<PyBytes>().map_err(|_| expected_bytes(value))?;
     Ok(PyBlob::of(bytes.as_bytes()))
 }
 
-/// A value of an `Int64List`: whatever can be an index. bool is an int to Python, and was to protobuf.
+/// A value of an `Int64List`: anything that can be an index. bool is an int in Python and in protobuf.
 pub fn int(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     value.extract::<i64>().map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
@@ -75,7 +75,7 @@ pub fn int(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
-/// A value of a `FloatList`, rounded to 32 bits; beyond them, infinite.
+/// A value of a `FloatList`, rounded to 32 bits; infinite if it is too large.
 pub fn float(value: &Bound<'_, PyAny>) -> PyResult<f32> {
     if let Ok(number) = value.cast_exact::<PyFloat>() {
         return Ok(number.value() as f32);
@@ -89,8 +89,8 @@ pub fn float(value: &Bound<'_, PyAny>) -> PyResult<f32> {
     Ok(value.extract::<f64>()? as f32)
 }
 
-/// The items of anything that can be iterated over. Arrays give numbers of Python's where these are
-/// taken for the same, which is several times faster than one by one.
+/// The items of any iterable. Arrays are converted to Python numbers if these mean the same, which is
+/// several times faster than one by one.
 fn items<'py>(values: &Bound<'py, PyAny>, kinds: &str) -> PyResult<Bound<'py, PyAny>> {
     if values.cast_exact::<PyList>().is_ok() || values.cast_exact::<PyTuple>().is_ok() {
         return Ok(values.clone());
@@ -120,15 +120,15 @@ fn collect<T>(
     }
     let Ok(iterator) = values.try_iter() else {
         return Err(PyTypeError::new_err(format!(
-            "must assign iterable: {} is none; write value=[x] for one value",
+            "must assign iterable: {} is not iterable; write value=[x] for one value",
             type_name(&values)
         )));
     };
     iterator.map(|value| one(&value?)).collect()
 }
 
-/// The fields of a list message or of a `FeatureList`, from what Python iterates over. All of it is
-/// made before any message is locked, since iterating may run anything.
+/// The fields of a list message or of a `FeatureList`, from an iterable. All of it is read before any
+/// message is locked, because iterating may run any code.
 pub fn gathered(kind: Kind, values: &Bound<'_, PyAny>) -> PyResult<Body<PyBlob>> {
     Ok(match kind {
         Kind::BytesList => Body::Bytes(collect(values, "", blob)?),
@@ -138,7 +138,8 @@ pub fn gathered(kind: Kind, values: &Bound<'_, PyAny>) -> PyResult<Body<PyBlob>>
     })
 }
 
-/// A message of this kind, to be held as one's own: one of these classes, one of protobuf's own, or a dict of fields.
+/// A message of this kind, from one of these classes, one of protobuf's classes, or a dict of fields. The
+/// caller may keep it.
 pub fn message_of(kind: Kind, value: &Bound<'_, PyAny>, or_dict: bool) -> PyResult<Node> {
     if let Ok(message) = value.cast::<Message>() {
         if message.get().kind() == kind {
@@ -194,7 +195,7 @@ pub fn key_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
     }
 }
 
-/// Set a field of an unshared message; None leaves it as it is.
+/// Set a field of an unshared message; None leaves the field unchanged.
 pub fn fill(node: &Node, index: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if value.is_none() {
         return Ok(());
@@ -231,7 +232,7 @@ pub fn fill_map(node: &Node, held: Kind, value: &Bound<'_, PyAny>) -> PyResult<(
     Ok(())
 }
 
-/// A new message of these values, one for each field; of a oneof the last stays.
+/// A new message with these values, one for each field. Of a oneof, the last value counts.
 pub fn made(kind: Kind, values: &[Option<&Bound<'_, PyAny>>]) -> PyResult<Node> {
     let given = values.iter().zip(kind.fields()).enumerate();
     let mut given = given.filter_map(|(index, (value, field))| Some((index, (*value)?, field)));

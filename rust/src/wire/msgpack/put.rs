@@ -1,8 +1,8 @@
-//! MessagePack values being written, each in the smallest form that it has.
+//! Writes MessagePack values, each in its smallest form.
 
 use super::TIMESTAMP;
 
-/// Append the head of a thing with a length: the short form, if there is one, then 8, 16, 32 bits.
+/// Append the head of a value with a length: the short form, if there is one, otherwise 8, 16 or 32 bits.
 #[inline(always)]
 fn put_length(out: &mut Vec<u8>, length: u32, short: Option<(u8, u32)>, codes: [u8; 3]) {
     let [one, two, four] = codes;
@@ -74,7 +74,7 @@ pub fn put_timestamp(out: &mut Vec<u8>, seconds: i64, nanos: u32) {
     }
 }
 
-/// Append an integer in its smallest form: unsigned where it is not negative.
+/// Append an integer in its smallest form, which is unsigned if it is not negative.
 #[inline(always)]
 pub fn put_int(out: &mut Vec<u8>, value: i64) {
     match value {
@@ -96,7 +96,7 @@ pub fn put_int(out: &mut Vec<u8>, value: i64) {
     }
 }
 
-/// Append an integer that is not negative in its smallest form.
+/// Append an integer that is not negative, in its smallest form.
 #[inline(always)]
 pub fn put_uint(out: &mut Vec<u8>, value: u64) {
     match value {

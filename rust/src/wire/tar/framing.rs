@@ -3,10 +3,10 @@
 use super::*;
 use crate::wire::frames::{Candidate, Framing, Skim, Skip, Step};
 
-/// Tar as in WebDataset: a frame is a record, a run of members of one key.
+/// Tar as in WebDataset: a frame is a record, which is a run of members with the same key.
 ///
-/// Members that belong to no record go with the one before them, or with the first; so do the zeros
-/// that end an archive. Behind these a record of a second archive begins, if one was put there.
+/// Members that do not belong to a record are added to the frame before them, or to the first frame. So are
+/// the zeros that end an archive. If a second archive follows, its first member begins a new record.
 #[derive(Clone, Copy, Debug)]
 pub struct Tar;
 
@@ -44,7 +44,7 @@ impl Framing for Tar {
             let end = (at as u64).saturating_add(total);
             match usize::try_from(end) {
                 Ok(end) if end <= window.len() => at = end,
-                // The next header decides whether the record ends.
+                // The next header decides whether the record ends here.
                 _ => return more(window, last, end.saturating_add(if last { 0 } else { 512 })),
             }
         }
@@ -87,8 +87,8 @@ impl Framing for Tar {
         }
     }
 
-    /// The members next to the damage may be the rest of a record, so the candidate is the next change
-    /// of the key.
+    /// The members after damage may be the rest of a record, so the candidate is the next change of the
+    /// key.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
         let mut at = from;
         loop {

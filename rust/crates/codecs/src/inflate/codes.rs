@@ -1,21 +1,21 @@
 //! Huffman codes of deflate, as lookup tables indexed by the next bits.
 //!
-//! RFC 1951, section 3.2. A stream has the first bit of a code lowest, so the index, the next bits
-//! of the stream, is the code reversed. Codes longer than the index continue in a second table
+//! RFC 1951, section 3.2. In a stream, the first bit of a code is the lowest, so the index, which is the
+//! next bits of the stream, is the code reversed. Codes longer than the index continue in a second table
 //! after the first.
 
-/// What the bits at an index mean, in 32 bits:
+/// The meaning of the bits at an index, in 32 bits:
 ///
-/// | bits | literal | length, distance | end, nothing | on into a second table |
+/// | bits | literal | length, distance | end, nothing | refers to a second table |
 /// |---|---|---|---|---|
 /// | 0 to 5 | bits of the code | the same, plus its extra bits | bits of the code | |
 /// | 7 | 0 | 0 | 1 | 1 |
 /// | 8 to 15 | bits of a first lookup | bits of the code | | bits of that table's index |
-/// | 16 to 30 | the literal | the least length or distance | 0; 1 | where it begins |
+/// | 16 to 30 | the literal | the smallest length or distance | 0; 1 | where it begins |
 /// | 31 | 1 | 0 | 0 | 0 |
 ///
 /// The low half of a literal is the control word of the instruction BEXTR for the next lookup: how many
-/// bits to skip, and how many to take.
+/// bits to skip, and how many to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(pub u32);
 
@@ -30,7 +30,7 @@ const LITLEN_BITS: u32 = 11;
 const MAX_BITS: u32 = 15;
 
 impl Entry {
-    /// Bits of the code and of its extra bits.
+    /// The bits of the code and its extra bits.
     #[inline(always)]
     pub fn num_bits(self) -> u32 {
         self.0 & 63
@@ -41,13 +41,13 @@ impl Entry {
         self.0 & IS_LITERAL != 0
     }
 
-    /// Neither a literal nor a length nor a distance.
+    /// An entry that is neither a literal nor a length nor a distance.
     #[inline(always)]
     pub fn is_odd(self) -> bool {
         self.0 & IS_ODD != 0
     }
 
-    /// Of the odd entries, the end of a block.
+    /// Whether such an entry is the end of a block.
     pub fn is_end(self) -> bool {
         self.0 >> 16 == 0
     }
@@ -58,7 +58,7 @@ impl Entry {
         (self.0 >> 16) as u8
     }
 
-    /// The length or distance, whose code these bits begin with.
+    /// The length or distance whose code is at the beginning of these bits.
     #[inline(always)]
     pub fn value(self, bits: u64) -> usize {
         let extra = low(bits, self.num_bits()) >> (self.0 >> 8 & 15);
@@ -66,13 +66,13 @@ impl Entry {
     }
 }
 
-/// How to get the index of the lookup after a literal: each lookup waits for it.
+/// How to compute the index of the lookup after a literal, which is on the critical path.
 pub trait Shift: Copy {
     /// `LITLEN_BITS` bits of them.
     fn index_behind(self, bits: u64, literal: Entry) -> u64;
 }
 
-/// A shift and a mask, as every processor has them.
+/// By a shift and a mask, on every CPU.
 #[derive(Clone, Copy)]
 pub struct Anyhow;
 
@@ -83,14 +83,14 @@ impl Shift for Anyhow {
     }
 }
 
-/// Both by BEXTR, of the instructions called BMI.
+/// Both by BEXTR, an instruction of BMI.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub struct Bmi(());
 
 #[cfg(target_arch = "x86_64")]
 impl Bmi {
-    /// Where the processor has it, and shifts by any number of bits in one instruction.
+    /// On CPUs that have it, and that shift by any number of bits in one instruction.
     pub fn here() -> Option<Self> {
         let is_here = std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2");
@@ -102,7 +102,7 @@ impl Bmi {
 impl Shift for Bmi {
     #[inline(always)]
     fn index_behind(self, bits: u64, literal: Entry) -> u64 {
-        // SAFETY: a value of this type exists only where the processor has the instruction.
+        // SAFETY: a value of this type exists only if the CPU has the instruction.
         unsafe { std::arch::x86_64::_bextr2_u64(bits, u64::from(literal.0)) }
     }
 }
@@ -149,7 +149,7 @@ pub const DISTANCES: [u32; 32] = {
     table
 };
 
-/// Symbols for the code lengths in the head of a block: a length, or how to repeat one.
+/// Symbols for the code lengths in the head of a block: a length, or how often to repeat one.
 #[allow(clippy::indexing_slicing)]
 pub const LENGTHS: [u32; 19] = {
     let mut table = [0; 19];
@@ -161,7 +161,7 @@ pub const LENGTHS: [u32; 19] = {
     table
 };
 
-/// Codes of up to `BITS` bits take one lookup, longer ones two.
+/// Codes of up to `BITS` bits take one lookup, longer codes two.
 pub struct Table<const BITS: u32, const SIZE: usize> {
     entries: [u32; SIZE],
 }
@@ -189,7 +189,7 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         self.at(shift.index_behind(bits, literal) as usize)
     }
 
-    /// The entry for the code at the front of the bits, of any length.
+    /// The entry for the code at the beginning of the bits, of any length.
     #[inline(always)]
     pub fn find(&self, bits: u64) -> Entry {
         let entry = self.lookup(bits);
@@ -230,7 +230,8 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         true
     }
 
-    /// A table for the codes of one bit, and twice it for those of up to two, and so on.
+    /// A table for codes of one bit; repeated, it is the beginning of the table for up to two bits, and so
+    /// on.
     fn fill_first(&mut self, codes: &mut Codes<'_>) {
         for length in 1..=BITS {
             let half = 1 << length.wrapping_sub(1);
@@ -242,7 +243,7 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         }
     }
 
-    /// The second tables: one for each index of the first table that longer codes begin with.
+    /// The second tables, one for each index of the first table with which longer codes begin.
     fn fill_second(&mut self, codes: &mut Codes<'_>) {
         let mut end = 1usize << BITS;
         let (mut prefix, mut table) = (usize::MAX, 0..0);
@@ -267,7 +268,7 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
 
 type Counts = [usize; MAX_BITS as usize + 1];
 
-/// The entries of the symbols by the length of their codes, and how many have each length.
+/// The entries of the symbols sorted by the length of their codes, and the number of each length.
 fn sort(lengths: &[u8], symbols: &[u32], sorted: &mut [u32; LITLENS.len()]) -> Option<Counts> {
     let mut counts: Counts = [0; _];
     for &length in lengths {
@@ -298,7 +299,7 @@ fn sort(lengths: &[u8], symbols: &[u32], sorted: &mut [u32; LITLENS.len()]) -> O
 struct Codes<'a> {
     counts: Counts,
     entries: &'a [u32],
-    /// The next code, as the bits of the stream have it: its first bit is the lowest.
+    /// The next code, in the bit order of the stream: its first bit is the lowest.
     code: usize,
 }
 
@@ -311,7 +312,7 @@ impl Codes<'_> {
     #[inline(always)]
     fn next(&mut self, length: u32) -> (usize, u32) {
         let code = self.code;
-        // One more, counted from the highest bit: the highest that is 0 becomes 1, those above 0.
+        // Add one, counted from the highest bit: the highest 0 becomes 1, and the bits above it become 0.
         let zeros = low(!code as u64, length);
         let bit = zeros.checked_ilog2().map_or(0, |bit| 1usize << bit);
         self.code = code & bit.saturating_sub(1) | bit;
@@ -321,7 +322,7 @@ impl Codes<'_> {
         (code, symbol.wrapping_add(code_bit.wrapping_mul(length)))
     }
 
-    /// Index bits of a second table whose first code has this length, with `num_left` codes of that
+    /// The index bits of a second table whose first code has this length, with `num_left` codes of this
     /// length to come: enough for the longest code in it.
     fn table_bits(&self, first_bits: u32, length: u32, num_left: usize) -> u32 {
         let (mut longest, mut used) = (length, num_left);

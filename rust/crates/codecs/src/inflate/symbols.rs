@@ -1,5 +1,5 @@
-//! Decodes the symbols of a block: a fast path while there is input and room for the longest match,
-//! and a slow path that takes bits only once a whole symbol is available.
+//! Decodes the symbols of a block. The fast path works while there is enough input and output space for the
+//! longest match. The slow path uses bits only once a whole symbol is available.
 
 #[cfg(target_arch = "x86_64")]
 use super::codes::Bmi;
@@ -8,17 +8,17 @@ use super::{Held, Io, Pause, RawInflate, Step};
 
 /// The most bits of a length and a distance with their extra bits.
 const SYMBOL_BITS: u32 = 48;
-/// Literals between two refills: with codes of up to 11 bits, found in one lookup, they leave 12 of 56
-/// bits for the next lookup.
+/// The number of literals between two refills. With codes of up to 11 bits, found in one lookup, they leave
+/// 12 of 56 bits for the next lookup.
 const LITERALS: usize = 4;
-/// Most matches are at most this long and at least this far: for those, this many bytes are copied.
+/// Most matches are at most this long and at least this distant; for them, this many bytes are copied.
 const COPY_BYTES: usize = 32;
 const LONGEST_MATCH: usize = 258;
 const FAST_ROOM: usize = LITERALS + LONGEST_MATCH + COPY_BYTES;
 
 const NO_SYMBOL: Pause = Pause::Broken("a code for which there is no symbol");
 const NO_DISTANCE: Pause = Pause::Broken("a code for which there is no distance");
-const TOO_FAR: Pause = Pause::Broken("a match that begins before the data does");
+const TOO_FAR: Pause = Pause::Broken("a match that begins before the data");
 
 /// The bit buffer of the fast path, and the input that refills it.
 struct Bits<'a> {
@@ -30,7 +30,7 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Hold at least 56 bits; the next entry is unchanged. False if the input is too short.
+    /// Refill to at least 56 bits; the next entry does not change. False if the input is too short.
     #[inline(always)]
     fn refill(&mut self) -> bool {
         let rest = self.input.get(self.taken..);
@@ -62,7 +62,7 @@ impl RawInflate {
         }
     }
 
-    /// One symbol, if all its bits are available; the next step, if it changes.
+    /// Decode one symbol, if all its bits are available. Returns the next step, if it changes.
     fn symbol(&mut self, io: &mut Io<'_>) -> Result<Option<Step>, Pause> {
         let is_short = self.need(io, SYMBOL_BITS).is_err();
         let bits = self.held.bits;
@@ -99,7 +99,7 @@ impl RawInflate {
         Ok(Some(Step::Match { length, distance }))
     }
 
-    /// A match that may begin before this call's output, and end after it.
+    /// A match that may begin before this call's output and end after it.
     pub(super) fn finish_match(
         &mut self,
         io: &mut Io<'_>,
@@ -155,10 +155,10 @@ impl RawInflate {
         result
     }
 
-    /// Decode symbols until input or room runs low, or a symbol needs the slow path.
+    /// Decode symbols until input or output space runs low, or a symbol needs the slow path.
     ///
-    /// Every lookup waits for the one before. So the lookup after a literal does not wait for the bits to be
-    /// shifted, and the one after a match starts before the match is copied.
+    /// Every lookup waits for the previous one. So the lookup after a literal does not wait until the bits
+    /// are shifted, and the lookup after a match starts before the match is copied.
     #[inline(always)]
     fn read(
         &self,

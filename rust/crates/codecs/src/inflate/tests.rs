@@ -1,5 +1,5 @@
-//! Raw deflate against zlib-rs: what compressors make, the same with bits flipped, and blocks of
-//! codes that no compressor makes.
+//! Raw deflate data compared with zlib-rs: the output of compressors, the same with flipped bits, and
+//! blocks of codes that no compressor makes.
 
 use libdeflater::{CompressionLvl, Compressor};
 use zlib_rs::{Deflate, DeflateFlush};
@@ -88,7 +88,7 @@ fn streams_of_every_flipped_bit_and_cut() {
     }
 }
 
-/// Bits, the first lowest.
+/// Bits, the first bit lowest.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -106,8 +106,8 @@ impl Bits {
         }
     }
 
-    /// The head of a block of codes of these lengths, themselves written in a code of 5 bits each
-    /// (and 4 for what is left of the 32).
+    /// The head of a block with codes of these lengths. The lengths are written in a code of 5 bits each
+    /// (and 4 for the rest of the 32).
     fn codes(&mut self, is_last: bool, litlens: &[u8], distances: &[u8]) {
         self.put(is_last as usize | 2 << 1, 3);
         self.put(litlens.len() - 257, 5);
@@ -132,7 +132,7 @@ fn reversed(value: usize, num_bits: usize) -> usize {
     (0..num_bits).map(|bit| (value >> bit & 1) << (num_bits - 1 - bit)).sum()
 }
 
-/// Lengths of a whole code for some of the symbols: a code is split, and split again.
+/// Lengths of a complete code for some of the symbols: a code is split, again and again.
 fn lengths(dice: &mut Dice, num_symbols: usize, num_codes: usize) -> Vec<u8> {
     let mut codes = vec![0u8];
     while codes.len() < num_codes {
@@ -170,7 +170,7 @@ fn codes_that_no_compressor_makes() {
             _ => {}
         }
         let mut bits = Bits::default();
-        // Something to point back to.
+        // Some data that matches can refer to.
         bits.put(0, 8);
         bits.bytes.extend([0x00, 0x10, 0xff, 0xef]);
         bits.bytes.extend((0..4096).map(|n| (n * n / 7) as u8));

@@ -2,7 +2,7 @@
 
 use super::codes::{Firsts, Others, extended};
 
-/// The place of each value in its block: low frequencies come first.
+/// The position of each value in its block; low frequencies come first.
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
@@ -16,8 +16,8 @@ pub type Block = [i16; 64];
 #[derive(Debug)]
 pub struct Odd;
 
-/// A bit reader. It reads eight bytes at a time, so seven bytes of padding must follow the last one.
-/// Past the end it reads zeros; `taken` shows how many bits were taken.
+/// A bit reader. It reads eight bytes at a time, so seven bytes of padding must follow the last byte. After
+/// the end it reads zeros; `taken` shows how many bits were used.
 #[derive(Clone, Copy)]
 pub struct Bits<'a> {
     bytes: &'a [u8],
@@ -27,15 +27,15 @@ pub struct Bits<'a> {
 /// The position of a bit reader.
 #[derive(Clone, Copy, Default)]
 pub struct State {
-    /// The first byte whose bits are not all held.
+    /// The first byte whose bits are not all in the reader.
     pub at: usize,
-    /// The next bits, from the top; after `count` of them there may be some of the next byte.
+    /// The next bits, from the top. After `count` bits there may be some of the next byte.
     held: u64,
     count: u32,
 }
 
 impl State {
-    /// Bits taken so far.
+    /// The number of bits used so far.
     #[inline(always)]
     pub fn taken(&self) -> usize {
         self.at.wrapping_mul(8).wrapping_sub(self.count as usize)
@@ -55,7 +55,7 @@ impl<'a> Bits<'a> {
         self.state
     }
 
-    /// Hold at least 56 bits: enough for two lookups.
+    /// Refill to at least 56 bits, which is enough for two lookups.
     #[inline(always)]
     fn refill(&mut self) {
         let State { at, held, count } = self.state;
@@ -95,7 +95,7 @@ impl<'a> Bits<'a> {
         Ok(value)
     }
 
-    /// The other values of a block, which must be zeros before.
+    /// The other values of a block, which must be zero before the call.
     #[inline(always)]
     pub fn others(&mut self, table: &Others, block: &mut Block) -> Result<(), Odd> {
         let mut last = 0u32;
@@ -108,7 +108,8 @@ impl<'a> Bits<'a> {
                 let value = extended(self.held() << entry.code(), entry.size()) as i16;
                 if (62i32.wrapping_sub_unsigned(second) | entry.end()) < 0 {
                     if entry.end() < 0 && entry.total() != 0 && first < 63 {
-                        // If the entry is only the end, the value is 0 and the place belongs to another value.
+                        // If the entry is only the end, the value is 0, and its place belongs to another
+                        // value.
                         put(block, first, |there| *there |= value);
                         self.take(entry.total());
                         return Ok(());
@@ -157,8 +158,8 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// One symbol that is not in the table, or is the last of its block: the place of its value, and
-    /// the value; None at the end of the block.
+    /// Decode one symbol that is not in the table, or is the last of its block: the place of its value, and
+    /// the value. None at the end of the block.
     #[inline(always)]
     fn one(&mut self, table: &Others, last: u32) -> Result<Option<(u32, i16)>, Odd> {
         self.refill();

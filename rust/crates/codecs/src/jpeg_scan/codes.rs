@@ -1,9 +1,10 @@
-//! Lookup tables for the Huffman codes of a JPEG: one lookup of the next bits decodes several codes
-//! and the values after them.
+//! Lookup tables for the Huffman codes of a JPEG. One lookup of the next bits decodes several codes and the
+//! values after them.
 //!
-//! A symbol is a code, which gives the number of zeros before a value and the value's bits, then the
-//! value. In photographs it has six bits on average, so eleven bits mostly hold two symbols. Where
-//! values are not wanted, a lookup skips all symbols that it holds whole.
+//! A symbol is a code and the value after it. The code gives the number of zeros before the value, and the
+//! number of the value's bits. In photographs a symbol has six bits on average, so eleven bits mostly
+//! contain two symbols. If values are not wanted, a lookup skips all symbols that are complete in the
+//! index.
 
 /// Index bits of the table for values.
 const VALUE_BITS: u32 = 11;
@@ -15,7 +16,7 @@ const FIRST_BITS: u32 = 9;
 /// The number of codes of each length from 1 to 16, and their symbols in order.
 pub type Spec = ([u8; 16], [u8; 256]);
 
-/// The signed value of the top `size` bits; the lower half of the numbers stands for negative values.
+/// The signed value of the top `size` bits; the lower half of the numbers is for negative values.
 #[inline(always)]
 pub fn extended(bits: u64, size: u32) -> i32 {
     let number = (bits >> 1) >> (63 - (size & 63));
@@ -24,7 +25,7 @@ pub fn extended(bits: u64, size: u32) -> i32 {
     number.wrapping_sub(below & negative) as i32
 }
 
-/// One symbol: the bits of its code, those of its value, and the places that it advances.
+/// One symbol: the bits of its code, the bits of its value, and the places that it advances.
 #[derive(Clone, Copy, Default)]
 pub struct One(u16);
 
@@ -70,11 +71,11 @@ impl One {
     }
 }
 
-/// Codes of 1 to 16 bits: those of one length are consecutive numbers.
+/// Codes of 1 to 16 bits. Codes of the same length are consecutive numbers.
 struct Codes {
     /// One past the last code of each length, at the top of 16 bits.
     ends: [u32; 17],
-    /// For each length, what to add to a code to get the index of its symbol.
+    /// For each length, the number to add to a code to get the index of its symbol.
     offsets: [i32; 17],
     symbols: [u8; 256],
     meaning: fn(u32, u8) -> Option<One>,
@@ -100,7 +101,7 @@ impl Codes {
         Some(codes)
     }
 
-    /// The symbol at the front of the bits; its code has 0 bits if there is none.
+    /// The symbol at the beginning of the bits; its code has 0 bits if there is none.
     #[cold]
     #[inline(never)]
     fn find(&self, bits: u64) -> One {
@@ -113,7 +114,7 @@ impl Codes {
         (self.meaning)(length, symbol).unwrap_or_default()
     }
 
-    /// For each table index, the symbol it begins with, if it holds the whole code.
+    /// For each table index, the symbol that it begins with, if the index contains the whole code.
     fn table<const N: usize>(&self, (counts, symbols): &Spec) -> Box<[One; N]> {
         let mut table = Box::new([One::default(); N]);
         let (mut at, mut symbols) = (0, symbols.iter());
@@ -131,8 +132,8 @@ impl Codes {
     }
 }
 
-/// Codes of the first value of a block, of which the difference to that of the block before is
-/// stored.
+/// Codes of the first value of a block, which is stored as the difference from the first value of the
+/// previous block.
 pub struct Firsts {
     table: Box<[One; 1 << FIRST_BITS]>,
     codes: Codes,
@@ -145,19 +146,19 @@ impl Firsts {
         Some(Self { table: codes.table(spec), codes })
     }
 
-    /// The symbol at the front of the bits.
+    /// The symbol at the beginning of the bits.
     #[inline(always)]
     pub fn lookup(&self, bits: u64) -> One {
         self.table.get((bits >> (64 - FIRST_BITS)) as usize).copied().unwrap_or_default()
     }
 
-    /// The same for codes too long for the table.
+    /// The same, for codes that are too long for the table.
     pub fn long(&self, bits: u64) -> One {
         self.codes.find(bits)
     }
 }
 
-/// A table entry: one or two symbols, the sizes of the first, and the value of the second.
+/// A table entry: one or two symbols, with the sizes of the first and the value of the second.
 #[derive(Clone, Copy)]
 pub struct Entry(u32);
 
@@ -187,7 +188,7 @@ impl Entry {
         } else if second.advance() == 0 {
             Self(single | total | Self::END)
         } else if total <= BITS && second.size() < 7 {
-            // There are seven bits for the value.
+            // The value has seven bits.
             let value = extended((rest as u64) << (64 - BITS + second.code()), second.size());
             let value = value.cast_unsigned() & 127;
             Self(single | total | (second.advance() << 19) | (value << 24))
@@ -239,7 +240,7 @@ impl Entry {
     }
 }
 
-/// A table entry: all symbols that the index holds whole, and their total size.
+/// A table entry: all symbols that are complete in the index, and their total size.
 #[derive(Clone, Copy)]
 pub struct Skip(u16);
 
@@ -258,7 +259,8 @@ impl Skip {
             if one.advance() == 0 {
                 return Self(((used + total) | (advance << 6)) as u16 | Self::END);
             }
-            // The first value may end outside of the index; for later ones, the reader may lack the bits.
+            // The first value may end outside the index. For later values, the reader may not have enough
+            // bits.
             if advance + one.advance() > 63 || (used > 0 && total > left) {
                 break;
             }
@@ -324,7 +326,7 @@ impl Others {
         skip.unwrap_or(Skip(Skip::END))
     }
 
-    /// The symbol at the front of the bits, of any length.
+    /// The symbol at the beginning of the bits, of any length.
     pub fn one(&self, bits: u64) -> One {
         self.codes.find(bits)
     }

@@ -1,0 +1,228 @@
+"""Regions: which bytes of a file are what. `Format.layout` yields them, and `penstock.layout` shows them.
+
+Everything a file says about itself is a claim: the functions here check it against the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
+from penstock.storage.base import Source
+
+MOST = 100
+"""The most parts of a kind that a format lists one by one."""
+MOST_CHILDREN = 1000
+"""The most regions that one region, or a file, is divided into."""
+WALK_BYTES = 64 << 20
+"""The most bytes that are read for what no record needs: the records after it, or the checksum of a large part."""
+_SHOWN_BYTES = 48
+
+OK, DIFFERS, DAMAGE, UNSUPPORTED = "ok", "differs", "damage", "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Some bytes of a file: where they start, how many they are, what they are, and the value in them.
+
+    `state` is "ok" or "differs" for a checksum or a constant that was compared, "damage" for bytes that break the
+    format's rules, "unsupported" for bytes that penstock does not read, and "" for all others. `within` names the bytes
+    that `start` counts in if these are not the file itself, such as "inflated".
+    """
+
+    start: int
+    length: int
+    name: str
+    value: Any = None
+    note: str = ""
+    children: tuple[Region, ...] = ()
+    state: str = ""
+    within: str = ""
+
+    @property
+    def end(self) -> int:
+        """Where the bytes after it begin."""
+        return self.start + self.length
+
+    def moved(self, within: str) -> Region:
+        """The same region, with all of its children, as bytes of `within`."""
+        children = tuple(child.moved(within) for child in self.children)
+        return replace(self, within=self.within or within, children=children)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The region for JSON. What is not set is left out."""
+        found: dict[str, Any] = {"start": self.start, "length": self.length, "name": self.name}
+        found |= {} if self.value is None else {"value": self.value}
+        for word in ("note", "state", "within"):
+            found |= {word: getattr(self, word)} if getattr(self, word) else {}
+        if self.children:
+            found["children"] = [child.to_dict() for child in self.children]
+        return found
+
+
+def text_of(data: bytes | memoryview) -> str:
+    """The first of some bytes: as quoted text if they are that, otherwise in hexadecimal."""
+    if not len(data):
+        return '""'
+    head = bytes(data[:_SHOWN_BYTES])
+    more = "…" if len(data) > len(head) else ""
+    try:
+        text = head.decode() if not more else head.decode("utf-8", "ignore")
+    except UnicodeDecodeError:
+        text = ""
+    if text and text.isprintable() and len(text.encode()) > len(head) - 4:
+        return f'"{text}"{more}'
+    return head[:16].hex(" ") + ("…" if len(data) > 16 else "")
+
+
+def list_of(values: Sequence[Any], count: int | None = None) -> str:
+    """The first of some values, of which there are `count`."""
+    shown = [f"{v:.7g}" if isinstance(v, float) else str(v) for v in values[:8]]
+    return f"[{', '.join(shown)}{', …' if (count or len(values)) > len(shown) else ''}]"
+
+
+def named(specs: str) -> tuple[tuple[str, str], ...]:
+    """Names and formats of numbers for `fields`, from text such as "version H, page size I"."""
+    pairs = (spec.rsplit(maxsplit=1) for spec in specs.split(","))
+    return tuple((name.strip(), kind) for name, kind in pairs)
+
+
+def fields(data: bytes, start: int, *specs: tuple[str, str]) -> Iterator[Region]:
+    """Numbers one after another in `data`, which starts at byte `start`: (name, format of `struct`, little-endian).
+
+    Raises:
+        TruncatedError: the data ends inside one of them.
+    """
+    at = 0
+    for name, kind in specs:
+        packing = struct.Struct(kind if kind[0] in "<>" else "<" + kind)
+        if at + packing.size > len(data):
+            raise TruncatedError(f"the data ends inside {name}", byte=start + len(data))
+        (value,) = packing.unpack_from(data, at)
+        shown = text_of(value) if isinstance(value, bytes) else value
+        yield Region(start + at, packing.size, name, shown)
+        at += packing.size
+
+
+def checksum(start: int, length: int, name: str, stored: int, computed: int | None) -> Region:
+    """A checksum and whether it is that of the bytes. `computed` is None if too many bytes would have to be read."""
+    digits = 2 * length + 2
+    value = f"{stored:#0{digits}x}"
+    if computed is None:
+        return Region(start, length, name, value, "not computed")
+    if stored == computed:
+        return Region(start, length, name, value, "ok", state=OK)
+    note = f"DIFFERS: computed {computed:#0{digits}x}"
+    return Region(start, length, name, value, note, state=DIFFERS)
+
+
+def constant(data: bytes, start: int, name: str, expected: bytes) -> Region:
+    """Bytes at the front of `data` that are the same in each file of the format."""
+    found = data[: len(expected)]
+    if len(found) < len(expected):
+        raise TruncatedError(f"the data ends inside {name}", byte=start + len(found))
+    if found == expected:
+        return Region(start, len(found), name, text_of(found), "ok", state=OK)
+    note = f"DIFFERS: expected {text_of(expected)}"
+    return Region(start, len(found), name, text_of(found), note, state=DIFFERS)
+
+
+def damaged(error: PenstockError, start: int, end: int) -> Region:
+    """The region of an error: from the byte that it names, at `start` or after it, to `end`."""
+    at = start if error.byte is None else min(max(error.byte, start), max(start, end))
+    said = ", ".join(f"{w} {getattr(error, w)}" for w in ("expected", "found") if getattr(error, w))
+    is_valid = isinstance(error, UnsupportedError)
+    note = f"byte {at if error.byte is None else error.byte}: {error.message}"
+    name, state = ("unsupported", UNSUPPORTED) if is_valid else ("damage", DAMAGE)
+    return Region(at, max(end - at, 0), name, said or None, note, state=state)
+
+
+def group(
+    name: str,
+    start: int,
+    length: int,
+    children: Iterable[Region],
+    value: Any = None,
+    note: str = "",
+) -> Region:
+    """A region made of others. If finding them raises an error, the damage is the last of them."""
+    end = start + length
+    found: list[Region] = []
+    try:
+        found.extend(in_order(children, start, end))
+    except PenstockError as error:
+        inside = [child.end for child in found if not child.within]
+        found.append(damaged(error, inside[-1] if inside else start, end))
+    return Region(start, length, name, value, note, tuple(found))
+
+
+def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
+    """Some regions, checked: each begins at `at` or after the one before it, and the last ends at `end` or before it.
+
+    If there are too many, the last stands for the rest.
+
+    Raises:
+        FormatError: one of them is elsewhere.
+    """
+    for number, region in enumerate(regions):
+        if number == MOST_CHILDREN:
+            yield Region(at, end - at, "more", note="not shown")
+            return
+        if not region.within:
+            if region.length < 0 or not at <= region.start <= region.end <= end:
+                message = f"{region.name} has a place where it cannot be"
+                found = f"bytes {region.start} to {region.end}"
+                raise FormatError(message, byte=at, expected=f"from {at} to {end}", found=found)
+            at = region.end
+        yield region
+
+
+def rows(
+    start: int, row_bytes: int, count: int, record: int, described: Callable[[int], Region]
+) -> Iterator[Region]:
+    """Records of one size: those before `record`, that record as `described` from its start on, those after it."""
+    if not 0 <= record < count:
+        yield from several(start, row_bytes * count, 0, count)
+        return
+    yield from several(start, row_bytes * record, 0, record)
+    yield described(start + row_bytes * record)
+    after = count - record - 1
+    yield from several(start + row_bytes * (record + 1), row_bytes * after, record + 1, after)
+
+
+def several(
+    start: int, length: int, first: int, count: int, what: str = "record"
+) -> Iterator[Region]:
+    """One region for consecutive records that are not shown one by one; nothing for none."""
+    if count == 1:
+        yield Region(start, length, f"{what} {first}")
+    elif count > 1:
+        yield Region(
+            start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s"
+        )
+
+
+def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
+    """The bytes that fill up a part, if there are any."""
+    if end > start:
+        yield Region(start, end - start, name)
+
+
+def read(source: Source, start: int, length: int, what: str) -> bytes:
+    """Bytes that have to be there.
+
+    Raises:
+        FormatError: they begin before the file, or their number is negative.
+        TruncatedError: the file ends inside them.
+    """
+    if start < 0 or length < 0:
+        raise FormatError(f"{what} cannot be at byte {start}, with {length} bytes")
+    # Compared before it is read: a length is only a claim.
+    data = source.read(start, min(length, max(source.size - start, 0))).to_bytes()
+    if len(data) < length:
+        message = f"the file ends inside {what}"
+        raise TruncatedError(message, byte=source.size, expected=f"{length} bytes", found=len(data))
+    return data

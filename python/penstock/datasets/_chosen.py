@@ -1,0 +1,343 @@
+"""Views of a dataset: the same files, with only some of their records, in the same order.
+
+A `Choice` says which records. `ChosenFiles` wraps the readers of the files, as overlays do, so verbs and loaders need
+not know of views.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import empty_columns
+from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Filter, Where, filter_of
+from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
+from penstock.datasets._opened import Opened
+from penstock.datasets.files import Files
+from penstock.datasets.scan import shard_batches
+from penstock.datasets.take import reordered
+from penstock.engine.locks import Lock
+from penstock.errors import UnsupportedError
+from penstock.storage.skipped import SkippedFile
+
+
+class Choice(ABC):
+    """Which records of some files are in a view."""
+
+    @abstractmethod
+    def numbers(self, files: Files) -> Sequence[np.ndarray]:
+        """Return for each file the numbers of its chosen records, int64, ascending."""
+        ...
+
+    @abstractmethod
+    def reader(self, files: Files, shard: int) -> Reader:
+        """Return the reader of a file's chosen records."""
+        ...
+
+
+class ByNumber(Choice):
+    """Records chosen by their numbers."""
+
+    def __init__(self, numbers: Sequence[np.ndarray]) -> None:
+        self._numbers = numbers
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, firsts: np.ndarray) -> ByNumber:
+        """Make a choice from ascending record numbers of the dataset and the number of each file's first record."""
+        ends = np.searchsorted(numbers, firsts)
+        pairs = zip(ends[:-1], ends[1:], firsts[:-1], strict=True)
+        return cls([numbers[begin:end] - first for begin, end, first in pairs])
+
+    def numbers(self, files: Files) -> Sequence[np.ndarray]:
+        return self._numbers
+
+    def reader(self, files: Files, shard: int) -> Reader:
+        return ChosenReader(files.reader(shard), lambda: self._numbers[shard], files.options.damage)
+
+
+class ByCondition(Choice):
+    """Records chosen by a condition. A scan evaluates it as it reads; only access by number needs a pass before."""
+
+    def __init__(self, where: Where, names: Sequence[str]) -> None:
+        self._where = where
+        self._names = list(names)
+        self._filter = filter_of(where, names)
+        self._lock = Lock()
+        self._found: list[np.ndarray] | None = None
+
+    def __reduce__(self) -> Any:
+        return ByCondition, (self._where, self._names)
+
+    def numbers(self, files: Files) -> Sequence[np.ndarray]:
+        with self._lock:
+            if self._found is None:
+                self._found = self._evaluated(files)
+            return self._found
+
+    def _evaluated(self, files: Files) -> list[np.ndarray]:
+        if files.options.damage != "error":
+            raise UnsupportedError(
+                f"the records that a condition chooses have no numbers with damage={files.options.damage!r}",
+                hint="scan the view, or write it with penstock.convert and open that",
+            )
+        found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
+        done = [0] * len(files.paths)
+        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None):
+            found[shard].append(done[shard] + np.flatnonzero(self._filter.holds(batch)))
+            done[shard] += batch.num_rows
+        return [np.concatenate(parts) for parts in found]
+
+    def reader(self, files: Files, shard: int) -> Reader:
+        numbers = lambda: self.numbers(files)[shard]  # noqa: E731
+        names = self._names
+        return FilteredReader(
+            files.reader(shard), numbers, files.options.damage, self._filter, names
+        )
+
+
+class ChosenFiles(Files):
+    """Files with only the chosen records. They share open files and caches with the files that they are made of."""
+
+    def __init__(self, base: Files, choice: Choice) -> None:
+        self.__dict__.update(vars(base))
+        self.base = base
+        self.choice = choice
+        self._firsts = None
+        self.listed = None
+
+    @property
+    def is_view(self) -> bool:
+        return True
+
+    def reader(self, shard: int) -> Reader:
+        return self.choice.reader(self.base, shard)
+
+    def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
+        return self.base.in_file(shard, self.choice.numbers(self.base)[shard][numbers])
+
+    def complete(self) -> Files:
+        return ChosenFiles(self.base.complete(), self.choice)
+
+    @property
+    def choice_digest(self) -> str:
+        digest = hashlib.blake2b(self.base.choice_digest.encode(), digest_size=16)
+        for numbers in self.choice.numbers(self.base):
+            digest.update(len(numbers).to_bytes(8, "little") + numbers.tobytes())
+        return digest.hexdigest()
+
+
+class _Inner(NamedTuple):
+    """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its records the view's chunk has."""
+
+    chunk: Chunk[Any]
+    rows: Selection
+
+
+class ChosenReader(Reader):
+    """A reader of some records of a shard, by the reader of all of them."""
+
+    def __init__(self, base: Reader, numbers: Callable[[], np.ndarray], damage: str) -> None:
+        self._base = base
+        self._numbers = numbers
+        self._damage = damage
+        self.schema = base.schema
+
+    @property
+    def num_records(self) -> int:
+        return len(self._numbers())
+
+    @property
+    def compression(self) -> str | None:
+        return self._base.compression
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return self._base.skipped_files
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        for chunk in self._base.chunks():
+            yield from self._chosen(chunk)
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        return self.chunks() if self._damage == "error" else self._with_skipped()
+
+    def _with_skipped(self) -> Iterator[Stretch]:
+        for found in self._base.found_by(1):
+            for stretch in found() if callable(found) else (found,):
+                if isinstance(stretch, SkippedRegion):
+                    yield stretch
+                else:
+                    yield from self._chosen(stretch)
+
+    def _chosen(self, chunk: Chunk[Any]) -> Iterator[Chunk[Any]]:
+        """Yield the chosen records of a chunk as a chunk, if there are any."""
+        numbers = self._numbers()
+        first = chunk.first_record
+        begin, end = np.searchsorted(numbers, [first, first + chunk.num_records]).tolist()
+        if begin < end:
+            is_whole = end - begin == chunk.num_records
+            rows = None if is_whole else numbers[begin:end] - first
+            inner = _Inner(chunk, rows)
+            yield Chunk(begin, end - begin, chunk.start_byte, chunk.end_byte, inner)
+
+    def parts(self, chunk: Chunk[_Inner], columns: Projection) -> Iterator[Chunk[Any]]:
+        for part in self._base.parts(chunk.data.chunk, columns):
+            yield from self._chosen(part)
+
+    def record_numbers(self, chunk: Chunk[_Inner]) -> np.ndarray:
+        inner, rows = chunk.data
+        numbers = self._base.record_numbers(inner)
+        return numbers if rows is None else numbers[rows]
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
+        for chunk, rows in self._base.pick(self._numbers()[records]):
+            inner = _Inner(chunk, None)
+            count = chunk.num_records
+            yield Chunk(-1, count, chunk.start_byte, chunk.end_byte, inner), rows
+
+    def decode(
+        self, chunk: Chunk[_Inner], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
+        return self._base.decode(chunk.data.chunk, _rows(chunk, records), columns)
+
+    def lent(self, chunk: Chunk[_Inner], records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self._base.lent(chunk.data.chunk, _rows(chunk, records), columns)
+
+    def delivered(self, chunk: Chunk[_Inner], records: Selection, columns: Projection) -> Delivered:
+        inner, rows = chunk.data
+        if records is None and rows is not None and self._damage != "error":
+            return self._around_damage(inner, rows, columns)
+        found = self._base.delivered(inner, _rows(chunk, records), columns)
+        if rows is None or found.records is None:
+            return Delivered(found.batch, found.records if rows is None else records, found.skipped)
+        return Delivered(found.batch, np.searchsorted(rows, found.records), found.skipped)
+
+    def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:
+        """Read a whole chunk, for only then are its skipped regions reported, and choose from what is left of it."""
+        found = self._base.delivered(inner, None, columns)
+        if found.records is None:
+            return Delivered(reordered(found.batch, rows), None, found.skipped)
+        if (found.records < 0).any():
+            raise UnsupportedError(
+                "records after the damage have no numbers, so which of them were chosen is unknown;"
+                " repair the file first, or choose by a condition"
+            )
+        place = np.flatnonzero(np.isin(found.records, rows))
+        numbers = np.searchsorted(rows, found.records[place])
+        return Delivered(reordered(found.batch, place), numbers, found.skipped)
+
+    def readable(self, chunk: Chunk[_Inner]) -> Readable | None:
+        inner, rows = chunk.data
+        found = self._base.readable(inner)
+        if found is None or rows is None:
+            return found
+        keep = np.isin(found.records, rows)
+        numbers = np.searchsorted(rows, found.records[keep])
+        return Readable(numbers, found.starts[keep], found.ends[keep], found.skipped)
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        return self._base.at_once(self._numbers()[records], columns)
+
+    def compares(self, chunk: Chunk[Any] | None) -> bool:
+        return self._base.compares(None if chunk is None else chunk.data.chunk)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        return self._base.checks()
+
+    def options_alike(self) -> Any:
+        return self._base.options_alike()
+
+    def close(self) -> None:
+        self._base.close()
+
+
+def _rows(chunk: Chunk[_Inner], records: Selection) -> Selection:
+    """Return the rows of the file's chunk for some records of the view's chunk."""
+    rows = chunk.data.rows
+    if rows is None or records is None:
+        return rows if records is None else records
+    return rows[records]
+
+
+class FilteredReader(ChosenReader):
+    """A reader of the records for which a condition is true. A scan needs no pass before it."""
+
+    def __init__(
+        self,
+        base: Reader,
+        numbers: Callable[[], np.ndarray],
+        damage: str,
+        condition: Filter,
+        names: Sequence[str],
+    ) -> None:
+        super().__init__(base, numbers, damage)
+        self._condition = condition
+        self._names = names
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        for found in self._base.found_by(threads):
+            if callable(found):
+                yield lambda found=found: [one for each in found() for one in self._unread(each)]
+            else:
+                yield from self._unread(found)
+
+    def _unread(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Yield a chunk whose records are still to be chosen, unless statistics exclude all of them."""
+        if isinstance(stretch, SkippedRegion):
+            yield stretch
+        elif self._base.may_hold(stretch, self._condition.bounds):
+            yield self._of(stretch)
+
+    def _of(self, chunk: Chunk[Any]) -> Chunk[Any]:
+        count, start, end = chunk.num_records, chunk.start_byte, chunk.end_byte
+        return Chunk(chunk.first_record, count, start, end, _Unread(chunk))
+
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
+        if not isinstance(chunk.data, _Unread):
+            yield from super().parts(chunk, columns)
+            return
+        for part in self._base.parts(chunk.data.chunk, self._wanted(columns)):
+            yield self._of(part)
+
+    def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        if isinstance(chunk.data, _Unread):
+            return self._base.record_numbers(chunk.data.chunk)
+        return super().record_numbers(chunk)
+
+    def readable(self, chunk: Chunk[Any]) -> Readable | None:
+        if isinstance(chunk.data, _Unread):
+            return self._base.readable(chunk.data.chunk)
+        return super().readable(chunk)
+
+    def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
+        if not isinstance(chunk.data, _Unread):
+            return super().delivered(chunk, records, columns)
+        found = self._base.delivered(chunk.data.chunk, records, self._wanted(columns))
+        rows = np.flatnonzero(self._condition.holds(found.batch))
+        numbers = rows if found.records is None else found.records[rows]
+        batch = found.batch if columns is None else _selected(found.batch, columns)
+        chosen = batch if len(rows) == batch.num_rows else reordered(batch, rows)
+        return Delivered(chosen, numbers, found.skipped)
+
+    def _wanted(self, columns: Projection) -> Projection:
+        """Return the requested columns and those that the condition reads."""
+        if columns is None:
+            return None
+        reads = self._names if self._condition.columns is None else self._condition.columns
+        return list(dict.fromkeys([*columns, *reads]))
+
+
+class _Unread(NamedTuple):
+    """`Chunk.data` of a chunk of which no record has been chosen yet."""
+
+    chunk: Chunk[Any]
+
+
+def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    return batch.select(list(columns)) if columns else empty_columns(batch.num_rows)

@@ -1,0 +1,58 @@
+"""`types=` of `open`: the types of some fields, while those of the others stay as found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.types import is_list
+from penstock.conditions import type_of
+from penstock.errors import SchemaError
+
+_LIST = re.compile(r"list<(.+)>")
+
+
+def schema_with(schema: pa.Schema, types: Mapping[str, Any]) -> pa.Schema:
+    """Return a schema with other types for some fields. For a field of lists, the type of a value is that of the values
+    in the lists.
+
+    Raises:
+        SchemaError: there is no such field.
+        ValueError: a name is not that of a type.
+        TypeError: a type is neither a name nor a pyarrow type.
+    """
+    if not isinstance(types, Mapping):
+        raise TypeError(f"types is a dict, {{field: type}}, not {types!r}")
+    unknown = [name for name in types if name not in schema.names]
+    if unknown:
+        known = ", ".join(schema.names)
+        raise SchemaError(f"no such field; there are: {known}", field=unknown[0])
+    fields = [
+        field.with_type(_type_for(field.type, _parsed(types[field.name])))
+        if field.name in types
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def _parsed(given: Any) -> pa.DataType:
+    if isinstance(given, pa.DataType):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f'types= takes names such as "int32" and pyarrow types, not {given!r}')
+    listed = _LIST.fullmatch(given.strip())
+    return pa.list_(_parsed(listed[1])) if listed else type_of(given.strip())
+
+
+def _type_for(found: Any, wanted: Any) -> pa.DataType:
+    """Return the wanted type for a field, within its lists if there are any."""
+    if not is_list(found) or is_list(wanted):
+        return wanted
+    inner = _type_for(found.value_type, wanted)
+    if pa.types.is_fixed_size_list(found):
+        return pa.list_(inner, found.list_size)
+    return pa.large_list(inner) if pa.types.is_large_list(found) else pa.list_(inner)

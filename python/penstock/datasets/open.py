@@ -1,0 +1,163 @@
+"""The function `open`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from penstock import formats
+from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
+from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._splits import expand_split
+from penstock.datasets._types import schema_with
+from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
+from penstock.errors import UnsupportedError
+from penstock.limits import Limits, limits_from
+from penstock.storage.base import Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.paths import reading_index
+from penstock.storage.skipped import warning_about
+
+_CHOICES = {
+    "checksums": ("all", "headers", "none", "index"),
+    "damage": ("error", "stop", "skip"),
+    "dialect": ("protobuf", "tensorflow"),
+}
+_SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
+
+
+def open(
+    source: Any,
+    *,
+    format: str | None = None,
+    schema: Any = None,
+    types: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    raw: bool = False,
+    checksums: Checksums = "all",
+    damage: Damage = "error",
+    index: str | os.PathLike[str] = "auto",
+    mmap: bool = False,
+    overlays: bool = True,
+    limits: Limits | dict[str, int] | None = None,
+    dialect: Dialect = "protobuf",
+    split: str | None = None,
+    storage: Storage | None = None,
+    cache: str | None = None,
+    **format_options: Unpack[OpenOptions],
+) -> Dataset:
+    """Open data in place.
+
+    Args:
+        source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
+            it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
+            shards. The files of a folder or a glob must have the same format. `Dataset.skipped_files` lists
+            the files that are left out, and a warning names those that look like data.
+        format: the name of the format; None detects it from the content.
+        schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
+            descriptor; None infers one from the first records.
+        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
+            others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
+        columns: the columns to read, in this order. Other columns are not decoded.
+        raw: return the payloads undecoded, in one binary_view column `record`.
+        checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
+            "none" verifies none, and so can read files that were written without checksums. "index" verifies all, and
+            for formats without checksums also compares each MiB that is read with the checksums stored by
+            `index(checksums=True)`.
+        damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
+            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
+        index: where sidecars (penstock's files with an index of a data file) are read and stored. "auto" reads them
+            next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
+            is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
+            reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
+            of another storage, sidecars are stored only in a folder.
+        mmap: map local files into memory instead of reading them. This is faster for large records, but the process
+            is killed if a file is truncated meanwhile.
+        overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
+        dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
+        split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
+            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
+        storage: the storage of the files; None for local files.
+        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
+            files of another storage.
+        format_options: options of the format, such as `infer_records="all"` for TFRecord.
+
+    Opening reads a few kilobytes and a sample of the records of the first file.
+
+    Raises:
+        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        ValueError: there are no files of the split; the message lists the splits.
+        FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
+        SchemaError: the records do not fit the schema, or have no common schema.
+        StaleIndexError: a file has changed since its overlay was made.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
+        >>> ps.open("two.tfrecord", columns=["name"])[0]
+        {'name': 'a'}
+    """
+    choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
+    _check_choices(choices)
+    check_are_names(columns)
+    index = reading_index(index)
+    if checksums == "index":
+        _check_can_use_index(index, mmap)
+    if raw and schema is not None:
+        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if types is not None and (raw or schema is not None):
+        other = "raw=True" if raw else "schema="
+        raise ValueError(
+            f"types= changes some of the fields that are found, which {other} replaces"
+        )
+    if cache is not None and storage is not None:
+        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
+    place = storage or LocalStorage()
+    formats.load()
+    is_folder = format is not None and formats.by_name(format).info.is_folder
+    paths, skipped, sets, listed = expand_split(source, split, place, is_folder=is_folder)
+    if format is None:
+        for files in sets:
+            refuse_several_formats(files, place)
+    call = {
+        "source": paths,
+        "format": format,
+        "schema": schema,
+        "columns": None if columns is None else list(columns),
+        "raw": raw,
+        **choices,
+        "index": index,
+        "mmap": mmap,
+        "overlays": overlays,
+        "limits": limits_from(limits),
+        "storage": storage,
+        "format_options": dict(format_options),
+    }
+    dataset = dataset_of(call, listed, skipped)
+    if types:
+        schema = schema_with(dataset.files.schema, types)
+        dataset = dataset_of({**call, "schema": schema}, listed, skipped)
+    message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
+    if message is not None:
+        warnings.warn(message, stacklevel=2)
+    return dataset
+
+
+def _check_choices(choices: dict[str, str]) -> None:
+    for word, value in choices.items():
+        if value not in _CHOICES[word]:
+            listed = ", ".join(map(repr, _CHOICES[word]))
+            instead = _SALVAGE if value == "salvage" else ""
+            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+
+
+def _check_can_use_index(index: Any, mmap: bool) -> None:
+    if mmap:
+        raise ValueError(
+            'checksums="index" verifies each read, but mmap=True reads nothing; leave out one of them'
+        )
+    if index == "never":
+        raise ValueError('checksums="index" needs an index, but index="never" does not read one')

@@ -1,0 +1,217 @@
+"""The regions of an ArrayRecord file: Riegeli's block and chunk headers, the chunk of one record, the footer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.contract.faults import error_from
+from penstock.contract.format import Options, check_record
+from penstock.contract.regions import (
+    DIFFERS,
+    MOST,
+    OK,
+    Region,
+    constant,
+    group,
+    padding,
+    several,
+    text_of,
+)
+from penstock.errors import ChecksumError, FormatError, PenstockError, TruncatedError
+from penstock.formats.arrayrecord._footer import BLOCK, SIGNATURE, read_extents, unpack
+from penstock.payloads.example.regions import example_regions
+from penstock.storage.base import Source
+
+_BLOCK_HEAD, _CHUNK_HEAD = 24, 40
+_BLOCK_FIELDS = ("block header hash", 8), ("previous chunk", 8), ("next chunk", 8)
+_CHUNK_FIELDS = (
+    *(("header hash", 8), ("data size", 8), ("data hash", 8)),
+    *(("chunk type", 1), ("number of records", 7), ("decoded data size", 8)),
+)
+_HASHES = ("header hash", "data hash")
+_CHUNKS = {"r": "simple", "t": "transposed", "p": "padding", "s": "file signature"}
+_CODECS = {0: "not compressed", ord("b"): "brotli", ord("z"): "zstd", ord("s"): "snappy"}
+
+
+def file_regions(source: Source, record: int, options: Options) -> Iterator[Region]:
+    """The regions of a file. If its footer is damaged, the chunks at its front are found by their headers."""
+    signature = constant(source.read(0, len(SIGNATURE)).to_bytes(), 0, "file signature", SIGNATURE)
+    parts = (*_numbers(SIGNATURE, 0, _BLOCK_FIELDS), *_numbers(SIGNATURE[24:], 24, _CHUNK_FIELDS))
+    yield replace(signature, value=None, children=parts)
+    chunks = _Chunks(source, options)
+    try:
+        extents = read_extents(source, options)
+    except PenstockError:
+        yield from chunks.by_heads(len(SIGNATURE))
+        raise
+    num_records = int(extents.firsts[-1])
+    place = int(np.searchsorted(extents.firsts, record, "right")) - 1
+    place = place if record < num_records else len(extents)
+    edges = [
+        *extents.starts.tolist(),
+        int(extents.ends[-1]) if len(extents) else source.size - BLOCK,
+    ]
+    footer = edges[-1]
+    for first, last in ((0, place), (place, place + 1), (place + 1, len(extents))):
+        if first >= min(last, len(extents)):
+            continue
+        start, end = edges[first], edges[last]
+        if last == first + 1 == place + 1:
+            inside = record - int(extents.firsts[place])
+            yield chunks.region(start, end, f"chunk {place}", record, inside)
+            continue
+        count = int(extents.firsts[last] - extents.firsts[first])
+        for one in several(start, end - start, first, last - first, "chunk"):
+            yield replace(one, note=f"{count} records")
+    end = source.size - BLOCK
+    note = f"{len(extents)} chunks, {num_records} records"
+    yield replace(chunks.region(footer, end, "footer"), note=note)
+    yield chunks.region(end, source.size, "postscript")
+    check_record(record, num_records)
+
+
+def _numbers(data: bytes, start: int, specs: Any) -> Iterator[Region]:
+    """Numbers one after another."""
+    at = 0
+    for name, length in specs:
+        value: Any = int.from_bytes(data[at : at + length], "little")
+        if name.endswith("hash"):
+            value = f"{value:#018x}"
+        elif name == "chunk type":
+            value = _CHUNKS.get(chr(value), f"unknown: {value}")
+        yield Region(start + at, length, name, value)
+        at += length
+
+
+class _Chunks:
+    def __init__(self, source: Source, options: Options) -> None:
+        self._source = source
+        self._options = options
+
+    def region(self, start: int, end: int, name: str, record: int = -1, inside: int = 0) -> Region:
+        """A chunk that ends before `end`, with one of its records if that is asked for."""
+        self._options.limits.check("member_bytes", end - start)
+        data = self._source.read(start, end - start)
+        parts = self._parts(data, start, end, record, inside)
+        return group(name, start, end - start, parts)
+
+    def by_heads(self, start: int) -> Iterator[Region]:
+        """The chunks from here on, as far as their headers lead."""
+        for number in range(MOST):
+            head = self._source.read(start, _CHUNK_HEAD + _BLOCK_HEAD)
+            try:
+                kind, size, count, _ = _core.riegeli_head(head, start)
+            except _core.KernelError:
+                return
+            end = max(_place(start, _CHUNK_HEAD + size), start + count)
+            if end > self._source.size:
+                return
+            note = f"{_CHUNKS.get(chr(kind), 'unknown')}, {count} records"
+            yield Region(start, end - start, f"chunk {number}", note=note)
+            start = end
+
+    def _parts(
+        self, data: _core.Buffer, start: int, end: int, record: int, inside: int
+    ) -> Iterator[Region]:
+        if start % BLOCK == 0:
+            yield _block_header(data, start, start)
+        head = _joined(data, start, _CHUNK_HEAD)
+        if len(head) < _CHUNK_HEAD:
+            raise TruncatedError("the header of a chunk is cut", byte=start + len(data))
+        states, count, decoded = self._compared(data, start, end)
+        at = 0
+        for field in _numbers(head, 0, _CHUNK_FIELDS):
+            where = _place(start, at)
+            length = _place(start, at + field.length - 1) + 1 - where
+            state, note = states.get(field.name, ("", ""))
+            yield replace(field, start=where, length=length, state=state, note=note)
+            at += field.length
+        size = int.from_bytes(head[8:16], "little")
+        first = _place(start, at)
+        stop = min(max(_place(start, at + size - 1) + 1, first) if size else first, end)
+        headers = (b for b in range(-(-first // BLOCK) * BLOCK, stop, BLOCK) if b > start)
+        blocks = [_block_header(data, start, b) for b, _ in zip(headers, range(MOST), strict=False)]
+        codec = _CODECS.get(_joined(data, start, at + 1)[at:][0] if size else 0, "")
+        note = f"{codec}, decodes to {decoded} bytes" if chr(head[24]) == "r" else ""
+        yield Region(first, stop - first, "data", None, note, tuple(blocks))
+        if record >= 0 and states["data hash"][0] == OK:
+            yield self._record(data, (start, end, count, decoded), record, inside)
+        yield from padding(stop, end)
+
+    def _compared(
+        self, data: _core.Buffer, start: int, end: int
+    ) -> tuple[dict[str, tuple[str, str]], int, int]:
+        """The states of the two hashes, the number of records and their bytes."""
+        try:
+            kind, _, count, decoded = _core.riegeli_head(data, start)
+        except _core.KernelError as error:
+            self._refuse_other(error)
+            return {"header hash": _differs(error), "data hash": ("", "not computed")}, 0, 0
+        states = {"header hash": (OK, "ok"), "data hash": ("", "not computed")}
+        if kind == ord("r"):
+            try:
+                self._frames(data, (start, end, count, decoded))
+                states["data hash"] = (OK, "ok")
+            except _core.KernelError as error:
+                self._refuse_other(error)
+                states["data hash"] = _differs(error)
+        return states, count, decoded
+
+    def _refuse_other(self, error: _core.KernelError) -> None:
+        """Raise the error of a fault that is no wrong hash."""
+        found = error_from(error.args[0], file=self._source.path, record=None)
+        if not isinstance(found, ChecksumError):
+            raise found from None
+
+    def _frames(self, data: _core.Buffer, chunk: tuple[int, int, int, int]) -> _core.Frames:
+        start, end, count, decoded = chunk
+        numbers = (0, end - start, start, count, decoded)
+        self._options.limits.check("member_bytes", decoded)
+        return unpack(data, [np.array([n], np.uint64) for n in numbers], self._options)
+
+    def _record(
+        self, data: _core.Buffer, chunk: tuple[int, int, int, int], record: int, inside: int
+    ) -> Region:
+        """One record, where it is in the bytes that the chunk decodes to."""
+        frames = self._frames(data, chunk)
+        if inside >= len(frames):
+            raise FormatError("the chunk has fewer records than the footer says", byte=chunk[0])
+        at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
+        payload = frames.payload(inside)
+        parts = example_regions(payload, at)
+        found = Region(at, len(payload), f"record {record}", text_of(payload), "", parts)
+        return found.moved("decoded values of the chunk")
+
+
+def _differs(error: _core.KernelError) -> tuple[str, str]:
+    found = error.args[0].found
+    return DIFFERS, "DIFFERS" if found is None else f"DIFFERS: computed {found:#018x}"
+
+
+def _block_header(data: _core.Buffer, start: int, at: int) -> Region:
+    head = data.slice(at - start, _BLOCK_HEAD).to_bytes()
+    if len(head) < _BLOCK_HEAD:
+        raise TruncatedError("a block header is cut", byte=at + len(head))
+    return group("block header", at, _BLOCK_HEAD, _numbers(head, at, _BLOCK_FIELDS))
+
+
+def _place(start: int, count: int) -> int:
+    """Where byte `count` of a chunk is in the file. Block headers interrupt chunks."""
+    at = start + (_BLOCK_HEAD if start % BLOCK == 0 else 0)
+    # Bytes of chunks in a block, and how many are before `at` in its block.
+    room = BLOCK - _BLOCK_HEAD
+    before = at % BLOCK - _BLOCK_HEAD
+    blocks, rest = divmod(before + count, room)
+    return at - at % BLOCK + blocks * BLOCK + _BLOCK_HEAD + rest
+
+
+def _joined(data: _core.Buffer, start: int, count: int) -> bytes:
+    """The first bytes of a chunk, without block headers. `count` is small."""
+    places = (_place(start, n) - start for n in range(count))
+    return b"".join(data.slice(place, 1).to_bytes() for place in places)

@@ -1,0 +1,159 @@
+"""The parts of a MessagePack value: the type, count and bytes of each value in it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from penstock.contract.regions import Region, text_of
+from penstock.errors import FormatError, TruncatedError
+from penstock.limits import Limits
+
+_MOST_ITEMS = 16
+"""The most items of a list, or pairs of a map, that are shown one by one."""
+_MOST_VALUES = 100_000
+"""The most values of a record that are looked at."""
+_LENGTHS = {
+    0xC4: ("bin", 1),
+    0xC5: ("bin", 2),
+    0xC6: ("bin", 4),
+    0xC7: ("ext", 1),
+    0xC8: ("ext", 2),
+    0xC9: ("ext", 4),
+    0xD9: ("str", 1),
+    0xDA: ("str", 2),
+    0xDB: ("str", 4),
+    0xDC: ("array", 2),
+    0xDD: ("array", 4),
+    0xDE: ("map", 2),
+    0xDF: ("map", 4),
+}
+_SCALARS = {
+    0xCA: ("float 32", ">f"),
+    0xCB: ("float 64", ">d"),
+    0xCC: ("uint 8", ">B"),
+    0xCD: ("uint 16", ">H"),
+    0xCE: ("uint 32", ">I"),
+    0xCF: ("uint 64", ">Q"),
+    0xD0: ("int 8", ">b"),
+    0xD1: ("int 16", ">h"),
+    0xD2: ("int 32", ">i"),
+    0xD3: ("int 64", ">q"),
+}
+_CONSTANTS = {0xC0: ("nil", "nil"), 0xC2: ("bool", "false"), 0xC3: ("bool", "true")}
+_FIXED = ((0x80, 0x8F, "map", 15), (0x90, 0x9F, "array", 15), (0xA0, 0xBF, "str", 31))
+
+
+class _EnoughError(Exception):
+    """So many values were looked at that the others are not."""
+
+
+class _Head(NamedTuple):
+    """The start of a value: its type, the bytes of its head, and its length or count."""
+
+    kind: str
+    size: int
+    length: int
+    value: Any = None
+
+
+class _Values:
+    def __init__(self, data: bytes, start: int, nesting: int) -> None:
+        self._data = data
+        self._start = start
+        self._nesting = nesting
+        self._left = _MOST_VALUES
+
+    def region(self, at: int, name: str, depth: int = 0) -> Region:
+        """The value at `at`, with the values in it."""
+        head = self._head(at, depth)
+        if head.kind in ("map", "array"):
+            children = tuple(self._items(at, head, depth + 1))
+            end = children[-1].end - self._start if children else at + head.size
+            words = ("pair", "pairs") if head.kind == "map" else ("item", "items")
+            note = f"{head.length} {words[head.length != 1]}"
+            return Region(self._start + at, end - at, name, head.kind, note, children)
+        body = at + head.size
+        end = body + head.length
+        if end > len(self._data):
+            message = "the data ends inside a value"
+            raise TruncatedError(message, byte=self._start + len(self._data))
+        is_bytes = head.value is None
+        value = text_of(self._data[body:end]) if is_bytes else head.value
+        return Region(self._start + at, end - at, name, value, head.kind)
+
+    def _items(self, at: int, head: _Head, depth: int) -> Iterator[Region]:
+        """The items of a list, or the values of a map, which are called as their keys."""
+        at += head.size
+        for number in range(min(head.length, _MOST_ITEMS)):
+            name = f"item {number}"
+            if head.kind == "map":
+                key = self.region(at, "key", depth)
+                yield key
+                name, at = f"value of {key.value}", at + key.length
+            value = self.region(at, name, depth)
+            yield value
+            at += value.length
+        left = head.length - _MOST_ITEMS
+        if left > 0:
+            end = self._skip(at, left * (2 if head.kind == "map" else 1), depth)
+            yield Region(self._start + at, end - at, f"{left} more")
+
+    def _skip(self, at: int, count: int, depth: int) -> int:
+        """Where so many values end."""
+        while count > 0:
+            head = self._head(at, depth)
+            at += head.size
+            if head.kind in ("map", "array"):
+                count += head.length * (2 if head.kind == "map" else 1)
+            else:
+                at += head.length
+            count -= 1
+        return at
+
+    def _head(self, at: int, depth: int) -> _Head:
+        self._left -= 1
+        if self._left < 0 or depth > self._nesting:
+            raise _EnoughError
+        if at >= len(self._data):
+            message = "the data ends inside a value"
+            raise TruncatedError(message, byte=self._start + len(self._data))
+        return self._kind(at, self._data[at])
+
+    def _kind(self, at: int, first: int) -> _Head:
+        if first < 0x80 or first >= 0xE0:
+            return _Head("fixint", 1, 0, first if first < 0x80 else first - 256)
+        for low, high, kind, mask in _FIXED:
+            if low <= first <= high:
+                return _Head(kind, 1, first & mask)
+        if first in _CONSTANTS:
+            kind, value = _CONSTANTS[first]
+            return _Head(kind, 1, 0, value)
+        if first in _SCALARS:
+            kind, form = _SCALARS[first]
+            return _Head(kind, 1 + struct.calcsize(form), 0, self._unpacked(form, at + 1))
+        if first in _LENGTHS:
+            kind, width = _LENGTHS[first]
+            count = self._unpacked({1: ">B", 2: ">H", 4: ">I"}[width], at + 1)
+            return _Head(kind, 1 + width + (kind == "ext"), count)
+        if 0xD4 <= first <= 0xD8:
+            return _Head("ext", 2, 1 << (first - 0xD4))
+        raise FormatError("no value begins with this byte", byte=self._start + at, found="0xc1")
+
+    def _unpacked(self, form: str, at: int) -> Any:
+        try:
+            return struct.unpack_from(form, self._data, at)[0]
+        except struct.error:
+            message = "the data ends inside a value"
+            raise TruncatedError(message, byte=self._start + len(self._data)) from None
+
+
+def value_parts(data: bytes, start: int, limits: Limits) -> Iterator[Region]:
+    """The value that starts at this byte, with the values in it."""
+    values = _Values(data, start, min(limits.nesting, 100))
+    try:
+        yield values.region(0, "value")
+    except _EnoughError:
+        note = f"more than {_MOST_VALUES} values, or nested deeper than {limits.nesting}"
+        yield Region(start, len(data), "value", None, f"not described: {note}")

@@ -1,0 +1,257 @@
+"""The regions of a Parquet file: row groups, the column chunks and pages of one of them, and the footer."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from penstock.contract.format import Options, check_record
+from penstock.contract.regions import (
+    MOST,
+    WALK_BYTES,
+    Region,
+    checksum,
+    constant,
+    group,
+    padding,
+    read,
+    several,
+)
+from penstock.errors import FormatError
+from penstock.formats.parquet._footer import CODECS, ColumnChunk, Footer, check_ends, row_groups
+from penstock.formats.parquet._thrift import BINARY, I32, I64, LIST, STRUCT, Thrift
+from penstock.storage.base import Source
+
+_MAGIC = b"PAR1"
+_TYPES = (
+    *("boolean", "int32", "int64", "int96", "float", "double"),
+    *("byte_array", "fixed_len_byte_array"),
+)
+_ENCODINGS = {
+    0: "PLAIN",
+    2: "PLAIN_DICTIONARY",
+    3: "RLE",
+    4: "BIT_PACKED",
+    5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY",
+    7: "DELTA_BYTE_ARRAY",
+    8: "RLE_DICTIONARY",
+    9: "BYTE_STREAM_SPLIT",
+}
+_PAGES = {
+    0: ("data page", 5),
+    1: ("index page", 6),
+    2: ("dictionary page", 7),
+    3: ("data page v2", 8),
+}
+_ENCODING_FIELD = {0: 2, 2: 2, 3: 4}
+_HEADER_BYTES = (512, 1 << 16, 1 << 24)
+
+
+class _Group(NamedTuple):
+    number: int
+    place: int
+    """Where it is in the footer."""
+    first_record: int
+    num_records: int
+    start: int
+    end: int
+    columns: list[ColumnChunk]
+
+
+def file_regions(source: Source, record: int, options: Options) -> Iterator[Region]:
+    """The regions of a file. If its footer is damaged, the pages at its front are found by their headers."""
+    head = source.read(0, 4).to_bytes()
+    yield constant(head, 0, "magic", head if head == b"PARE" else _MAGIC)
+    try:
+        start = check_ends(source, options)
+        footer = read(source, start, source.size - 8 - start, "the footer")
+    except FormatError:
+        everything = ColumnChunk(-1, 0, 4, source.size)
+        for number, page in enumerate(_pages(source, everything)):
+            if number == MOST or page.end > source.size:
+                break
+            yield page
+        raise
+    groups = list(_groups(footer, start))
+    num_records = sum(one.num_records for one in groups)
+    at = 4
+    before: list[_Group] = []
+    # A group whose columns are all encrypted has no place.
+    for one in sorted((one for one in groups if one.end > one.start), key=lambda one: one.start):
+        if one.start < at:
+            raise FormatError("a row group begins inside another one", byte=one.start)
+        if not 0 <= record - one.first_record < one.num_records:
+            before.append(one)
+        else:
+            yield from _summed(before)
+            yield from padding(at, one.start)
+            yield _row_group(source, footer, one)
+            before = []
+        at = one.end
+    yield from _summed(before)
+    yield from padding(at, start, "page indexes, bloom filters")
+    note = f"{num_records} records"
+    yield Region(start, len(footer), "footer", _creator(footer), note)
+    yield Region(source.size - 8, 4, "footer length", len(footer))
+    yield constant(source.read(source.size - 4, 4).to_bytes(), source.size - 4, "magic", _MAGIC)
+    check_record(record, num_records)
+
+
+@contextmanager
+def _parsing(byte: int) -> Generator[None]:
+    """Turns the errors of Thrift into errors of the format."""
+    try:
+        yield
+    except IndexError:
+        raise FormatError("the footer is cut", byte=byte) from None
+    except FormatError as error:
+        raise error.at(byte=byte) from None
+
+
+def _groups(footer: bytes, end: int) -> Iterator[_Group]:
+    """The row groups, in the order of the footer."""
+    first = 0
+    with _parsing(end):
+        columns_of = Footer(footer).columns
+        for number, place in dict(row_groups(footer)).items():
+            facts = Thrift(footer, place).numbers()
+            count = facts.get((3, I64), 0)
+            columns = columns_of(number)
+            places = [(column.start, column.end) for column in columns if column.end > 0]
+            start = min((place[0] for place in places), default=4)
+            stop = max((place[1] for place in places), default=start)
+            if count < 0 or not 4 <= start <= stop <= end:
+                found = f"bytes {start} to {stop}"
+                raise FormatError("a row group where none can be", byte=end, found=found)
+            yield _Group(number, place, first, count, start, stop, columns)
+            first += count
+
+
+def _summed(groups: list[_Group]) -> Iterator[Region]:
+    if groups:
+        first, last = groups[0], groups[-1]
+        (region,) = several(
+            first.start, last.end - first.start, first.number, len(groups), "row group"
+        )
+        yield replace(region, note=f"{sum(one.num_records for one in groups)} records")
+
+
+def _row_group(source: Source, footer: bytes, one: _Group) -> Region:
+    note = f"records {one.first_record} to {one.first_record + one.num_records - 1}"
+    columns = _columns(source, footer, one)
+    return group(f"row group {one.number}", one.start, one.end - one.start, columns, note=note)
+
+
+def _columns(source: Source, footer: bytes, one: _Group) -> Iterator[Region]:
+    """The column chunks of a row group. One that is encrypted has no place."""
+    left = WALK_BYTES
+    pairs = zip(_names(footer, one), one.columns, strict=False)
+    placed = [(name, column) for name, column in pairs if column.end > column.start >= 4]
+    for number, (name, column) in enumerate(sorted(placed, key=lambda pair: pair[1].start)):
+        if number == MOST:
+            yield Region(column.start, one.end - column.start, "more columns")
+            return
+        length = column.end - column.start
+        left -= length
+        kind = _TYPES[column.type] if 0 <= column.type < len(_TYPES) else "?"
+        codec = CODECS[column.codec] if 0 < column.codec < len(CODECS) else "not compressed"
+        pages = _pages(source, column, computes=left >= 0)
+        yield group(f"column {name}", column.start, length, pages, kind, codec)
+
+
+def _names(footer: bytes, one: _Group) -> list[str]:
+    """The paths of the columns of a row group."""
+    found: list[str] = []
+    with _parsing(one.end):
+        thrift = Thrift(footer, one.place)
+        for field in thrift.fields():
+            if field != (1, LIST):
+                thrift.skip(field[1])
+                continue
+            found = [_path(thrift) for _ in thrift.elements()]
+    return found
+
+
+def _path(thrift: Thrift) -> str:
+    """The path in the metadata of a column chunk."""
+    path = list[str]()
+    for field in thrift.fields():
+        if field != (3, STRUCT):
+            thrift.skip(field[1])
+            continue
+        for inner in thrift.fields():
+            if inner == (3, LIST):
+                path = [thrift.binary().decode("utf-8", "replace") for _ in thrift.elements()]
+            else:
+                thrift.skip(inner[1])
+    return ".".join(path)
+
+
+def _pages(source: Source, column: ColumnChunk, *, computes: bool = True) -> Iterator[Region]:
+    """The pages of a column chunk."""
+    at, number = column.start, 0
+    while at < column.end:
+        if number == MOST:
+            yield Region(at, column.end - at, "more pages")
+            return
+        length, facts = _header(source, at, column.end)
+        size = facts.get((3, I32), -1)
+        if size < 0 or at + length + size > column.end:
+            raise FormatError("a page ends beyond its column", byte=at, found=f"{size} bytes")
+        name, field = _PAGES.get(facts.get((1, I32), 0), ("page", 0))
+        inner: dict[Any, Any] = facts.get((field, STRUCT), {})
+        count = inner.get((1, I32), 0)
+        code = inner.get((_ENCODING_FIELD.get(facts.get((1, I32), 0), 0), I32), -1)
+        note = f"{count} values, {_ENCODINGS.get(code, 'another encoding')}"
+        data = _data(source, at + length, size, facts, computes=computes)
+        children = (Region(at, length, "page header"), data)
+        yield Region(at, length + size, name, None, note, children)
+        at, number = at + length + size, number + 1
+
+
+def _header(source: Source, at: int, end: int) -> tuple[int, dict[Any, Any]]:
+    """The length of a page's header, and its numbers."""
+    for most in _HEADER_BYTES:
+        data = source.read(at, min(most, end - at)).to_bytes()
+        thrift = Thrift(data)
+        try:
+            return _at(thrift)
+        except IndexError:
+            if len(data) < most:
+                break
+        except FormatError as error:
+            raise error.at(byte=at) from None
+    raise FormatError("the header of a page does not end", byte=at)
+
+
+def _at(thrift: Thrift) -> tuple[int, dict[Any, Any]]:
+    facts = thrift.numbers()
+    return thrift.at, facts
+
+
+def _data(
+    source: Source, start: int, size: int, facts: dict[Any, Any], *, computes: bool
+) -> Region:
+    """The data of a page, compared with the checksum in its header if there is one."""
+    stored = facts.get((4, I32))
+    plain = f"{facts.get((2, I32), 0)} bytes when decompressed"
+    if stored is None:
+        return Region(start, size, "data", None, plain)
+    computed = zlib.crc32(read(source, start, size, "a page")) if computes else None
+    found = checksum(start, 4, "data", stored & 0xFFFFFFFF, computed)
+    return replace(found, length=size, value=f"crc {found.value}", note=f"{found.note}, {plain}")
+
+
+def _creator(footer: bytes) -> str | None:
+    """The program that wrote the file."""
+    with _parsing(0):
+        thrift = Thrift(footer)
+        for field in thrift.fields():
+            if field == (6, BINARY):
+                return thrift.binary().decode("utf-8", "replace")[:80]
+            thrift.skip(field[1])
+    return None

@@ -1,0 +1,282 @@
+"""Batches of records of similar length: `buckets=` of `ps.Loader`.
+
+A bucket holds the records up to one length. The records of an epoch, in the order's order, are divided among the
+buckets, and each step takes `step_records` of one bucket, on all ranks. The steps come in the order in which their
+last record does, so the batches of an epoch are spread over it as the order spreads its records; steps that cannot be
+filled come last, and `uneven` decides about them, for each bucket.
+
+Which step comes next depends only on the order, the lengths, and how many records of each bucket came before. So these
+counts are the state, and they mean the same on any number of ranks.
+
+Positions here count step_records for each step, also for those that are not full: an epoch is a whole number of steps.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.engine.locks import Lock
+from penstock.errors import SchemaError, StateError, UnsupportedError
+from penstock.limits import checked_count
+from penstock.loader._lengths import lengths_of
+from penstock.loader._plan import BatchPart, EpochPlan
+from penstock.loader._sequence import RecordSequence
+from penstock.loader._sources import Records
+from penstock.orders import Balanced, Mixture, Order, Weighted
+from penstock.orders.keys import digest
+
+_EPOCHS = 2
+"""Schedules in memory: of this epoch, and of the next, whose first batches are made ahead."""
+
+
+class Buckets:
+    """The sizes of buckets by column, and the bucket of each record."""
+
+    def __init__(
+        self,
+        sizes: Mapping[str, Sequence[int]],
+        lengths: Mapping[str, np.ndarray],
+        *,
+        truncate: bool,
+    ) -> None:
+        self.sizes = sizes
+        self.count = len(next(iter(sizes.values())))
+        num_records = len(next(iter(lengths.values())))
+        of_record = np.zeros(num_records, np.uint16)
+        for name, edges in sizes.items():
+            found = np.searchsorted(np.asarray(edges), lengths[name])
+            if found.max(initial=0) == self.count:
+                if not truncate:
+                    raise _too_long(name, lengths[name], edges[-1])
+                found = np.minimum(found, self.count - 1)
+            np.maximum(of_record, found.astype(np.uint16), out=of_record)
+        self.of_record = of_record
+        """The number of the bucket of each record, uint16."""
+        self.num_records = np.bincount(of_record, minlength=self.count).astype(np.int64)
+        """The number of records in each bucket."""
+
+    def pad_to(self, bucket: int) -> dict[str, tuple[int, ...]]:
+        """The length of the lists of each column in a batch of a bucket."""
+        return {name: (edges[bucket],) for name, edges in self.sizes.items()}
+
+    def spec(self) -> dict[str, Any]:
+        """What determines the bucket of each record."""
+        return {
+            "sizes": {k: list(v) for k, v in self.sizes.items()},
+            "lengths": digest(self.of_record),
+        }
+
+
+def _too_long(name: str, lengths: np.ndarray, most: int) -> SchemaError:
+    record = int(np.argmax(lengths > most))
+    return SchemaError(
+        f"{int((lengths > most).sum())} records are longer than the largest bucket, {most}; record {record} "
+        f"is the first, with {int(lengths[record])}",
+        field=name,
+        hint=f"a bucket of {int(lengths.max())}, or truncate=True",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """The steps of an epoch, or of what is left of it."""
+
+    records: np.ndarray
+    """The records of the epoch, bucket by bucket, each in the order's order."""
+    firsts: np.ndarray
+    """Where each bucket begins in `records`, and the total: int64[buckets + 1]."""
+    done: np.ndarray
+    """The records of each bucket that came before the first step: int64[buckets]."""
+    bucket: np.ndarray
+    """The bucket of each step."""
+    start: np.ndarray
+    """The records of its bucket that come before each step: int64[steps]."""
+
+    def records_of(self, bucket: int) -> np.ndarray:
+        return self.records[self.firsts[bucket] : self.firsts[bucket + 1]]
+
+
+class BucketSequence(RecordSequence):
+    """The records at each position of an epoch, a bucket for each step.
+
+    `plan` has the batch size, the ranks, and the rules for steps that cannot be filled.
+    """
+
+    def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
+        super().__init__(order, records)
+        if isinstance(order, (Balanced, Mixture, Weighted)) or self.length != len(records):
+            raise UnsupportedError(
+                f"buckets= needs an order that has every record once, and {type(order).__name__} selects records",
+                hint="ps.Shuffled, ps.Blocked or ps.Sequential",
+            )
+        self.buckets = buckets
+        self._plan = plan
+        self._lock = Lock()
+        self._schedules: OrderedDict[int, _Schedule] = OrderedDict()
+        self._resumed: tuple[int, np.ndarray] | None = None
+        """The epoch that continues from a state, and the records of each bucket that came before."""
+        self._steps = sum(map(self._num_steps, buckets.num_records.tolist()))
+        self.length = self._steps * plan.step_records
+
+    def _num_steps(self, num_records: int) -> int:
+        return _plan_of(self._plan, num_records).num_steps()
+
+    # -- the schedule ---------------------------------------------------------------------------
+
+    def _schedule(self, epoch: int) -> _Schedule:
+        with self._lock:
+            found = self._schedules.get(epoch)
+            if found is None:
+                while len(self._schedules) >= _EPOCHS:
+                    self._schedules.popitem(last=False)
+                found = self._schedules[epoch] = self._scheduled(epoch)
+            self._schedules.move_to_end(epoch)
+            return found
+
+    def _scheduled(self, epoch: int) -> _Schedule:
+        numbers = super().at(epoch, 0, len(self.buckets.of_record))
+        of_position = self.buckets.of_record[numbers]
+        by_bucket = np.argsort(of_position, kind="stable")
+        totals = self.buckets.num_records
+        firsts = np.concatenate([[0], np.cumsum(totals)])
+        done = np.zeros(self.buckets.count, np.int64)
+        if self._resumed is not None and self._resumed[0] == epoch:
+            done = self._resumed[1]
+        size = self._plan.step_records
+        steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for bucket in range(self.buckets.count):
+            left = int(totals[bucket] - done[bucket])
+            starts = done[bucket] + size * np.arange(self._num_steps(left))
+            last = np.minimum(starts + size, totals[bucket]) - 1
+            comes = by_bucket[firsts[bucket] + last]
+            comes[starts + size > totals[bucket]] = len(numbers) + bucket
+            steps.append((comes, np.full(len(starts), bucket), starts))
+        comes, bucket_of, starts = (np.concatenate(each) for each in zip(*steps, strict=True))
+        order = np.argsort(comes, kind="stable")
+        return _Schedule(numbers[by_bucket], firsts, done, bucket_of[order], starts[order])
+
+    # -- what the loader asks -------------------------------------------------------------------
+
+    def spec(self) -> dict[str, Any]:
+        return {**super().spec(), "buckets": self.buckets.spec()}
+
+    def numbers(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray:
+        records, share, start = self._share(part, epoch)
+        places = start + share.first + np.arange(share.num_records)
+        return records[places % len(records)]
+
+    def mask(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray | None:
+        return None if plan.uneven != "pad" else plan.mask(self._share(part, epoch)[1])
+
+    def pad_to(self, part: BatchPart, epoch: int) -> dict[str, tuple[int, ...]]:
+        schedule = self._schedule(epoch)
+        return self.buckets.pad_to(int(schedule.bucket[self._step(schedule, part.first)]))
+
+    def _share(self, part: BatchPart, epoch: int) -> tuple[np.ndarray, BatchPart, int]:
+        """Return the records of a step's bucket, the rank's share of the step, and where the step starts in them."""
+        schedule = self._schedule(epoch)
+        step = self._step(schedule, part.first)
+        records = schedule.records_of(int(schedule.bucket[step]))
+        start = int(schedule.start[step])
+        rank = part.first % self._plan.step_records // self._plan.batch_size
+        left = min(self._plan.step_records, len(records) - start)
+        return records, _plan_of(self._plan, left).part(0, 0, rank), start
+
+    def _step(self, schedule: _Schedule, position: int) -> int:
+        """Return the number of a step in a schedule, which may be of the end of an epoch."""
+        step = position // self._plan.step_records - (self._steps - len(schedule.bucket))
+        if step < 0:
+            raise IndexError("this batch came before the state that was loaded")
+        return step
+
+    def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The record numbers at some positions of an epoch, int64; -1 where a step has none."""
+        size, found = self._plan.batch_size, []
+        for first in range(start // size * size, stop, size):
+            part = BatchPart(first, size, size, first + size)
+            numbers = self.numbers(self._plan, part, epoch)
+            found.append(np.pad(numbers, (0, size - len(numbers)), constant_values=-1))
+        if not found:
+            return np.zeros(0, np.int64)
+        skipped = start % size
+        return np.concatenate(found)[skipped : skipped + stop - start]
+
+    def windows(self, epoch: int) -> None:
+        """No windows: a batch takes its records from all over the epoch."""
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def counts(self, epoch: int, position: int) -> list[int]:
+        """The records of each bucket before a position of an epoch."""
+        if position == 0:
+            return [0] * self.buckets.count  # without the order of the epoch
+        schedule = self._schedule(epoch)
+        step = self._step(schedule, position)
+        done = schedule.done.copy()
+        for bucket in range(self.buckets.count):
+            mine = schedule.start[:step][schedule.bucket[:step] == bucket]
+            if len(mine):
+                total = schedule.firsts[bucket + 1] - schedule.firsts[bucket]
+                done[bucket] = min(mine.max() + self._plan.step_records, total)
+        return done.tolist()
+
+    def resume(self, epoch: int, counts: Any) -> int:
+        """Go on in an epoch after these records of each bucket. Return the position at which it does.
+
+        Raises:
+            StateError: `counts` is not from such buckets.
+        """
+        totals = self.buckets.num_records.tolist()
+        is_list = isinstance(counts, list) and len(counts) == len(totals)
+        if not is_list or any(
+            type(n) is not int or not 0 <= n <= t for n, t in zip(counts, totals, strict=True)
+        ):
+            raise StateError(
+                "the state has other buckets", expected=f"at most {totals} records", found=counts
+            )
+        with self._lock:
+            self._schedules.pop(epoch, None)
+            self._resumed = (epoch, np.array(counts, np.int64)) if any(counts) else None
+        left = sum(
+            self._num_steps(total - done) for total, done in zip(totals, counts, strict=True)
+        )
+        return (self._steps - left) * self._plan.step_records
+
+    def restart(self) -> None:
+        """Forget what `resume` set: epochs begin at their beginning."""
+        with self._lock:
+            if self._resumed is not None:
+                self._schedules.pop(self._resumed[0], None)
+                self._resumed = None
+
+
+def _plan_of(plan: EpochPlan, length: int) -> EpochPlan:
+    return EpochPlan(length, plan.batch_size, plan.world_size, plan.uneven, plan.drop_last)
+
+
+def buckets_of(
+    sizes: Any, records: Records, decode: Mapping[str, Any] | None, *, truncate: bool
+) -> Buckets:
+    """Check `buckets=`, and read the lengths of the lists that it names.
+
+    Raises:
+        SchemaError: there is no such column of lists, or a list is longer than all buckets.
+        TypeError, ValueError: the sizes are not ascending numbers, as many for each column.
+    """
+    if not isinstance(sizes, Mapping) or not sizes:
+        raise TypeError(f"buckets is a dict, {{column: [sizes]}}, not {sizes!r}")
+    checked: dict[str, list[int]] = {}
+    for name, edges in sizes.items():
+        checked[name] = [checked_count(f"a bucket of {name!r}", edge, 1) for edge in edges]
+        if not checked[name] or sorted(set(checked[name])) != checked[name]:
+            raise ValueError(f"buckets of {name!r} are ascending sizes, not {list(edges)}")
+        if name in (decode or ()):
+            raise SchemaError("a column of decode= has no lengths before it is decoded", field=name)
+    if len({len(edges) for edges in checked.values()}) > 1:
+        raise ValueError("buckets= needs as many sizes for each column, for a batch has one bucket")
+    return Buckets(checked, lengths_of(records, list(checked)), truncate=truncate)

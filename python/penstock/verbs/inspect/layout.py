@@ -1,0 +1,185 @@
+"""`layout` shows which bytes of a file are what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock import describe, formats
+from penstock.contract.format import Options
+from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
+from penstock.errors import PenstockError, RecordIndexError
+from penstock.limits import Limits, checked_count, limits_from
+from penstock.storage.base import Source, Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.paths import expand
+
+_MOST_NAME = 40
+_HEADINGS = ("offset", "hex", "length", "what", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The regions of a file, in order. Printed, it is a table.
+
+    The regions that count in the file itself follow one another without a gap from its first byte to its last.
+    """
+
+    path: str
+    format: str
+    num_bytes: int
+    record: int
+    regions: tuple[Region, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no checksum that was computed differs from the stored one, and nothing shown is damaged."""
+        return not any(one.state in (DIFFERS, DAMAGE) for _, one in walk(self.regions))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout for JSON."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "num_bytes": self.num_bytes,
+            "record": self.record,
+            "ok": self.ok,
+            "regions": [region.to_dict() for region in self.regions],
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The lines of the table, each with the state of its region."""
+        cells = [_HEADINGS, *(_cells(depth, one) for depth, one in walk(self.regions))]
+        widths = [max(len(row[column]) for row in cells) for column in range(4)]
+        states = ["", *(one.state for _, one in walk(self.regions))]
+        return [(_line(row, widths), state) for row, state in zip(cells, states, strict=True)]
+
+    def __str__(self) -> str:
+        return "\n".join(line for line, _ in self.lines())
+
+
+def walk(regions: Iterable[Region], depth: int = 0) -> Iterator[tuple[int, Region]]:
+    """Each region before its children, with its depth."""
+    for region in regions:
+        yield depth, region
+        yield from walk(region.children, depth + 1)
+
+
+def _cells(depth: int, region: Region) -> tuple[str, ...]:
+    name = describe.escape(region.name)
+    name = name if len(name) <= _MOST_NAME else name[: _MOST_NAME - 1] + describe.ELLIPSIS
+    value = "" if region.value is None else str(region.value)
+    told = describe.escape("  ".join(filter(None, (value, region.note))))
+    # A plus marks an offset that does not count in the file.
+    offset = f"{'+' if region.within else ''}{region.start}"
+    return offset, f"{region.start:#x}", str(region.length), "  " * depth + name, told
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    numbers = (cell.rjust(width) for cell, width in zip(row[:3], widths, strict=False))
+    return "  ".join((*numbers, row[3].ljust(widths[3]), row[4])).rstrip()
+
+
+def layout(
+    source: Any,
+    *,
+    record: int = 0,
+    format: str | None = None,
+    limits: Limits | dict[str, int] | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Layout:
+    """Show which bytes of a file are what: headers, tables, footers, and the parts of one record.
+
+    Only headers, tables and the one record are read, and up to 64 MiB after it; where records are found one from another
+    and there is no index, also those before it. Checksums of what is read are computed
+    and compared; `verify` compares all. On a damaged file, the regions lead up to the damage, and go on after it where
+    the format allows that.
+
+    Args:
+        source: the path of one file, or of a folder that is one shard.
+        record: the number of the record whose parts are shown.
+        format: the format's name; None detects it from the content.
+        limits: limits on what the file may make penstock reserve.
+        storage: where the file is; None for this machine.
+        format_options: options of the format, as for `penstock.open`.
+
+    Returns:
+        Layout.
+
+    Raises:
+        RecordIndexError: the file has no such record.
+        ValueError: `source` names several files.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [7]}, "one.tfrecord", overwrite=True)
+        >>> found = ps.layout("one.tfrecord")
+        >>> found.regions[0].children[0]
+        Region(start=0, length=8, name='length', value=15, note='', children=(), state='', within='')
+        >>> found.ok
+        True
+    """
+    record = checked_count("record", record, 0)
+    store = storage or LocalStorage()
+    path = _one_path(source, store)
+    options = Options(
+        limits=limits_from(limits),
+        beside=partial(_beside, store, path),
+        format_options=format_options,
+    )
+    opened = store.source(path)
+    try:
+        fmt = formats.of(opened) if format is None else formats.by_name(format)
+        fmt.own_options(options)  # raises for an unknown option
+        found = complete(fmt.layout(opened, record, options), opened)
+        return Layout(path, fmt.info.name, opened.size, record, tuple(found))
+    except PenstockError as error:
+        raise error.at(file=path) from None
+    finally:
+        opened.close()
+
+
+def _one_path(source: Any, storage: Storage) -> str:
+    paths = expand(source, storage).paths
+    if len(paths) != 1:
+        raise ValueError(f"layout shows one file, and {os.fspath(source)} names {len(paths)}")
+    return paths[0]
+
+
+def _beside(storage: Storage, path: str, name: str) -> Source | None:
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
+
+
+def complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
+    """The regions of a file, with what is between them, and the damage that ends them."""
+    at = 0
+    has_damage = False
+    try:
+        for region in in_order(found, 0, source.size):
+            has_damage |= any(one.state == DAMAGE for _, one in walk([region]))
+            if region.within:
+                yield region
+                continue
+            yield from _between(at, region.start)
+            yield region
+            at = region.end
+    except RecordIndexError:
+        # Damage explains why the record is not there.
+        if not has_damage:
+            raise
+    except PenstockError as error:
+        damage = damaged(error, at, source.size)
+        yield from _between(at, damage.start)
+        yield damage
+        return
+    yield from _between(at, source.size)
+
+
+def _between(start: int, end: int) -> Iterator[Region]:
+    if end > start:
+        yield Region(start, end - start, "not described")

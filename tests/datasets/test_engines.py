@@ -1,0 +1,134 @@
+"""Other people's engines read only what they need: polars through `lazy`, duckdb and pyarrow through an Arrow dataset."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pytest
+
+import penstock as ps
+
+NUM = 3000
+WIDE = [f"c{number}" for number in range(30)]
+ENDINGS = ("tfrecord", "parquet", "arrow", "npz")
+
+
+@pytest.fixture(params=ENDINGS)
+def data(request: pytest.FixtureRequest, tmp_path: Path) -> ps.Dataset:
+    table = pa.table({"id": np.arange(NUM), "label": np.arange(NUM) % 10, "c": np.ones(NUM)})
+    ps.write(table, tmp_path / f"data.{request.param}")
+    return ps.open(tmp_path / f"data.{request.param}")
+
+
+@pytest.fixture
+def columns_read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    read: list[Any] = []
+    scan = ps.Dataset.scan
+
+    def noted(self: ps.Dataset, columns: Any = None, *rest: Any, **more: Any) -> Any:
+        read.append(columns)
+        return scan(self, columns, *rest, **more)
+
+    monkeypatch.setattr(ps.Dataset, "scan", noted)
+    return read
+
+
+def test_polars_reads_the_columns_of_a_query(data: ps.Dataset, columns_read: list[Any]) -> None:
+    lazy = data.lazy()
+    assert lazy.collect_schema() == pl.DataFrame(data).schema
+    columns_read.clear()
+    found = lazy.filter(pl.col("label") == 3).select("id").collect()
+    assert found["id"].to_list() == list(range(3, NUM, 10))
+    assert [set(columns) for columns in columns_read] == [{"id", "label"}]
+    assert lazy.slice(10, 5).filter(pl.col("id") > 12).collect()["id"].to_list() == [13, 14]
+    assert lazy.filter(pl.col("id") > 12).head(2).collect()["id"].to_list() == [13, 14]
+    assert lazy.select(pl.len()).collect().item() == NUM
+    assert lazy.group_by("label").agg(pl.col("id").sum()).collect().height == 10
+    assert lazy.collect().equals(pl.DataFrame(data))
+
+
+def test_duckdb_reads_the_columns_of_a_query(data: ps.Dataset, columns_read: list[Any]) -> None:
+    numbers = data.to_arrow_dataset()
+    query = "select sum(id), count(*) from numbers where label = 3 and id < 100"
+    assert duckdb.sql(query).fetchall() == [(sum(range(3, 100, 10)), 10)]
+    assert duckdb.sql("select count(*) from numbers").fetchall() == [(NUM,)]
+    assert duckdb.sql("select id from numbers limit 3").fetchall() == [(0,), (1,), (2,)]
+    assert [set(columns) for columns in columns_read] == [{"id", "label"}, {"id"}, {"id"}]
+
+
+def test_an_arrow_dataset_does_what_those_of_pyarrow_do(data: ps.Dataset) -> None:
+    found, other = data.to_arrow_dataset(), pads.dataset(data.to_table())
+    where = (pc.field("label") == 3) & (pc.field("id") > 1000)
+    assert isinstance(found, pads.Dataset)
+    assert found.schema == other.schema
+    assert found.to_table() == other.to_table()
+    assert found.to_table(columns=["id"], filter=where) == other.to_table(
+        columns=["id"], filter=where
+    )
+    named = {"twice": pc.field("id") * 2, "label": pc.field("label")}
+    assert found.to_table(columns=named, filter=where) == other.to_table(
+        columns=named, filter=where
+    )
+    assert found.count_rows() == NUM
+    assert found.count_rows(filter=where) == other.count_rows(filter=where)
+    assert found.head(7) == other.head(7)
+    assert found.take([5, 3, 2999]) == other.take([5, 3, 2999])
+    assert found.filter(where).to_table() == other.to_table(filter=where)
+    assert found.sort_by([("id", "descending")]).to_table()["id"][0].as_py() == NUM - 1
+    assert pickle.loads(pickle.dumps(found)).to_table() == other.to_table()
+    for call in (
+        found.get_fragments,
+        lambda: found.join(other, "id"),
+        lambda: found.replace_schema(None),
+    ):
+        with pytest.raises(NotImplementedError, match="to_table"):
+            call()
+
+
+def test_an_expression_in_odd_words_reads_what_it_needs(tmp_path: Path) -> None:
+    names = ["a", "ab", "a b", "b", "FieldPath", "ü"]
+    table = pa.table({name: [n, n + 1] for n, name in enumerate(names)})
+    ps.write(table, tmp_path / "odd.arrow")
+    found = ps.open(tmp_path / "odd.arrow").to_arrow_dataset()
+    for name in names:
+        assert found.count_rows(filter=pc.field(name) == names.index(name)) == 1
+    assert found.count_rows(filter=pc.field(1) == 1) == 1
+    assert found.count_rows(filter=pc.field("a").isin([0]) | pc.field("b").is_null()) == 1
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
+)
+def test_bytes_read(tmp_path: Path) -> None:
+    """Counting reads an index, and one column of thirty reads that column."""
+    table = pa.table({name: np.arange(20_000) * 7919 for name in WIDE})
+    for ending in ("parquet", "arrow", "tfrecord"):
+        ps.write(table, tmp_path / f"wide.{ending}")
+
+    def bytes_so_far() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    def share_of(ending: str, query: Any) -> float:
+        """The bytes that a query reads, over those of the file."""
+        path = tmp_path / f"wide.{ending}"
+        query(ps.open(path))  # what is imported is read, too
+        before = bytes_so_far()
+        query(ps.open(path))
+        return (bytes_so_far() - before) / path.stat().st_size
+
+    for ending in ("parquet", "arrow"):
+        assert share_of(ending, lambda ds: ds.lazy().select(pl.col("c7").sum()).collect()) < 0.1
+        assert share_of(ending, lambda ds: ds.to_arrow_dataset().to_table(columns=["c7"])) < 0.1
+        assert share_of(ending, lambda ds: ds.count("c7 > 5")) < 0.1
+        assert share_of(ending, lambda ds: list(ds.scan())) > 0.9
+    assert share_of("tfrecord", lambda ds: ds.count()) < 0.1
+    assert share_of("parquet", lambda ds: ds.count()) < 0.1

@@ -1,0 +1,82 @@
+"""`types=` of `open`: some fields are said, and the others are found as without it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+DATA = {
+    "caption": [b"caf\xc3\xa9", b"b", b"c"],
+    "label": [1, 2, 300],
+    "words": [[b"a"], [b"b", b"c"], []],
+    "score": [1.5, 2.0, 3.0],
+}
+TYPES = {"caption": "string", "label": "int32", "words": pa.string()}
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "parquet", "arrow"])
+def test_some_types_are_said_and_the_rest_is_found(tmp_path: Path, ending: str) -> None:
+    ps.write(DATA, tmp_path / f"data.{ending}")
+    before = ps.open(tmp_path / f"data.{ending}")
+    ds = ps.open(tmp_path / f"data.{ending}", types=TYPES)
+    assert ds.schema.names == before.schema.names
+    assert ds.schema.field("caption").type == pa.string()
+    assert ds.schema.field("label").type == pa.int32()
+    assert ds.schema.field("words").type == pa.list_(pa.string())
+    assert ds.schema.field("score").type == before.schema.field("score").type
+    assert ds[0]["caption"] == "café"
+    assert ds[1]["words"] == ["b", "c"]
+    assert [batch.schema for batch in ds.scan()] == [ds.schema]
+    assert pickle.loads(pickle.dumps(ds)).schema == ds.schema
+
+
+@pytest.mark.parametrize("ending", ["tar", "npz"])
+def test_other_formats(tmp_path: Path, ending: str) -> None:
+    ps.write({"caption": DATA["caption"], "label": DATA["label"]}, tmp_path / f"data.{ending}")
+    ds = ps.open(tmp_path / f"data.{ending}", types={"caption": "string", "label": "int32"})
+    assert ds.to_table(["caption", "label"]).to_pydict() == {
+        "caption": ["café", "b", "c"],
+        "label": [1, 2, 300],
+    }
+
+
+def test_types_go_with_overlays_and_several_files(tmp_path: Path) -> None:
+    made = ps.write(DATA, tmp_path / "data.tfrecord", num_shards=3)
+    ps.add_fields(list(made.paths), {"extra": [1, 2, 3]})
+    ds = ps.open(list(made.paths), types={"label": "int16", "extra": "int64"})
+    assert ds.to_table(["label", "extra"]).to_pydict() == {"label": [1, 2, 300], "extra": [1, 2, 3]}
+    assert ds.schema.field("label").type == pa.int16()
+
+
+def test_values_that_do_not_fit_name_their_record(tmp_path: Path) -> None:
+    ps.write({**DATA, "caption": [b"a", b"\xff\xfe", b"c"]}, tmp_path / "data.tfrecord")
+    for types in ({"label": "int8"}, {"caption": "string"}):
+        with pytest.raises(ps.SchemaError) as caught:
+            ps.open(tmp_path / "data.tfrecord", types=types).to_table()
+        assert caught.value.field == next(iter(types))
+        assert caught.value.record == (1 if "caption" in types else 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"types": {"none": "string"}}, ps.SchemaError, "there are: caption"),
+        ({"types": {"label": "integer"}}, ValueError, "is not a type"),
+        ({"types": {"label": int}}, TypeError, "pyarrow types"),
+        ({"types": ["label"]}, TypeError, "is a dict"),
+        ({"types": {"label": "int8"}, "raw": True}, ValueError, "raw=True"),
+        ({"types": {"label": "int8"}, "schema": pa.schema([])}, ValueError, "schema="),
+    ],
+)
+def test_wrong_types_are_refused(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    ps.write(DATA, tmp_path / "data.tfrecord")
+    with pytest.raises(error, match=message):
+        ps.open(tmp_path / "data.tfrecord", **options)

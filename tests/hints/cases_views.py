@@ -1,0 +1,110 @@
+"""Hints about views, and about batches of records of similar length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from steps import Case, Cases, cli
+
+import penstock as ps
+
+WANTED = [3, 4, 5]
+
+
+def written(name: str = "a.tfrecord") -> ps.Dataset:
+    tokens = [[1] * (number + 1) for number in range(6)]
+    ps.write({"id": np.arange(6), "tokens": tokens}, name, index=False)
+    return ps.open(name)
+
+
+def damaged() -> None:
+    written()
+    data = bytearray(Path("a.tfrecord").read_bytes())
+    data[20] ^= 1
+    Path("a.tfrecord").write_bytes(bytes(data))
+
+
+def ids(data: Any) -> list[int]:
+    return [record["id"] for record in data]
+
+
+def numbers_of_a_filtered_view() -> Case:
+    damaged()
+    view = ps.open("a.tfrecord", damage="skip").filter("id >= 3")
+
+    def advised() -> None:
+        assert ids(view) == WANTED
+        ps.convert(view, "b.tfrecord")
+        assert len(ps.open("b.tfrecord")) == 3
+
+    return Case(lambda: len(view), advised)
+
+
+def fields_of_a_view() -> Case:
+    view = written().filter("id >= 3")
+
+    def advised() -> None:
+        ps.convert(view, "b.tfrecord")
+        ps.add_fields("b.tfrecord", {"x": [1, 2, 3]})
+        assert [record["x"] for record in ps.open("b.tfrecord")] == [1, 2, 3]
+
+    return Case(lambda: ps.add_fields(view, {"x": [1, 2, 3]}), advised)
+
+
+def seen(loader: ps.Loader) -> list[int]:
+    return sorted(number for batch in loader for number in batch["id"].tolist())
+
+
+def bucketed(data: Any, **options: Any) -> ps.Loader:
+    return ps.Loader(data, 2, **{"buckets": {"tokens": [3, 6]}, **options})
+
+
+def an_order_that_selects() -> Case:
+    data = written()
+
+    def advised() -> None:
+        for order in (ps.Shuffled(0), ps.Blocked(0), ps.Sequential()):
+            assert seen(bucketed(data, order=order)) == list(range(6))
+
+    return Case(lambda: bucketed(data, order=ps.Weighted(np.ones(6), seed=0)), advised)
+
+
+def longer_than_all_buckets() -> Case:
+    data, few = written(), {"tokens": [3]}
+
+    def advised() -> None:
+        assert seen(bucketed(data, buckets={"tokens": [3, 6]})) == list(range(6))
+        assert seen(bucketed(data, buckets=few, truncate=True)) == list(range(6))
+
+    return Case(lambda: bucketed(data, buckets=few), advised, "a bucket of 6, or truncate=True")
+
+
+def lengths_of_damaged_records() -> Case:
+    damaged()
+
+    def advised() -> None:
+        cli("repair a.tfrecord --into b.tfrecord")
+        assert seen(bucketed(ps.open("b.tfrecord"))) == list(range(1, 6))
+
+    return Case(lambda: bucketed(ps.open("a.tfrecord", damage="skip")), advised)
+
+
+def the_plan_of_buckets() -> Case:
+    loader = bucketed(written(), record_numbers="number")
+
+    def advised() -> None:
+        assert sorted(n for batch in loader for n in batch["number"].tolist()) == list(range(6))
+
+    return Case(lambda: ps.plan(loader), advised)
+
+
+CASES: Cases = {
+    "'scan the view, or write it with penstock.convert and open that'": numbers_of_a_filtered_view,
+    "'penstock.convert writes the view as files of its own'": fields_of_a_view,
+    "'ps.Shuffled, ps.Blocked or ps.Sequential'": an_order_that_selects,
+    "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
+    "'penstock repair, then the repaired files'": lengths_of_damaged_records,
+    "'count the numbers that record_numbers= adds to each batch'": the_plan_of_buckets,
+}

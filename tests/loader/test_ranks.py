@@ -1,0 +1,113 @@
+"""`rank="auto"`, and ranks that were forgotten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock as ps
+from penstock.loader import _ranks
+
+LAUNCHED = [
+    {"RANK": "1", "WORLD_SIZE": "3"},
+    {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS": "8"},
+    {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"},
+    {"PMI_RANK": "1", "PMI_SIZE": "3"},
+]
+
+
+@pytest.fixture(autouse=True)
+def not_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, *names in _ranks._VARIABLES:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> ps.Dataset:
+    ps.write({"id": np.arange(30)}, tmp_path / "ids.tfrecord")
+    return ps.open(tmp_path / "ids.tfrecord")
+
+
+@pytest.mark.parametrize("variables", LAUNCHED)
+def test_the_rank_is_found_from_the_variables_of_a_launcher(
+    data: ps.Dataset, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    loader = ps.Loader(data, 5, rank="auto")
+    assert (loader.rank, loader.plan.world_size) == (1, 3)
+    assert next(iter(loader))["id"].tolist() == [5, 6, 7, 8, 9]
+    with pytest.warns(UserWarning, match=r"process 1 of 3 .* reads all records"):
+        ps.Loader(data, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ps.Loader(data, 5, rank=0, world_size=1)
+        ps.Loader(data, 5, rank=2, world_size=3)
+
+
+def test_a_process_of_its_own_is_rank_0_of_1(
+    data: ps.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A batch script of SLURM has the number of tasks, and is one process.
+    monkeypatch.setenv("SLURM_NTASKS", "8")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    loader = ps.Loader(data, 5, rank="auto")
+    assert (loader.rank, loader.plan.world_size) == (0, 1)
+    ps.Loader(data, 5)
+
+
+@pytest.mark.parametrize("rank", ["3", "-1", "one"])
+def test_variables_that_are_no_rank_are_refused(
+    data: ps.Dataset, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ValueError, match="give rank= and world_size="):
+        ps.Loader(data, 5, rank="auto")
+    ps.Loader(data, 5)
+
+
+def test_auto_excludes_a_world_size(data: ps.Dataset) -> None:
+    with pytest.raises(ValueError, match="leave it out"):
+        ps.Loader(data, 5, rank="auto", world_size=2)
+    with pytest.raises(TypeError, match="'first'"):
+        ps.Loader(data, 5, rank="first")  # pyright: ignore[reportArgumentType]
+
+
+PROGRAM = """
+    import sys
+    import torch.distributed as dist
+    import penstock as ps
+
+    before = ps.Loader(ps.open(sys.argv[1]), 5, rank="auto")  # from torchrun's variables
+    dist.init_process_group("gloo")
+    loader = ps.Loader(ps.open(sys.argv[1]), 5, rank="auto")  # from torch.distributed
+    assert (before.rank, before.plan.world_size) == (loader.rank, loader.plan.world_size)
+    mine = [number for batch in loader for number in batch["id"].tolist()]
+    found = [None, None]
+    dist.all_gather_object(found, mine)
+    assert sorted(found[0] + found[1]) == list(range(30)), found
+    assert len(found[0]) == len(found[1]) == 15
+    dist.destroy_process_group()
+"""
+
+
+def test_torchrun_divides_the_records(data: ps.Dataset, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, str(program), data.paths[0]],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
