@@ -29,6 +29,7 @@ from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
 from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
+from penstock.loader._same import check_same
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
@@ -174,7 +175,8 @@ class Loader:
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
-        arguments.check_damage(self.source.damage_mode, self.plan.world_size)
+        check_same(decode, schema)
+        arguments.check_damage(self.source.damage_mode, world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (
             default_threads() if threads is None else checked_count("threads", threads, 0)

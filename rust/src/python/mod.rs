@@ -210,7 +210,9 @@ mod _core {
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
         tensors::decode_tensors,
-        train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
+        train_images::{
+            PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images, mask_kind,
+        },
         values::PyValues,
     };
 }

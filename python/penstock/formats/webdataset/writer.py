@@ -2,7 +2,7 @@
 
 | column | member | contents |
 |---|---|---|
-| encoded image | jpg, png, webp, ppm; img if the codec is not known | its bytes |
+| encoded image | jpg, png, webp, ppm, bmp, gif, tif; img if the codec is not known | its bytes |
 | binary | bin | its bytes |
 | string, class label | txt | UTF-8 |
 | JSON | json | the text |
@@ -71,7 +71,7 @@ from penstock.storage.base import Sink
 KEY = "__key__"
 URL = "__url__"
 _ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
-_PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
+_PICTURES = ("pbm", "pnm", "exr", *IMAGES)
 _MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
 _SOUNDS = ("flac", "mp3", "sox", "wav", "m4a", "ogg", "wma")
 _BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *_SOUNDS)
