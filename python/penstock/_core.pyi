@@ -496,6 +496,10 @@ class ImageRecipe:
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
 
+    def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
+        """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
+        width, height, new_width, new_height (float64) and flip, null where the size is."""
+
 def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
     """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
 
@@ -511,10 +515,6 @@ class Groups:
     def __len__(self) -> int: ...
     def numbers(self, hashes: _Arrow) -> ArrowArray:
         """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
-
-    def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
-        """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
-        width, height, new_width, new_height (float64) and flip, null where the size is."""
 
 def glue(array: _Arrow) -> ArrowArray:
     """Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array."""

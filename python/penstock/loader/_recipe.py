@@ -197,7 +197,10 @@ class Recipe:
     def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in rows.decoded])
-        arrays = {**rows.decoded, **as_arrays(rest, self.arrays)}
+        options = self.arrays
+        if pad_to:
+            options = options._replace(pad_to={**options.pad_to, **pad_to})
+        arrays = {**rows.decoded, **as_arrays(rest, options)}
         return {name: arrays[name] for name in names}
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:

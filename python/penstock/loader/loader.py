@@ -176,7 +176,7 @@ class Loader:
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
         check_same(decode, schema)
-        arguments.check_damage(self.source.damage_mode, world_size)
+        arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (
             default_threads() if threads is None else checked_count("threads", threads, 0)
