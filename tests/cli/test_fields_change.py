@@ -121,7 +121,7 @@ def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
     assert set(column(single, "name")) == {"x"}
 
 
-def test_a_missing_key_is_told_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
+def test_a_missing_key_is_reported_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
     table = tmp_path / "few.parquet"
     ps.write({"id": [n for n in range(300) if n != 42], "points": [1] * 299}, table)
     before = single.read_bytes()
@@ -140,7 +140,9 @@ def column_or_none(source: Path, name: str) -> list[object]:
     return [row.get(name) for row in ps.open(source)]
 
 
-def test_a_key_that_comes_twice_and_a_short_table_are_told(single: Path, tmp_path: Path) -> None:
+def test_a_key_that_comes_twice_and_a_short_table_are_reported(
+    single: Path, tmp_path: Path
+) -> None:
     table = tmp_path / "twice.parquet"
     ps.write({"id": [1, 2, 1], "points": [1, 2, 3]}, table)
     ran = run("fields", "add", single, "--from", table, "--by", "id", "--in-place")

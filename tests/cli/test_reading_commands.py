@@ -116,7 +116,7 @@ def test_raw_head_shows_the_payload(single: Path) -> None:
 # -- schema ---------------------------------------------------------------------------------------
 
 
-def test_schema_says_what_it_was_told_from(single: Path) -> None:
+def test_schema_says_what_it_was_inferred_from(single: Path) -> None:
     document = run("schema", "--json", single).document
     assert next(field["type"] for field in document["fields"]) == "int64"
     assert "all 300 records" in document["inferred_from"]
@@ -199,13 +199,15 @@ def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> N
     assert "stored in the file" in run("schema", tmp_path / "a.parquet").out
 
 
-def test_records_that_are_no_examples_have_a_schema_that_was_told(tmp_path: Path) -> None:
+def test_records_that_are_not_examples_have_an_inferred_schema(tmp_path: Path) -> None:
     ps.write([b"no message"] * 7, tmp_path / "a.tfrecord")
     assert "inferred from all 7 records of a.tfrecord" in run("schema", tmp_path / "a.tfrecord").out
     assert "undecoded records" in run("schema", "--raw", tmp_path / "a.tfrecord").out
 
 
-def test_a_description_for_tensorflow_says_that_it_was_told_from_a_sample(tmp_path: Path) -> None:
+def test_a_description_for_tensorflow_says_that_it_was_inferred_from_a_sample(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": range(1200)}, path)
     some = run("schema", "--tensorflow", path).out
@@ -236,7 +238,7 @@ def test_a_description_for_tensorflow_is_a_module(
 # -- stats ----------------------------------------------------------------------------------------
 
 
-def test_stats_are_those_of_the_records(shards: Path) -> None:
+def test_stats_match_the_records(shards: Path) -> None:
     document = run("stats", "--json", shards).document
     fields = {field["name"]: field for field in document["fields"]}
     assert document["num_records"] == 300

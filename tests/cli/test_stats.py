@@ -150,7 +150,7 @@ def test_distinct_values_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     assert found["long"].num_distinct is None
 
 
-def test_text_is_told_from_bytes(tmp_path: Path) -> None:
+def test_text_is_distinguished_from_bytes(tmp_path: Path) -> None:
     found = stats_of(
         tmp_path,
         text=pa.array([b"caf\xc3\xa9", b"x"]),
@@ -164,7 +164,7 @@ def test_text_is_told_from_bytes(tmp_path: Path) -> None:
     assert found["view"].num_null == 1
 
 
-def test_images_are_told_by_kind_and_size(tmp_path: Path) -> None:
+def test_images_are_described_by_kind_and_size(tmp_path: Path) -> None:
     gif = [b"GIF89a" + bytes([side, 0, 2 * side, 0]) for side in (10, 20)]
     (images,) = stats_of(tmp_path, image=pa.array([*gif, b"no image", None]))["image"].images
     assert images.kind == "GIF"

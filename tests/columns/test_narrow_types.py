@@ -111,7 +111,7 @@ def test_dates_and_times_come_back_as_what_they_were(tmp_path: Path) -> None:
     "name", ["x.npy", "x.npz", "x.h5", "x.msgpack", "x.parquet", "x.arrow", "x.tar"]
 )
 @pytest.mark.parametrize("narrow", [pa.float32(), pa.float16()])
-def test_a_float_beyond_a_narrower_one_is_no_infinity(
+def test_a_float_beyond_a_narrower_type_is_not_infinity(
     tmp_path: Path, name: str, narrow: Any
 ) -> None:
     path = str(tmp_path / name)

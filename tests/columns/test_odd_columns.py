@@ -94,7 +94,7 @@ def test_values_without_bytes_are_refused_or_come_back(
         assert [record["x"] for record in ps.open(path)] == column.to_pylist()
 
 
-def test_attributes_that_are_no_text_and_no_json(tmp_path: Path) -> None:
+def test_attributes_that_are_neither_text_nor_json(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(3)
         file.attrs["bytes"] = np.bytes_(b"\xff\xfe")

@@ -47,7 +47,7 @@ class Elsewhere:
         ("words", "anything", "anything"),
     ],
 )
-def test_values_become_those_of_python(word: str, value: Any, becomes: Any) -> None:
+def test_values_become_python_values(word: str, value: Any, becomes: Any) -> None:
     made = getattr(options_from(Known, {word: value}, "toy"), word)
     assert made == becomes and type(made) is type(becomes)
 

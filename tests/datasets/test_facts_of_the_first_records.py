@@ -103,7 +103,7 @@ def test_a_first_file_without_a_value_leaves_the_type_to_the_next(
     assert texts == [None] * 4 + ["a", "b"]
 
 
-def test_a_value_in_a_column_that_had_none_is_an_error(tmp_path: Path) -> None:
+def test_a_value_in_a_column_that_had_no_values_is_an_error(tmp_path: Path) -> None:
     ps.write(pa.table({"x": pa.nulls(1), "n": [1]}), tmp_path / "a.tar")
     ps.write(pa.table({"x": ["a"], "n": [1]}), tmp_path / "b.tar")
     schema = ps.open(tmp_path / "a.tar").schema
@@ -111,7 +111,7 @@ def test_a_value_in_a_column_that_had_none_is_an_error(tmp_path: Path) -> None:
         list(ps.open(tmp_path / "b.tar", schema=schema).scan())
 
 
-def test_fields_of_a_tar_say_what_they_were_told_from(tmp_path: Path) -> None:
+def test_fields_of_a_tar_say_what_they_were_inferred_from(tmp_path: Path) -> None:
     members = [(f"{n:05d}.cls", b"1") for n in range(1100)]
     path = tar(tmp_path / "a.tar", [*members, ("x.cls", b"2"), ("x.txt", b"late")])
     first = ps.schemas(path)

@@ -61,7 +61,7 @@ def test_the_same_records_come_as_by_a_scan(
 
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_every_damaged_record_is_told_by_its_number(
+def test_every_damaged_record_is_reported_by_its_number(
     name: str, mmap: bool, tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -82,7 +82,7 @@ def test_every_damaged_record_is_told_by_its_number(
         data[place] ^= 4
 
 
-def test_a_record_beyond_the_limit_or_a_wrong_value_is_told_as_ever(
+def test_a_record_beyond_the_limit_or_a_wrong_value_is_reported_as_usual(
     tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -100,7 +100,7 @@ def test_a_record_beyond_the_limit_or_a_wrong_value_is_told_as_ever(
     assert at_once == [True, False, True, False]
 
 
-def test_a_file_that_was_cut_since_it_was_opened_is_told(
+def test_a_file_truncated_since_it_was_opened_is_reported(
     tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -143,7 +143,7 @@ def memory_of_this_process() -> int:
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 
 
-def test_a_limit_beyond_64_bits_is_none(tmp_path: Path, at_once: list[bool]) -> None:
+def test_a_limit_beyond_64_bits_is_no_limit(tmp_path: Path, at_once: list[bool]) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1, 2, 3]}, path)
     limits = ps.Limits(record_bytes=(1 << 64) - 1)

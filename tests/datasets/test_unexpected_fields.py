@@ -85,7 +85,7 @@ def test_who_names_columns_or_reads_is_not_disturbed(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_another_file_has_is_told_and_found(name: str, tmp_path: Path) -> None:
+def test_fields_of_other_files_are_reported_and_found(name: str, tmp_path: Path) -> None:
     stem, suffix = name.split(".")
     paths = [tmp_path / f"{stem}-{n}.{suffix}" for n in range(3)]
     rows = [[{"id": b"1"}, {"id": b"2"}], [{"id": b"3", "late": b"x"}], [{"only": b"y"}]]

@@ -63,7 +63,7 @@ def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest
         ps.open(path, index="never", schema=pa.schema([(own.names[0], pa.large_binary())]))
 
 
-def test_a_registered_format_replaces_one_of_its_name_and_none_of_penstocks(
+def test_a_registered_format_replaces_its_namesake_but_not_a_format_of_penstock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = list(formats.FORMATS)
@@ -117,7 +117,7 @@ def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
     ]
 
 
-def test_a_line_that_is_no_text_is_a_schema_error(lines: Path) -> None:
+def test_a_line_that_is_not_text_is_a_schema_error(lines: Path) -> None:
     lines.write_bytes(frames.file_of([b"text", b"\xff"]))
     with pytest.raises(ps.SchemaError, match=r"text\.tfl.*UTF-8"):
         list(ps.open(lines, index="never").scan())

@@ -255,7 +255,7 @@ def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
+def test_the_caller_runs_a_task_instead_of_waiting(threads: int) -> None:
     doers = set()
 
     def run(task: int) -> list[int]:

@@ -64,7 +64,7 @@ def only_shards_and_indexes(folder: Path) -> bool:
     return True
 
 
-def test_a_bake_killed_before_an_empty_folder_goes_leaves_none(tmp_path: Path) -> None:
+def test_a_bake_killed_before_it_removes_an_empty_folder_leaves_no_folder(tmp_path: Path) -> None:
     """The moment between the last overlay of a shard and the folder it was in."""
     make(tmp_path)
     victim = os.fork()

@@ -84,7 +84,7 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
     assert mixed
 
 
-def test_a_failing_call_is_told(tmp_path: Path) -> None:
+def test_a_failing_call_is_reported(tmp_path: Path) -> None:
     """The double does stand in the way of what is written."""
     paths = shards(tmp_path / "a", None)
     with pytest.raises(OSError, match="No space left"):

@@ -51,7 +51,7 @@ def two_chunks() -> bytes:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_golden_records_are_those_that_the_peer_wrote(golden: Path, name: tuple[str, str]) -> None:
+def test_golden_records_equal_what_the_peer_wrote(golden: Path, name: tuple[str, str]) -> None:
     path = golden.joinpath(*name)
     wanted = json.loads(Path(f"{path}.expected.json").read_text())["records_hex"]
     dataset = ps.open(path)
@@ -62,7 +62,7 @@ def test_golden_records_are_those_that_the_peer_wrote(golden: Path, name: tuple[
     ]
 
 
-def test_corpus_records_are_those_that_the_peer_wrote(corpus: Path) -> None:
+def test_corpus_records_equal_what_the_peer_wrote(corpus: Path) -> None:
     folder = corpus / "array_record" / "peer-made"
     files = json.loads((folder / "array_record.expected.json").read_text())["files"]
     assert len(files) == 2
@@ -115,7 +115,7 @@ def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_records_lie_as_they_were_written() -> None:
+def test_records_are_stored_as_they_were_written() -> None:
     assert records(two_chunks()) == SMALL
     assert records(file_of([])) == []
     assert len(opened(file_of([]))) == 0
@@ -300,7 +300,7 @@ def test_a_transposed_chunk_says_what_to_do() -> None:
         chunk_of(b"z" + varint(10) + varint(1 << 62) + b"aaaaaa", 1, 1),
     ],
 )
-def test_a_chunk_that_lies_with_right_hashes_is_refused(bad: bytes) -> None:
+def test_a_false_chunk_with_right_hashes_is_refused(bad: bytes) -> None:
     with pytest.raises(ps.FormatError) as caught:
         records(file_of([chunk([b"first"]), bad]), raw=True)
     assert caught.value.file == "x.array_record"
@@ -337,7 +337,7 @@ FIRST, SECOND = 64, 64 + len(GOOD[0])
         ({"footer_offset": FIRST + 3}, "does not match"),
     ],
 )
-def test_a_footer_that_lies_with_right_hashes_is_refused(lie: dict[str, Any], message: str) -> None:
+def test_a_false_footer_with_right_hashes_is_refused(lie: dict[str, Any], message: str) -> None:
     with pytest.raises(ps.PenstockError, match=message):
         records(file_of(GOOD, **lie), raw=True)
 

@@ -254,7 +254,7 @@ def test_parts_behind_a_fault_are_the_same_fault() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
-def test_a_fault_of_a_compressed_batch_costs_what_lies_behind_it(tmp_path: Path, kind: str) -> None:
+def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
     """Parts before the fault are delivered; of what follows nothing can be known."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]

@@ -223,7 +223,7 @@ def test_a_dtype_that_arrow_lacks_spares_the_other_fields(described: bytes) -> N
     assert caught.value.field == "v"
 
 
-def test_a_field_of_the_users_own_needs_to_be_told() -> None:
+def test_a_custom_field_type_must_be_given() -> None:
     data = put(written({"box": np.arange(3), "n": [4, 5, 6]}), 24, "B", 255)
     with pytest.raises(ps.UnsupportedError, match="user-defined") as caught:
         read(data)
@@ -433,7 +433,7 @@ def test_flipped_bits_end_in_data_or_an_error() -> None:
 # -- telling the format -------------------------------------------------------------------------
 
 
-def test_only_a_beton_is_taken_for_one(golden: Path) -> None:
+def test_only_a_beton_is_taken_for_a_beton(golden: Path) -> None:
     data = two_fields()
     sniff = BetonFormat().sniff
     assert sniff(data[:4096], len(data))

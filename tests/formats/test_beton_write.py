@@ -199,7 +199,7 @@ def test_raw_images_keep_every_pixel() -> None:
     assert decode_images(small).shape == (4, 2, 3, 3)
 
 
-def test_smart_stores_pixels_where_they_are_small() -> None:
+def test_smart_stores_pixels_if_they_are_small() -> None:
     values = as_ppm(pixels(1, 2, 2)) + as_ppm(pixels(1, 50, 50)) + as_ppm(pixels(1, 10, 10))
     assert modes(written({"i": images(values)}, image_mode="smart", smart_threshold=300), 3) == [
         1,

@@ -53,7 +53,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_nothing_in_a_file_opens_another_one(tmp_path: Path) -> None:
+def test_nothing_in_a_file_opens_another_file(tmp_path: Path) -> None:
     files = canaries(tmp_path)
     lines = run_python(READ, *files.values(), seconds=60).splitlines()
     assert len(lines) == 4
@@ -62,7 +62,7 @@ def test_nothing_in_a_file_opens_another_one(tmp_path: Path) -> None:
     assert all("virtual" in line for line in lines[2:])
 
 
-def test_soft_links_are_passed_over_also_those_that_leave(tmp_path: Path) -> None:
+def test_soft_links_are_skipped_even_if_they_leave_the_file(tmp_path: Path) -> None:
     path = made(tmp_path, x=np.arange(3))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -188,7 +188,7 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
             ps.open(folder, format="imagefolder")
 
 
-def test_a_class_that_is_a_link_is_told_as_that(tmp_path: Path) -> None:
+def test_a_class_that_is_a_link_is_reported_as_such(tmp_path: Path) -> None:
     folder = laid(tmp_path / "a", CLASSES)
     laid(tmp_path / "b", FLAT)
     (folder / "linked").symlink_to(tmp_path / "b")
@@ -332,7 +332,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str | None)
 @pytest.mark.parametrize(
     "name", ["../a", "..", ".", "", "a/b", "x.part", "SUCCESS", ".git", "a\nb"]
 )
-def test_classes_that_are_no_names_of_folders_are_refused(tmp_path: Path, name: str) -> None:
+def test_classes_that_cannot_be_folder_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ps.SchemaError, match="cannot be the name"):
         ps.write(some([name]), tmp_path / "out", format="imagefolder")
     assert os.listdir(tmp_path) == []

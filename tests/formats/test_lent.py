@@ -119,7 +119,7 @@ def test_large_images_are_converted_as_they_are(tmp_path, source, target):
     assert len(ps.open(str(shuffled))) == 50
 
 
-def test_damage_that_is_passed_over_is_not_lent(tmp_path):
+def test_skipped_damage_is_not_lent(tmp_path):
     path = tmp_path / "a.tfrecord"
     ps.write({"image": pictures(20).storage}, path)
     data = bytearray(path.read_bytes())

@@ -79,7 +79,9 @@ def test_with_an_index_reading_goes_on_behind_damage(tmp_path: Path) -> None:
         assert (region.start_byte, region.end_byte) == (250, 255)
 
 
-def test_a_byte_that_begins_no_value_is_told_and_what_is_before_it_saved(tmp_path: Path) -> None:
+def test_a_byte_that_begins_no_value_is_reported_and_the_records_before_it_saved(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.msgpack"
     good = packed(*({"a": n} for n in range(10)))
     path.write_bytes(good + b"\xc1" + good)

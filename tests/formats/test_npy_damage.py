@@ -25,7 +25,7 @@ def ids_of(ds: ps.Dataset) -> list[int]:
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_the_records_before_a_cut_are_given_and_the_others_told(
+def test_the_records_before_a_truncation_are_delivered_and_the_others_reported(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "a.npy"
@@ -52,7 +52,7 @@ def test_a_cut_file_among_others_costs_its_own_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_bytes_behind_an_array_are_passed_over_and_told(tmp_path: Path, damage: str) -> None:
+def test_bytes_after_an_array_are_skipped_and_reported(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.arange(20).reshape(10, 2))
     path.write_bytes(path.read_bytes() + b"more")

@@ -165,7 +165,7 @@ def _deflated(plain: bytes) -> bytes:
     return engine.compress(plain) + engine.flush()
 
 
-def test_a_value_of_no_bytes_is_an_empty_text() -> None:
+def test_a_value_of_zero_bytes_is_an_empty_text() -> None:
     text = b"{'descr': '|S0', 'fortran_order': False, 'shape': (), }".ljust(117) + b"\n"
     empty = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

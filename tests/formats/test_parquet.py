@@ -177,7 +177,7 @@ def test_many_threads_decode_one_reader(tmp_path: Path, mmap: bool) -> None:
             assert pa.Table.from_batches(found).equals(table)
 
 
-def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path) -> None:
+def test_sources_that_are_not_local_files_are_read_by_position(tmp_path: Path) -> None:
     from penstock.contract.format import Options
     from penstock.storage import MemoryStorage
 
@@ -315,7 +315,7 @@ def test_an_encrypted_column_is_refused_and_the_others_are_read(tmp_path: Path) 
         scan(reader)
 
 
-def test_what_is_known_of_an_encrypted_column_can_be_told(tmp_path: Path) -> None:
+def test_known_facts_of_an_encrypted_column_can_be_described(tmp_path: Path) -> None:
     """pyarrow ends the process where it is asked for the metadata of such a column."""
     (tmp_path / "a.parquet").write_bytes(encrypted_columns())
     info = ps.info(tmp_path / "a.parquet")
@@ -323,7 +323,7 @@ def test_what_is_known_of_an_encrypted_column_can_be_told(tmp_path: Path) -> Non
     assert info.shards[0].compression == "snappy"
 
 
-def test_the_codecs_are_those_that_pyarrow_tells() -> None:
+def test_the_codecs_equal_those_that_pyarrow_reports() -> None:
     compared = 0
     for case in cases("parquet"):
         if not case.path.endswith(".parquet"):

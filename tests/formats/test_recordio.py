@@ -121,7 +121,7 @@ def test_the_corpus_opens_with_its_counts_also_without_a_name(tmp_path: Path) ->
     assert grown < 300
 
 
-def test_records_of_many_parts_are_those_that_mxnet_wrote() -> None:
+def test_records_of_many_parts_equal_what_mxnet_wrote() -> None:
     import hashlib
 
     stated = json.loads((CORPUS / "peer-made" / "mx_multipart.expected.json").read_text())
@@ -190,7 +190,7 @@ def test_a_short_record_of_a_pack_is_named(missing: int, word: str) -> None:
     assert rows(opened(data))[2] == {"data": short}
 
 
-def test_what_is_no_image_is_data_unless_the_caller_knows_better() -> None:
+def test_bytes_that_are_not_an_image_are_data_unless_the_caller_knows_better() -> None:
     data = pack_file([1.0, 2.0], [b"no image", b""])
     assert opened(data).schema.names == ["data"]
     assert rows(opened(data, header=True))[0] == {

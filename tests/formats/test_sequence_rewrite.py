@@ -166,7 +166,7 @@ def test_conversion_keeps_feature_lists(tmp_path: Path, make: str, through: str 
     check_same(old, new)
 
 
-def test_a_renamed_feature_list_is_one(tmp_path: Path) -> None:
+def test_a_renamed_feature_list_stays_a_feature_list(tmp_path: Path) -> None:
     old, new = made(tmp_path), tmp_path / "new.tfrecord"
     ps.convert(old, new, rename={"frame": "picture"}, prove=True)
     for before, after in zip(messages(old), messages(new), strict=True):
@@ -235,7 +235,7 @@ def test_tensors_are_cut_into_frames_along_their_first_axis(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("num_records", [NUM_RECORDS, 1500])
-def test_appended_lists_are_what_those_of_the_file_are(tmp_path: Path, num_records: int) -> None:
+def test_appended_lists_have_the_kind_of_the_files_lists(tmp_path: Path, num_records: int) -> None:
     path = made(tmp_path, video, num_records)
     before = payloads(path)
     names = ps.open(path).schema.names
@@ -256,7 +256,7 @@ def test_appended_lists_are_what_those_of_the_file_are(tmp_path: Path, num_recor
     assert ps.open(path)[num_records] == {name: values[0] for name, values in new.items()}
 
 
-def test_appending_a_dataset_to_one_of_its_kind_joins_the_two(tmp_path: Path) -> None:
+def test_appending_a_dataset_to_a_dataset_of_its_kind_joins_them(tmp_path: Path) -> None:
     for make in MAKERS.values():
         path = made(tmp_path, make)
         (tmp_path / "more").mkdir(exist_ok=True)

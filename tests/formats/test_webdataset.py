@@ -177,7 +177,7 @@ def test_contents_that_cannot_be_decoded_name_record_and_field(
     assert made(tmp_path, data, decode=False)[1][name] == contents
 
 
-def test_an_array_that_is_none_names_record_and_field(tmp_path: Path) -> None:
+def test_an_invalid_array_names_record_and_field(tmp_path: Path) -> None:
     right = npy(np.arange(3))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], object), allow_pickle=True)
@@ -239,7 +239,7 @@ def test_raw_gives_the_members_as_they_stand(tmp_path: Path) -> None:
     assert [record["record"] for record in records] == [first, second + END]
 
 
-def test_an_archive_is_told_by_its_bytes(tmp_path: Path) -> None:
+def test_an_archive_is_recognised_by_its_bytes(tmp_path: Path) -> None:
     data = archive([("a.txt", b"text")])
     for content in (data, gzip.compress(data)):
         path = tmp_path / "nameless"
@@ -265,7 +265,7 @@ def test_a_name_is_only_a_key(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]
 
 
-def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_refused(tmp_path: Path) -> None:
     for name in ("k\udcff.txt", "a.\udcff"):
         with pytest.raises(ps.PenstockError, match="UTF-8"):
             made(tmp_path, member(name, b"1", pax_headers={}) + END)

@@ -79,7 +79,7 @@ def test_maps_are_structs(field: str, pack: Any, tmp_path: Path) -> None:
     assert read(path, decode=False)[0][field] == records[0][field]
 
 
-def test_values_that_are_no_maps_stay_bytes(tmp_path: Path) -> None:
+def test_values_that_are_not_maps_stay_bytes(tmp_path: Path) -> None:
     packed = [msgpack.packb(n) for n in range(3)]
     records = [{"mp": one, "cbor": cbor2.dumps([1]), "npz": b"no archive"} for one in packed]
     for found, record in zip(read(archive(tmp_path / "a.tar", records)), records, strict=True):

@@ -133,7 +133,7 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
     assert num_rows < 8_000 * 40
 
 
-def test_a_length_that_none_can_be_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
+def test_an_impossible_length_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
     """The first candidate for a damaged length is the one that stands there, however large."""
     rng = random.Random(1)
     payloads = [rng.randbytes(100_000) for _ in range(60)]

@@ -55,7 +55,7 @@ def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
 
 
 @pytest.mark.parametrize("record", [1, 4])
-def test_losses_at_a_head_forge_nothing_where_reading_goes_on(record: int) -> None:
+def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -> None:
     """Where so many are missing that a frame inside the next payload stands exactly at the border, no head is
     wrong until it has been read. What follows is told."""
     aligned = 0

@@ -66,7 +66,7 @@ def test_a_last_record_that_is_cut_forges_nothing() -> None:
             raise AssertionError(f"forged after a cut at {cut}, {cut - inner_end} into the payload")
 
 
-def test_salvage_keeps_inner_records_beside_those_of_the_file() -> None:
+def test_salvage_keeps_inner_records_and_the_files_records() -> None:
     rng = random.Random(SEED)
     inner = [rng.randbytes(50) for _ in range(4)]
     outer = [b"before", frames.file_of(inner), b"after" * 20]
@@ -82,7 +82,7 @@ def test_salvage_of_a_good_file_changes_nothing() -> None:
 
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
 @pytest.mark.parametrize("broken", ["head", "head and checksum"])
-def test_large_records_of_records_are_passed_over(compression: str, broken: str) -> None:
+def test_large_records_of_records_are_skipped(compression: str, broken: str) -> None:
     """100,000 right heads inside the payload of a record whose own head is broken: each is a
     place where records might go on, and none is. Reading goes back and forth in the file."""
     inner = frames.frame(b"0123456789") * 100_000
@@ -155,7 +155,7 @@ def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
             assert salvaged(bad) == [b"first", *inner[:kept]]
 
 
-def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
+def test_bytes_missing_before_the_end_of_a_file_are_not_a_single_loss() -> None:
     """A record that claims more than there is, and frames in what there is that lead to the end: they may be records
     behind a gap, or its contents, so that nobody knows how many are lost."""
     rng = random.Random(SEED)
@@ -173,7 +173,7 @@ def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
     assert region.num_records == 1
 
 
-def test_records_between_two_damaged_heads_are_told_of() -> None:
+def test_records_between_two_damaged_heads_are_reported() -> None:
     """They may be what one large record contains, so that they are not delivered; but whoever reads the report learns
     that there is something to be had."""
     records = [b"record %05d" % number * 3 for number in range(200)]
@@ -192,7 +192,7 @@ def test_records_between_two_damaged_heads_are_told_of() -> None:
     assert "salvage" not in region.reason
 
 
-def test_a_frame_that_came_to_lie_at_a_border_is_not_one_of_the_index(tmp_path: Path) -> None:
+def test_a_frame_that_moved_to_a_record_boundary_is_not_in_the_index(tmp_path: Path) -> None:
     """Two blocks of a file changed places, so that a frame out of a payload stands where a record was."""
     inner = b"".join(frames.frame(b"inner%d" % n + bytes(74)) for n in range(3))
     size = 176

@@ -120,7 +120,7 @@ def test_a_small_index_takes_little_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["num_records", "num_points", "body_bytes", "num_sections"])
-def test_numbers_that_lie_take_no_memory(tmp_path: Path, name: str) -> None:
+def test_wrong_numbers_take_no_memory(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.gzip_of(frames.file_of(PAYLOADS)))
     len(ps.open(path, raw=True))

@@ -23,7 +23,7 @@ def test_files_in_memory_keep_their_index_beside_them() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no such names")
-def test_a_file_that_is_known_by_a_descriptor_alone_keeps_none(tmp_path: Path) -> None:
+def test_a_file_known_only_by_a_descriptor_keeps_no_index(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"n": [1, 2, 3]}, path, index=False)
     with path.open("rb") as file:

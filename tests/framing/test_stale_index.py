@@ -227,7 +227,7 @@ def test_a_record_that_became_two_at_the_same_size_is_noticed(
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_it_is_noticed_where_records_were_appended_as_well(
+def test_a_change_is_noticed_even_if_records_were_appended_too(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     old, new = same_size_other_records()
@@ -413,7 +413,7 @@ def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> Non
     assert not index_of(path).is_symlink()
 
 
-def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
+def test_a_pipe_in_the_place_of_a_sidecar_is_not_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -101,7 +101,7 @@ def test_a_file_opens_no_other_and_runs_nothing(readings: Readings, kind: str) -
 
 
 @each_kind
-def test_a_name_that_says_nothing_changes_nothing_where_bytes_can_tell(
+def test_a_neutral_name_changes_nothing_if_the_bytes_identify_the_format(
     readings: Readings, kind: str
 ) -> None:
     for path, answer in of_kind(readings, kind).items():
@@ -118,7 +118,7 @@ def test_a_name_that_says_nothing_changes_nothing_where_bytes_can_tell(
             assert not named["num_records"] or neutral["same"], path
 
 
-def test_what_is_no_data_is_not_taken_for_data(readings: Readings) -> None:
+def test_other_files_are_not_taken_for_data(readings: Readings) -> None:
     companions = [path for path in FILES if path.name.endswith(COMPANIONS)]
     assert len(companions) > 200
     pictures = [p for p in FILES if p.relative_to(CORPUS).parts[0] in PICTURES]

@@ -108,7 +108,7 @@ def many_rows() -> pa.Table:
     return pa.table({"image": image, "n": np.arange(90_000)})
 
 
-def test_ffcv_sees_the_same_jpegs_where_rows_moved_pages(folder: Path) -> None:
+def test_ffcv_sees_the_same_jpegs_after_rows_moved_to_other_pages(folder: Path) -> None:
     said = json.loads((folder / "rows.json").read_text())
     assert said["records"] == 90_000
     found = [bytes.fromhex(image[3]) for image in said["images"]["image"]]

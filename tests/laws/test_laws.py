@@ -234,7 +234,7 @@ def test_two_runs_write_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_file_format
-def test_no_flipped_bit_is_silent_where_there_is_a_checksum(fmt: Format, tmp_path: Path) -> None:
+def test_every_flipped_bit_under_a_checksum_is_reported(fmt: Format, tmp_path: Path) -> None:
     if not fmt.info.has_checksums:
         pytest.skip("the format stores no checksums and makes no such promise")
     # Parquet's pages have checksums, its footer has none: flips there may be silent.
@@ -309,7 +309,7 @@ def test_a_dataset_is_an_arrow_stream(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_no_records_are_a_file_too(fmt: Format, tmp_path: Path) -> None:
+def test_a_file_without_records_is_valid(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table.slice(0, 0))
     dataset = opened(path, tmp_path, schema=table.schema)
@@ -319,7 +319,7 @@ def test_no_records_are_a_file_too(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_a_format_is_told_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
+def test_a_format_is_recognised_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = Path(written(fmt, tmp_path, table))
     nameless = path.rename(tmp_path / "nameless")

@@ -150,7 +150,7 @@ def _sealed(data: bytes) -> bytes:
     return data[:start] + trailer + crc.to_bytes(4, "little")
 
 
-def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) -> None:
+def test_an_overlay_field_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": list(range(50))}, path)
     ps.add_fields(path, {"scores": np.arange(50)})
@@ -163,7 +163,7 @@ def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) 
         _read(path)
 
 
-def test_a_block_of_an_overlay_without_its_batch_is_told(tmp_path: Path) -> None:
+def test_an_overlay_block_without_its_batch_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": list(range(50))}, path)
     ps.add_fields(path, {"y": np.arange(50)})

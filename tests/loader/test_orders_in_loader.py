@@ -123,7 +123,7 @@ def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
     assert sorted(seen) == list(range(1200))
 
 
-def test_windows_pass_over_damage(tmp_path: Path) -> None:
+def test_windows_skip_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": np.arange(COUNT), "text": [f"n{n}".encode() for n in range(COUNT)]}, path)
     data = bytearray(path.read_bytes())

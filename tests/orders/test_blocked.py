@@ -97,7 +97,7 @@ def test_lengths_that_changed_are_not_taken_for_those_before() -> None:
     assert np.array_equal(after, ps.Blocked(0, window_chunks=1).take(60, 0, 0, 60, lengths))
 
 
-def test_chunks_that_are_not_those_of_the_dataset_are_refused() -> None:
+def test_chunks_of_another_dataset_are_refused() -> None:
     for lengths in ([5, 4], [11, -1], [[5, 5]]):
         with pytest.raises(ValueError, match="but the dataset has 10"):
             ps.Blocked(0).take(10, 0, 0, 10, lengths)

@@ -89,7 +89,7 @@ def forget_index(path: str) -> None:
 @pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "index lost"])
 @damages
 @wraps
-def test_records_that_are_passed_over_take_their_values_with_them(
+def test_skipped_records_take_their_values_with_them(
     wrap: str, damage: str, indexed: bool, tmp_path: Path
 ) -> None:
     numbers = list(range(40))
@@ -228,7 +228,7 @@ def test_an_indexed_file_that_changed_is_refused(kind: str, tmp_path: Path) -> N
         assert check(path) == numbers
 
 
-def test_a_large_file_is_told_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
+def test_a_large_file_is_recognised_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
     path = str(tmp_path / "a.arrow")
     rng = np.random.default_rng(SEED)
     values = rng.integers(0, 256, (3000, 1000), dtype=np.uint8)
@@ -247,7 +247,7 @@ def test_a_large_file_is_told_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
             ps.open(path)
 
 
-def test_a_batch_that_is_passed_over_shifts_no_values(tmp_path: Path) -> None:
+def test_a_skipped_batch_shifts_no_values(tmp_path: Path) -> None:
     """An Arrow file whose batch has a broken head: what follows has other numbers than before."""
     path = str(tmp_path / "a.arrow")
     numbers = list(range(1000))

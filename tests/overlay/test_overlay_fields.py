@@ -62,7 +62,7 @@ def test_batches_that_do_not_fit_are_errors(path: str) -> None:
     assert ps.overlays(path) == []
 
 
-def test_an_overlay_is_replaced_only_where_that_is_asked_for(path: str) -> None:
+def test_an_overlay_is_replaced_only_on_request(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     with pytest.raises(FileExistsError, match="overwrite=True"):
         keep(path, score=np.arange(COUNT) * 2)

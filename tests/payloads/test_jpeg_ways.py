@@ -110,7 +110,7 @@ def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> Non
     assert np.array_equal(usual.ravel(), np.asarray(both(data)[1]))
 
 
-def test_a_lossless_file_is_shrunk_by_us_where_a_part_of_it_is_asked_for() -> None:
+def test_penstock_itself_shrinks_a_lossless_file() -> None:
     """The library gives such files at their full size, and wrote that behind what had room for a part."""
     data = (GOLDEN / "lossless.jpg").read_bytes()
     whole = np.asarray(Image.open(io.BytesIO((GOLDEN / "rgb.jpg").read_bytes())), np.float32)
@@ -179,7 +179,7 @@ def damages(data: bytes, every: int) -> Iterator[bytes]:
         {"subsampling": 2, "restart_marker_rows": 1},
     ],
 )
-def test_damage_is_told_and_salvaged_as_the_other_way_does(
+def test_damage_is_reported_and_salvaged_as_the_other_way_does(
     options: dict[str, Any], allow_damaged: bool
 ) -> None:
     data = jpeg(picture(100, 75), quality=60, **options)

@@ -261,7 +261,7 @@ def test_a_changed_record_is_verified_even_when_not_asked_for() -> None:
         assert caught.value.args[0].kind == "data_checksum"
 
 
-def test_what_is_no_message_is_a_fault() -> None:
+def test_bytes_that_are_not_a_message_are_a_fault() -> None:
     old = [serialized(example({"a": None})), b"\x0a\x7f"]
     for verify in (False, True):
         with pytest.raises(_core.KernelError) as caught:

@@ -54,7 +54,7 @@ DATA = ["_a.tfrecord", "__a", "success", "_success", "_Metadata", "temporary/a",
 @pytest.mark.parametrize("name", NO_DATA)
 @pytest.mark.parametrize("folder", ["", "deep/er/"])
 @pytest.mark.filterwarnings("ignore:.*left out")
-def test_a_name_that_is_no_data_is_listed_and_opens_if_it_is_named(
+def test_a_name_that_is_not_data_is_listed_and_opens_if_it_is_named(
     tmp_path: Path, name: str, folder: str
 ) -> None:
     laid(tmp_path, "a.tfrecord", folder + name)
@@ -269,7 +269,7 @@ def test_images_that_a_table_does_not_name_are_listed(tmp_path: Path) -> None:
     assert [Path(path).name for path, _ in ds.skipped_files] == ["0.jpg", "2.jpg"]
 
 
-def test_a_table_above_images_at_any_depth_is_one_of_images(tmp_path: Path) -> None:
+def test_a_table_above_images_at_any_depth_is_a_table_of_images(tmp_path: Path) -> None:
     picture(tmp_path / "train" / "x" / "1.jpg")
     (tmp_path / "metadata.csv").write_text("file_name,n\ntrain/x/1.jpg,1\n")
     ds = ps.open(tmp_path)
@@ -420,7 +420,7 @@ def test_files_that_share_a_field_are_one_dataset(tmp_path: Path, ending: str) -
     assert len(list(ps.open(tmp_path, columns=["a"], index="never").scan())) > 0
 
 
-def test_a_missing_field_that_is_read_alone_is_no_other_dataset(tmp_path: Path) -> None:
+def test_a_missing_field_that_is_read_alone_is_not_another_dataset(tmp_path: Path) -> None:
     ps.write({"a": [1] * 3000, "id": [1] * 3000}, tmp_path / "0.tfrecord")
     ps.write({"id": [2] * 3000}, tmp_path / "1.tfrecord")
     found = pa.table(ps.open(tmp_path, columns=["a"]))
@@ -445,7 +445,7 @@ WITHOUT = ["tfrecord", "rec", "msgpack"]
 
 
 @pytest.mark.parametrize("ending", WITH_MARKS)
-def test_a_file_of_no_bytes_is_a_finding_and_no_dataset(tmp_path: Path, ending: str) -> None:
+def test_an_empty_file_is_a_finding_and_not_a_dataset(tmp_path: Path, ending: str) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.{ending}").touch()
     for source in (tmp_path, tmp_path / f"a.{ending}"):
@@ -490,7 +490,7 @@ def test_a_file_of_no_bytes_among_others_holds_no_records(
 
 
 @pytest.mark.parametrize("ending", WITHOUT)
-def test_a_file_of_no_bytes_is_one_of_no_records_where_nothing_marks_files(
+def test_an_empty_file_has_no_records_in_formats_without_a_file_header(
     tmp_path: Path, ending: str
 ) -> None:
     (tmp_path / f"a.{ending}").touch()

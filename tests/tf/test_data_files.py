@@ -81,7 +81,7 @@ def test_a_missing_file_is_named_behind_the_records_before_it(tmp_path: Path) ->
         list(ours.data.TFRecordDataset(paths))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(ours.errors.OpError):
         list(ours.data.TFRecordDataset(str(tmp_path)))
 
@@ -164,7 +164,7 @@ def test_lines_come_without_their_ends(tmp_path: Path) -> None:
         same(lambda tf, path=stream: tf.data.TextLineDataset(str(path), compression_type="ZLIB"))
 
 
-def test_records_of_one_size_lie_between_header_and_footer(tmp_path: Path) -> None:
+def test_records_of_one_size_are_between_header_and_footer(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"headabcdefghifoot")
     for size, header, footer in ((3, 4, 4), (9, 4, 4), (1, 0, 0), (2, 4, 4), (3, 20, 0)):

@@ -125,7 +125,7 @@ def test_a_jpeg_cut_in_its_header_is_refused_though_recovery_was_asked_for() -> 
             codecs.decode_jpeg(data[:end], try_recover_truncated=True)
 
 
-def test_parts_of_jpegs_are_those_of_tensorflow() -> None:
+def test_parts_of_jpegs_equal_tensorflows() -> None:
     rng, numbers = np.random.default_rng(4), random.Random(4)
     for _ in range(80):
         data = tf.io.encode_jpeg(
@@ -315,7 +315,7 @@ def test_operations_take_each_others_formats_as_in_tensorflow() -> None:
             )
 
 
-def test_options_that_are_none_are_refused_as_in_tensorflow() -> None:
+def test_invalid_options_are_refused_as_in_tensorflow() -> None:
     image = np.zeros([4, 4, 3], np.uint8)
     data = codecs.encode_jpeg(image).numpy()
     for name, arguments, how in (

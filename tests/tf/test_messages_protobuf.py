@@ -361,7 +361,9 @@ def test_the_values_of_a_list_are_the_same_array_to_numpy(name: str, values: lis
 
 
 @pytest.mark.parametrize("is_looked_at", [False, True])
-def test_clearing_one_of_a_oneof_does_to_the_others_what_protobuf_does(is_looked_at: bool) -> None:
+def test_clearing_a_field_of_a_oneof_does_to_the_others_what_protobuf_does(
+    is_looked_at: bool,
+) -> None:
     found = []
     for module in (train, theirs):
         feature = module.Feature(bytes_list={"value": [b"x"]})

@@ -94,13 +94,13 @@ def test_arrays_can_be_written_to_and_are_ones_own() -> None:
             assert found[key].numpy().flags.writeable and again[key][0, 0] != 5
 
 
-def test_errors_of_batches_that_lie_elsewhere_say_the_same() -> None:
+def test_errors_of_batches_in_other_memory_say_the_same() -> None:
     payloads = [EXAMPLE, b"\xff"]
     lying = [payloads, pa.array(payloads, pa.binary()), tfe.frames(payloads)]
     assert len({message(lambda: parsing.parse_batch(b, ALL)) for b in lying}) == 1  # noqa: B023
 
 
-def test_bytes_that_are_none_are_refused() -> None:
+def test_values_that_are_not_bytes_are_refused() -> None:
     with pytest.raises(TypeError, match="bytes"):
         parsing.parse_batch(pa.array([1, 2]), ALL)
     with pytest.raises((TypeError, ValueError)):
@@ -147,7 +147,7 @@ def test_bytes_that_are_none_are_refused() -> None:
         lambda r: parsing.parse_single_sequence_example(r, ALL),
     ],
 )
-def test_any_other_use_of_a_stand_in_is_told(use: Any) -> None:
+def test_any_other_use_of_a_stand_in_is_noticed(use: Any) -> None:
     def call(function: Any, element: Any) -> Any:
         return function(element)
 

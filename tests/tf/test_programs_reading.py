@@ -109,7 +109,7 @@ def test_batched_features_train_a_model(tmp_path: Path) -> None:
     assert all(np.isfinite(loss) for loss in history["loss"])
 
 
-def test_batched_features_are_those_of_tensorflow(tmp_path: Path) -> None:
+def test_batched_features_equal_tensorflows(tmp_path: Path) -> None:
     module, theirs = program("batched_features"), in_tensorflow("batched_features")
     paths = module.write(str(tmp_path))
 

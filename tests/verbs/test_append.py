@@ -48,7 +48,7 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, name: str) -> 
     assert len(found) == 1
 
 
-def test_appended_plain_bytes_are_those_of_one_write(tmp_path: Path) -> None:
+def test_appended_plain_bytes_equal_one_write(tmp_path: Path) -> None:
     both = {key: [*OLD[key], *NEW[key]] for key in OLD}
     ps.write(both, tmp_path / "whole.tfrecord")
     ps.write(OLD, tmp_path / "grown.tfrecord")
@@ -59,7 +59,7 @@ def test_appended_plain_bytes_are_those_of_one_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_extended_index_is_the_one_that_would_be_built(tmp_path: Path, name: str) -> None:
+def test_the_extended_index_equals_a_built_index(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     ps.append(NEW, path, member_bytes=4096)
@@ -93,7 +93,7 @@ class Watched(LocalStorage):
         return source
 
 
-def test_old_payloads_are_not_read_where_there_is_an_index(tmp_path: Path) -> None:
+def test_old_payloads_are_not_read_if_there_is_an_index(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"data": [b"x" * 1_000_000] * 40}, path)
     watched = Watched("x.tfrecord")
@@ -358,7 +358,7 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 30])
-def test_a_feature_called_record_stays_one(count: int, tmp_path: Path) -> None:
+def test_a_feature_called_record_stays_a_feature(count: int, tmp_path: Path) -> None:
     """A lone column of that name is else written as raw records."""
     path = tmp_path / "a.tfrecord"
     table = pa.table({"record": [b"%d" % n for n in range(count)], "more": [1] * count})

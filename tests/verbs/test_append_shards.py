@@ -26,7 +26,7 @@ def test_several_files_get_a_new_shard(tmp_path: Path, kind: str, target: str) -
         assert index_of(made.paths[0]).exists()
 
 
-def test_a_number_in_an_ending_is_none_of_a_shard(tmp_path: Path) -> None:
+def test_a_number_in_an_ending_is_not_a_shard_number(tmp_path: Path) -> None:
     ps.write({"id": [0, 1]}, tmp_path / "part-0.h5")
     made = ps.append({"id": [2]}, tmp_path)
     assert made.paths == (str(tmp_path / "part-1.h5"),)
@@ -41,7 +41,7 @@ def test_the_end_of_the_last_of_several_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard", [None, "new"])
-def test_names_that_say_how_many_they_are_take_no_new_one(
+def test_a_set_whose_names_contain_the_count_takes_no_new_shard(
     tmp_path: Path, shard: str | None
 ) -> None:
     ps.write({"id": range(10)}, tmp_path / "x.tfrecord", num_shards=3)

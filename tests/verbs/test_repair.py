@@ -162,7 +162,7 @@ def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> No
         assert any(plain[m] <= at < plain[m + 1] for m in broken)
 
 
-def test_a_member_with_a_broken_head_is_passed_over(tmp_path: Path) -> None:
+def test_a_member_with_a_broken_head_is_skipped(tmp_path: Path) -> None:
     payloads = payloads_of(600, 3)
     for place in (0, 2, 3, 13, 17, 22):
         path = written(tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=False)
@@ -259,7 +259,7 @@ def test_in_place_replaces_only_what_is_damaged(tmp_path: Path) -> None:
     assert fitting.fits(index, source, TFRECORD)
 
 
-def test_nothing_is_left_where_nothing_can_be_saved(tmp_path: Path) -> None:
+def test_no_file_is_left_if_nothing_can_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(bytes(range(200)))
     report = ps.repair(str(path), in_place=True)
@@ -321,7 +321,7 @@ def test_files_of_another_storage_are_verified_and_repaired() -> None:
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_an_arrow_file_is_repaired_as_one_of_its_kind(
+def test_an_arrow_file_is_repaired_as_the_same_kind_of_file(
     tmp_path: Path, compression: Any, is_stream: bool
 ) -> None:
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"

@@ -207,7 +207,7 @@ def test_a_malformed_message_costs_itself(
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("damage", ["stop", "skip"])
-def test_damage_is_told_in_order_as_far_as_it_was_met(
+def test_damage_is_reported_in_order_as_far_as_it_was_met(
     tmp_path: Path, threads: int, damage: str
 ) -> None:
     rng = np.random.default_rng(0)
@@ -234,7 +234,7 @@ def test_damage_is_told_in_order_as_far_as_it_was_met(
         assert all(starts[700] <= at < starts[701] for _, at in found)
 
 
-def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
+def test_damage_that_was_not_reached_is_not_reported(tmp_path: Path) -> None:
     some = [bytes(9_000)] * 2000
     path = tmp_path / "a.tfrecord"
     ps.write({"record": some}, str(path), index=False, payload="raw")
@@ -251,7 +251,7 @@ def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pack", "cut"), [(gzip.compress, 3), (gzip.compress, 8), (zlib.compress, 4)]
 )
-def test_a_missing_checksum_of_the_compressor_is_told(
+def test_a_missing_checksum_of_the_compressor_is_reported(
     tmp_path: Path, pack: Any, cut: int, damage: str
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -331,7 +331,7 @@ def test_other_files_tell_what_the_records_behind_a_broken_head_are(tmp_path: Pa
         list(ds.scan())
 
 
-def test_where_no_payload_is_right_the_first_fault_is_told_when_it_is_opened(
+def test_if_no_payload_is_right_opening_reports_the_first_fault(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -348,9 +348,7 @@ def test_where_no_payload_is_right_the_first_fault_is_told_when_it_is_opened(
 
 
 @pytest.mark.parametrize("offset", [0, 14], ids=["head", "payload"])
-def test_who_looks_at_all_records_for_a_schema_is_told_of_damage(
-    tmp_path: Path, offset: int
-) -> None:
+def test_inferring_a_schema_from_all_records_reports_damage(tmp_path: Path, offset: int) -> None:
     path = tmp_path / "a.tfrecord"
     flip_at = ids_file(path, 100)[41] + offset
     flip(path, flip_at)
