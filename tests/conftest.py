@@ -1,4 +1,4 @@
-"""What all tests share: where the files of others are, and that nothing is written beside them."""
+"""What all tests share: the location of files from elsewhere, and checks that nothing is written next to them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def index_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reading keep indexes beside the data, for tests of what becomes of these."""
+    """Let reading keep indexes next to the data, for tests of such indexes."""
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
 
 
@@ -65,7 +65,7 @@ def no_threads_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_beside_shared() -> Iterator[None]:
-    """No test may leave a sidecar beside files that are not ours."""
+    """No test may leave a sidecar next to files that penstock did not write."""
     yield
     found = sorted(SHARED.rglob("*.penstock")) if SHARED.exists() else []
     assert not found, f"sidecars were written beside {SHARED}: {found[:3]}"

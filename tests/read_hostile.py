@@ -230,7 +230,7 @@ def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> d
     audit.start(*allowed)
     try:
         found = work()
-    except Exception:  # what must not happen is told as it is
+    except Exception:  # what must not happen is reported as it is
         found = {"stray": traceback.format_exc(limit=-6)}
     found["events"] = audit.stop()
     found["seconds"] = time.process_time() - begin

@@ -1,4 +1,4 @@
-"""`penstock fields`: what is kept beside the files, on the command line."""
+"""`penstock fields`: overlay fields on the command line."""
 
 from __future__ import annotations
 

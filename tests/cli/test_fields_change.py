@@ -23,7 +23,7 @@ def scores(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run in a folder with a module; what was imported from it is forgotten."""
+    """Run in a folder with a module, and forget what was imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lengths.py").write_text(

@@ -1,4 +1,4 @@
-"""`ps.stats`: exact, the same for any batches and threads, and right where numbers are extreme."""
+"""`ps.stats`: exact, the same for any batches and threads, and right for extreme numbers."""
 
 from __future__ import annotations
 

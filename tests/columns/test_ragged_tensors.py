@@ -77,7 +77,7 @@ def test_they_are_kept_beside_a_shard(tmp_path: Path) -> None:
     check(tmp_path / "a.tfrecord")
 
 
-# What Arrow's type may say besides, where no value depends on it.
+# Other parameters of Arrow's type, on which no value depends.
 SAYINGS = [
     '{"dim_names": ["H", "W"]}',
     '{"uniform_shape": [null, 2]}',

@@ -1,4 +1,4 @@
-"""The language of conditions: what it means, beside DuckDB's SQL, and what it refuses."""
+"""The language of conditions: what it means, compared with DuckDB's SQL, and what it refuses."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_lists_views_and_tensors_have_a_length_and_values() -> None:
     assert kept("contains(fixed, 2)", batch) == [0]
 
 
-# -- beside DuckDB -----------------------------------------------------------------------------
+# -- compared with DuckDB -------------------------------------------------------------------------
 
 NUMBERS = st.sampled_from(["x", "f", "2", "-3", "1.5", "0"])
 TEXTS = st.sampled_from(["t", '"a"', '""'])

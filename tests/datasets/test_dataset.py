@@ -124,7 +124,7 @@ def test_heads_beyond_all_bounds_do_not_stop_a_verification(
 def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write([{"always": 1, "maybe": 2}, {"always": 3}], path)
-    # The types that a sidecar keeps do not say which values are in every record; a look at these does.
+    # The types that a sidecar keeps do not say which values are in every record; reading the records does.
     text = describe(ps.open(path, index="never").schema)
     assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
     assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text

@@ -118,7 +118,7 @@ def test_bytes_read(tmp_path: Path) -> None:
         return int(Path("/proc/self/io").read_text().split()[1])
 
     def share_of(ending: str, query: Any) -> float:
-        """The bytes that a query reads, over those of the file."""
+        """The bytes that a query reads, divided by the bytes of the file."""
         path = tmp_path / f"wide.{ending}"
         query(ps.open(path))  # what is imported is read, too
         before = bytes_so_far()

@@ -1,4 +1,4 @@
-"""Files whose names are no UTF-8, as old disks and other systems leave them, are read like others."""
+"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_version_is_reported() -> None:
 def test_files_of_the_longest_names_are_written_and_read(
     ending: str, length: int, tmp_path: Path
 ) -> None:
-    """Nothing that is kept beside one of them can be there."""
+    """No sidecar or other file next to such a name can exist."""
     path = tmp_path / ("x" * (length - len(ending) - 1) + "." + ending)
     ps.write({"a": [1, 2, 3]}, path, index=False)
     found = ps.open(path)

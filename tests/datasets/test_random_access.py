@@ -1,4 +1,4 @@
-"""The index: where it is kept, what it costs, and that through it any record is one read away."""
+"""The index: where it is kept, what it costs, and that any record takes one read with it."""
 
 from __future__ import annotations
 

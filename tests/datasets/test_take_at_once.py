@@ -27,7 +27,7 @@ TABLES = {"small": SMALL, "large": LARGE, "lists": LISTS, "missing": MISSING, "t
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each take of a shard, whether it was done at once."""
+    """For each take of a shard, whether it was done in one call."""
     seen: list[bool] = []
     own = FramedReader.at_once
 
@@ -133,12 +133,12 @@ def test_few_strings_of_large_records_hold_no_more_memory_than_they_need(
     assert sum(batch.num_rows for batch in kept) == 2000
     assert at_once == [True] * 20
     assert pa.total_allocated_bytes() - before < 1 << 20
-    # 200 MB if each kept the room for what was read; the shelf keeps some buffers for the next ones.
+    # 200 MB if each kept the room for what was read; the pool keeps some buffers for the next batches.
     assert memory_of_this_process() - resident < 100 << 20
 
 
 def memory_of_this_process() -> int:
-    """Resident bytes of its own, without files that are mapped."""
+    """Resident bytes of the process, without mapped files."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 

@@ -98,7 +98,7 @@ def test_a_record_beyond_the_limit_is_an_error(sparse: Path) -> None:
 
 
 class TestDamage:
-    """The parts of a chunk are passed over, and end, as a chunk does."""
+    """The parts of a chunk are skipped, and end, as a chunk does."""
 
     BAD = (5003, 20_000, 20_001, NUM_RECORDS - 1)
 

@@ -443,7 +443,7 @@ def test_ctrl_c_finds_no_lock_half_taken() -> None:
 
 
 def test_a_thread_stays_with_its_stream() -> None:
-    """What a stream is read with lies in the caches of the core that read it last."""
+    """The state of a stream is in the caches of the core that read it last."""
     log: list[int] = []
     is_second_open, is_second_read = threading.Event(), threading.Event()
 

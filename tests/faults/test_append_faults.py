@@ -1,4 +1,4 @@
-"""Whatever fails while a file grows, its old records stay, and it has all new ones or none."""
+"""Whatever fails while a file grows, its old records stay, and it has all new records or none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error:
         except OSError as caught:
             raised = caught
             told.add(calls.failed)
-        # Who is told of an error may try again, so nothing was added.
+        # The caller may try again after an error, so nothing may have been added.
         assert path.read_bytes() == (before if raised else after), (failing, calls.failed)
         assert ids(path) == list(range(300 if raised else 500))
         assert ps.verify(path).findings == ()
@@ -169,7 +169,7 @@ def test_an_append_whose_first_page_was_lost_is_taken_back(tmp_path: Path) -> No
     data = bytearray(path.read_bytes())
     page = -(-len(before) // 4096) * 4096
     assert len(before) < page < len(data)
-    data[len(before) : page] = bytes(page - len(before))  # the page behind it was written
+    data[len(before) : page] = bytes(page - len(before))  # the page after it was written
     path.write_bytes(data)
     assert ids(path) == list(range(300))
     assert path.read_bytes() == before

@@ -43,12 +43,12 @@ def wanted(shard: int) -> list[dict[str, object]]:
 
 def rows_of(path: str, *, overlays: bool) -> list[dict[str, object]]:
     rows = ps.open(path, overlays=overlays)[:].to_pylist()
-    # A kill between a file's new name and its sidecar leaves the types that the file itself tells.
+    # A kill between a file's new name and its sidecar leaves the types in the file itself.
     return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows]
 
 
 def where_values_are(path: str, shard: int) -> str:
-    """ "inside" or "beside"; fails where a shard has its values neither way."""
+    """ "inside" or "beside"; fails if a shard has its values neither way."""
     inside = rows_of(path, overlays=False)
     if "score" in inside[0]:
         assert inside == wanted(shard)

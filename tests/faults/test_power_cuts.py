@@ -223,7 +223,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def records(path: Path) -> Rows | None:
-    """What a shard holds; Examples have no text, and give it as bytes."""
+    """The contents of a shard; Examples have no text type, and return text as bytes."""
     if not path.exists():
         return None
     return [
@@ -302,7 +302,7 @@ def cut(writer: Writer, place: Path, seed: int, count: int) -> None:
         recorder.left(min(moment, len(recorder.ops)), rng, disk)
         shown = sorted(str(path.relative_to(disk)) for path in disk.rglob("*"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a note or an index that is none any more
+            warnings.simplefilter("ignore")  # of a note or an index that is no longer valid
             try:
                 check(writer, disk)
             except BaseException as error:

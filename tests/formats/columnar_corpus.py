@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("read_corpus.py")
 
 @dataclass(frozen=True)
 class Case:
-    """A file; the records and fields it has, or None where it must end in an error."""
+    """A file, and the records and fields it has, or None if reading it must end in an error."""
 
     path: str
     num_records: int | None

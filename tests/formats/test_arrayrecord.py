@@ -103,7 +103,7 @@ def test_plain_riegeli_files_are_refused_clearly(corpus: Path) -> None:
 
 
 def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
-    """The hash of the tests' own writer is that of the peer, so its files prove something."""
+    """The hash of the tests' writer equals the peer's, so its files are valid evidence."""
     data = golden.joinpath(*PEERS[0]).read_bytes()
     assert data.startswith(SIGNATURE)
     for length in range(40):
@@ -203,7 +203,7 @@ def test_a_file_cut_between_two_blocks_is_truncated(tmp_path: Path) -> None:
 
 
 def meaningful(data: bytes) -> list[int]:
-    """The bytes of a small file that are not of the chunks of padding behind footer and end."""
+    """The bytes of a small file, without the chunks of padding after footer and end."""
     places: list[int] = []
     for at, end in ((64, BLOCK), (BLOCK, 2 * BLOCK)):
         places += range(BLOCK if at == BLOCK else 0, BLOCK + 24 if at == BLOCK else 64)

@@ -198,7 +198,7 @@ def test_mmap_borrows_and_proves_a_batch_once(tmp_path: Path, stream: bool) -> N
 
 @BOTH
 def test_counting_reads_headers_only(tmp_path: Path, stream: bool) -> None:
-    """The bodies are damaged; their number is known all the same."""
+    """The bodies are damaged, but their number is known."""
     path = stored(tmp_path / "a", ten(), stream)
     damaged = bytearray(path.read_bytes())
     for chunk in opened(ARROW, path).chunks():

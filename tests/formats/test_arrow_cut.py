@@ -152,7 +152,7 @@ def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, k
             with pa.ipc.open_file(path) as reader:
                 table = reader.read_all()
         except OSError as error:
-            # It looks at parts of the metadata that say nothing of the values.
+            # It reads parts of the metadata that do not affect the values.
             assert "Invalid flatbuffers" in str(error)
             continue
         table.validate(full=True)
@@ -255,7 +255,7 @@ def test_parts_behind_a_fault_are_the_same_fault() -> None:
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
 def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
-    """Parts before the fault are delivered; of what follows nothing can be known."""
+    """Parts before the fault are delivered; nothing after it can be trusted."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]
     path = written(tmp_path / "x.arrow", pa.record_batch({"text": texts}), kind)

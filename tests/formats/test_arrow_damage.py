@@ -41,7 +41,7 @@ def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
 def test_a_name_that_is_not_text_is_an_error_before_anything_is_read(
     tmp_path: Path, stream: bool, kind: str
 ) -> None:
-    """pyarrow gives such batches, and a UnicodeDecodeError to whoever looks at the name."""
+    """pyarrow returns such batches, and raises a UnicodeDecodeError when the name is read."""
     child: Any = pa.array([{"somebody": 1}])
     if kind == "dictionary":
         child = pa.DictionaryArray.from_arrays(pa.array([0]), child)

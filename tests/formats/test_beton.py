@@ -383,7 +383,7 @@ def test_limits_come_before_memory() -> None:
 
 
 def test_a_small_file_cannot_ask_for_much_memory() -> None:
-    """Ten thousand records share one value of two MiB: 20 GB, if it were read at once."""
+    """Ten thousand records share one value of two MiB: 20 GB, if they were read together."""
     code = """
 import numpy as np, penstock as ps, struct, sys
 path = sys.argv[1]
@@ -440,7 +440,7 @@ def test_only_a_beton_is_taken_for_a_beton(golden: Path) -> None:
     assert not sniff(data[:1000], 1000)
     assert not sniff(put(data, 4, "I", 1 << 20)[:4096], len(data))
     assert not sniff(put(data, 24, "B", 9)[:4096], len(data))
-    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # behind a name's end
+    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # after a name's end
     others = [path for path in golden.rglob("*") if path.is_file() and "beton" not in str(path)]
     assert len(others) > 50
     for path in others:

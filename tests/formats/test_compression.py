@@ -44,7 +44,7 @@ class Inflated:
 
 
 def drain(inflater: Inflater, data: bytes, in_bytes: int = 1 << 16, out_bytes: int = 1 << 20):
-    """Inflate all of `data`, pushing at most `in_bytes` at once."""
+    """Inflate all of `data`, pushing at most `in_bytes` in one call."""
     result, at, parts, source = Inflated(), 0, [], Buffer.from_bytes(data)
     while not inflater.finished:
         at_end = at + in_bytes >= len(data)
@@ -95,7 +95,7 @@ def full_header_member(plain: bytes) -> bytes:
 
 
 def zlib_blocks(plain: bytes, level: int = 6) -> bytes:
-    """A zlib stream flushed now and then, so that blocks of length 0 stand in it too."""
+    """A zlib stream flushed now and then, so that it also has blocks of length 0."""
     deflater = zlib.compressobj(level)
     parts = []
     for at in range(0, len(plain), 30_000):

@@ -61,7 +61,7 @@ def datasets_of(file: h5py.File) -> list[str]:
 
 
 def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
-    """Each dataset of each file on its own; those that end in an error say which and why."""
+    """Each dataset of each file alone. A dataset that ends in an error says which and why."""
     read = refused = 0
     paths = sorted(p for p in CORPUS.rglob("*") if p.suffix in (".h5", ".hdf5"))
     assert len(paths) > 70, f"the corpus is not at {CORPUS}"

@@ -184,7 +184,7 @@ print("done")
 @pytest.mark.parametrize("layout", ["chunks", "text", "groups", "attributes"])
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_broken_files_end_in_data_or_an_error(layout: str, libver: str, tmp_path: Path) -> None:
-    """In processes of their own: what libhdf5 does with them is not ours to promise."""
+    """In separate processes, because penstock cannot promise what libhdf5 does with them."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         if layout == "chunks":

@@ -1,4 +1,4 @@
-"""Tables of labels beside images as text: JSON in its forms, and CSV without changing a value."""
+"""Tables of labels next to images as text: JSON in its forms, and CSV without changing a value."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_json_rows_may_differ_in_names_and_in_kinds_of_number(tmp_path: Path) ->
 
 
 def test_strings_without_an_end_take_no_longer_than_others(tmp_path: Path) -> None:
-    # Each quote was once looked at as the beginning of a string that goes to the end of the file.
+    # An earlier version took each quote for the beginning of a string that goes to the end of the file.
     with pytest.raises(ps.FormatError):
         ps.open(laid(tmp_path, 1, metadata__json='[{"' + '\\"' * 2_000_000))
 
@@ -267,7 +267,7 @@ def test_other_cells_in_csv_stay_the_same_text(tmp_path: Path, cells: list[str])
 
 
 def test_late_text_makes_a_column_text(tmp_path: Path) -> None:
-    rows = 200_000  # beyond the first block that pyarrow would have told the types from
+    rows = 200_000  # after the first block, from which pyarrow would have inferred the types
     cells = [str(n) for n in range(rows)] + ["007"]
     lines = "".join(f"0.png,{cell}\n" for cell in cells)
     ds = ps.open(laid(tmp_path, 1, metadata__csv=f"file_name,v\n{lines}"))
@@ -316,7 +316,7 @@ def test_numbers_come_back_as_they_were(tmp_path: Path, kind: str) -> None:
     ps.write(table, tmp_path / "w", format="imagefolder", table=kind)
     back = pa.table(ps.open(tmp_path / "w"))
     for name in columns:
-        # Python writes NaN and -0.0 so that they can be told from others.
+        # Python writes NaN and -0.0 so that they can be distinguished from others.
         assert repr(back[name].to_pylist()) == repr(table[name].to_pylist()), name
     assert ps.verify(tmp_path / "w").ok
 

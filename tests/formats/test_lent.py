@@ -23,7 +23,7 @@ FIELD = {"recordio": "data", "beton": "data", "webdataset": "bin", "tfrecord": "
 
 
 def values(count: int, seed: int = 0) -> list[bytes]:
-    """Byte strings around the lengths at which views, and what is lent, begin."""
+    """Byte strings around the lengths from which views are used and passed on."""
     rng = np.random.default_rng(seed)
     lengths = [1, 11, 12, 13, 14, 600, 16383, 16384, 16385, 70_001]
     return [rng.bytes(int(rng.choice(lengths))) for _ in range(count)]

@@ -13,7 +13,7 @@ WAYS = ["stop", "skip"]
 
 
 def cut_file(path: Path, array: np.ndarray, num_bytes: int) -> int:
-    """Write an array and take bytes off its end; how many are left."""
+    """Write an array, cut bytes off its end, and return how many are left."""
     np.save(path, array)
     data = path.read_bytes()[:-num_bytes]
     path.write_bytes(data)

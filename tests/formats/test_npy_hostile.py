@@ -1,4 +1,4 @@
-"""npy files that are refused: headers that are no literals, objects, claims, and files that are cut or flipped."""
+"""npy files that are refused: headers that are not literals, objects, false claims, and truncated or flipped files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""npz archives that lie, are cut or flipped, or inflate to more than they say."""
+"""npz archives with false claims, truncated or flipped, or that inflate to more than they say."""
 
 from __future__ import annotations
 

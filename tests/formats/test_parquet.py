@@ -316,7 +316,7 @@ def test_an_encrypted_column_is_refused_and_the_others_are_read(tmp_path: Path) 
 
 
 def test_known_facts_of_an_encrypted_column_can_be_described(tmp_path: Path) -> None:
-    """pyarrow ends the process where it is asked for the metadata of such a column."""
+    """pyarrow ends the process if it is asked for the metadata of such a column."""
     (tmp_path / "a.parquet").write_bytes(encrypted_columns())
     info = ps.info(tmp_path / "a.parquet")
     assert info.num_records == 2

@@ -1,4 +1,4 @@
-"""Errors about a value of a TFRecord say which record it is in, and where that lies."""
+"""Errors about a value of a TFRecord name its record and the record's offset."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_golden_files_give_their_records_and_then_their_fault(name: str) -> None
 
 
 def test_a_record_that_begins_with_a_later_part_is_an_error() -> None:
-    # MXNet takes it; no writer makes it.
+    # MXNet accepts it, but no writer makes it.
     found = read_bytes((GOLDEN / "starts_with_part2.rec").read_bytes(), path="m.rec")
     assert found.records == []
     assert "out of order" in str(found.error)
@@ -157,7 +157,7 @@ def test_labels_are_a_number_so_many_or_lists() -> None:
 
 
 def test_a_face_pack_opens(tmp_path: Path) -> None:
-    # Record 0 says where the identities are and has no image; so have the identities at the end.
+    # Record 0 says where the identities are and has no image. The identities at the end have no image either.
     faces = [rules.pack([7.0, 9.0], b"", 0)]
     faces += [rules.pack(float(n // 2), JPEG + bytes(n), n) for n in range(1, 7)]
     faces += [rules.pack([1.0, 3.0], b"", 7), rules.pack([3.0, 7.0], b"", 8)]

@@ -1,4 +1,4 @@
-"""Writing RecordIO: labels, ids and images, what is refused, and the text index beside the file."""
+"""Writing RecordIO: labels, ids and images, what is refused, and the text index next to the file."""
 
 from __future__ import annotations
 

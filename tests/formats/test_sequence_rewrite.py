@@ -35,7 +35,7 @@ def strings(*values: bytes) -> Any:
 
 
 def sequence(context: dict[str, Any], lists: dict[str, list[Any]]) -> Any:
-    """A message; a part without features is left out."""
+    """A message. A part without features is left out."""
     features = {key: tf.train.FeatureList(feature=frames) for key, frames in lists.items()}
     return tf.train.SequenceExample(
         context=tf.train.Features(feature=context) if context else None,

@@ -1,4 +1,4 @@
-"""Reading TFRecord: the golden files, what tells one from other files, and hostile lengths."""
+"""Reading TFRecord: the golden files, how it is recognised, and hostile lengths."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from strategies import payloads
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
 FILES = sorted(p.name.removesuffix(".expected.json") for p in GOLDEN.glob("*.expected.json"))
 
-# Where TensorFlow reads over damage in silence and penstock does not (specs/tfrecord.md, 5).
+# Files in which TensorFlow skips damage silently and penstock does not (specs/tfrecord.md, 5).
 STRICTER = {
     "trailing_garbage_3.tfrecord": ps.TruncatedError,
     "trunc_in_header.tfrecord": ps.TruncatedError,
     "missing_gzip_trailer.tfrecord.gz": ps.TruncatedError,
     "two_streams.tfrecord.z": ps.FormatError,
 }
-# Where TensorFlow stops in silence and penstock reads on: the file of which this is a part.
+# Files at which TensorFlow stops silently and penstock continues: the file of which this is a part.
 FURTHER = {
     "empty_member_first.tfrecord.gz": "gzip.tfrecord.gz",
     # Each record has a checksum of its own, so those before the wrong sum of the member are good.
@@ -172,7 +172,7 @@ MAGIC_LENGTHS = (35_615, 559_903, 40_056, 0x0178, 0x5E78, 0xDA78, 16_767_231, 6_
 def test_a_first_record_that_spells_a_magic_number_is_still_a_record(length: int) -> None:
     head = frames.head(length)
     assert formats.by_bytes(head + bytes(4084), length + 16, "x").info.name == "tfrecord"
-    # The whole file, where the slow checksum of the tests can bear it.
+    # The whole file, if it is small enough for the slow checksum of the tests.
     if length < 100_000:
         payload = random.Random(length).randbytes(length)
         got = read_bytes(frames.file_of([payload, b"second"]), path="no-extension")
@@ -211,7 +211,7 @@ def test_other_gzip_files_are_not_tfrecord() -> None:
         ps.open("text.gz", storage=MemoryStorage({"text.gz": data}), index="never")
 
 
-# -- lengths that lie -----------------------------------------------------------------------------
+# -- wrong lengths ------------------------------------------------------------------------------
 
 LIES = (2**31 - 1, 2**31 + 5, 2**32 + 1, 100 * 10**9, 10**12, 2**63, 2**64 - 17, 2**64 - 1)
 REFUSE = """

@@ -1,4 +1,4 @@
-"""Where a tar archive ends: verify tells what other programs would not read, and repair puts it right."""
+"""Where a tar archive ends: verify reports what other programs would not read, and repair corrects it."""
 
 from __future__ import annotations
 

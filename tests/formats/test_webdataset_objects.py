@@ -114,7 +114,7 @@ def test_without_cbor2_cbor_members_stay_bytes(
     [
         bytes.fromhex("a16161d81c81d81d00"),  # {"a": a list that holds itself}
         b"\xa1\x61a" + b"\x81" * 200 + b"\x00",
-        # Each list holds the one before ten times.
+        # Each list holds the list before it ten times.
         bytes.fromhex("a16161d81c8a") + b"\x00" * 10 + b"",
     ],
 )

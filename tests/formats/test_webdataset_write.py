@@ -1,4 +1,4 @@
-"""Writing WebDataset: names of members, values that come back, keys that are no good, equal bytes."""
+"""Writing WebDataset: names of members, values that come back, invalid keys, equal bytes."""
 
 from __future__ import annotations
 

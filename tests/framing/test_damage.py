@@ -1,4 +1,4 @@
-"""Damage of single bits: every one is told, and costs no record but its own, however it is read."""
+"""Damage of single bits: each is reported, and costs only its record, however the file is read."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
         got = read_bytes(part)
         assert got.records == some[: len(got.records)]
         if compression == "plain" and cut in starts:
-            # A cut at a border leaves a whole TFRecord; without an index nobody can know.
+            # A file truncated at a record boundary is a valid TFRecord; without an index the loss cannot be detected.
             assert got.error is None
         elif compression == "members" and got.error is None:
             # The same holds for a cut between members that is also one between records.
@@ -86,7 +86,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
             assert isinstance(got.error, ps.FormatError), cut
         for damage in ("stop", "skip"):
             assert read_bytes(part, damage=damage).records == got.records, (damage, cut)
-    # A cut file has another size, so an index tells every cut.
+    # A truncated file has another size, so an index detects every truncation.
     for cut in range(len(data)):
         storage.files[PATH] = data[:cut]
         folder = index_folder

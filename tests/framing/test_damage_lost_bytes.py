@@ -24,7 +24,7 @@ DATA, STARTS = frames.file_of(OUTER), frames.starts_of(OUTER)
 
 
 def losses(record: int) -> Iterator[tuple[int, int]]:
-    """Where bytes of a record's payload and its checksum go missing, and how many."""
+    """Where bytes of a record's payload and its checksum are removed, and how many."""
     begin, end = STARTS[record] + frames.HEAD, STARTS[record + 1]
     for start in range(begin, end):
         for length in range(1, end - start + 1):
@@ -32,7 +32,7 @@ def losses(record: int) -> Iterator[tuple[int, int]]:
 
 
 def losses_at_the_head(record: int) -> Iterator[tuple[int, int]]:
-    """Where bytes go missing from the end of the record before, or from the head, and how many."""
+    """Where bytes are removed from the end of the record before or from the head, and how many."""
     for start in range(STARTS[record] - 20, STARTS[record] + frames.HEAD):
         for length in range(1, min(150, len(DATA) - start) + 1):
             yield start, length
@@ -74,7 +74,7 @@ def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -
 
 
 def test_losses_in_a_record_beyond_the_limit_forge_nothing() -> None:
-    """Its payload is not looked at, and its head leads into the next one."""
+    """Its payload is not read, and its head leads into the next record."""
     payloads = [b"." * 300, *OUTER]
     data, second = frames.file_of(payloads), frames.starts_of(payloads)[1]
     for start in range(second - 20, second):
@@ -153,7 +153,7 @@ def test_len_and_take_agree_with_scan(tmp_path: Path) -> None:
 
 
 def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
-    """The file has its size again: as many bytes were added behind it."""
+    """The file has its old size again: as many bytes were added after it."""
     for start, length in random.Random(SEED).sample(list(losses(1)), 100):
         with_index = read_bytes(
             without(start, length) + bytes(length), damage="skip", index=index_folder
@@ -194,7 +194,7 @@ def test_many_such_records_take_no_longer_than_their_bytes() -> None:
 
 
 def test_salvage_adds_nothing_of_such_a_payload() -> None:
-    """Where the file is cut as well, so that no heads lead to its end."""
+    """The file is truncated too, so that no heads lead to its end."""
     odd = b"." * 20 + frames.frame(bytes(5000))[:40]
     payloads = [b"x" * 1000] * 400 + [odd] + [b"y" * 1000] * 1600
     data = bytearray(frames.file_of(payloads)[:-3])

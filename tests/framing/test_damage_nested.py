@@ -1,4 +1,4 @@
-"""Damage around records inside records: none of them is taken for a record of the file."""
+"""Damage around records inside records: no inner record is taken for a record of the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_records_inside_records_are_never_taken_for_records(depth: int, index_fo
 
 
 def test_two_broken_outer_heads_forge_nothing() -> None:
-    """Head and checksum of one record broken, so that nothing proves where it ends."""
+    """Head and checksum of one record are broken, so that nothing shows where it ends."""
     rng = random.Random(SEED)
     outer = [nested(rng, n) for n in (4, 6, 3, 5)]
     data, starts = frames.file_of(outer), frames.starts_of(outer)

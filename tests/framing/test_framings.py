@@ -71,7 +71,7 @@ def test_a_frame_that_tells_its_own_size_is_its_own_payload() -> None:
 
 
 def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> None:
-    # The large record is many times a window, and a part of another lies on a border.
+    # The large record is many times a window, and a part of another crosses a boundary.
     long = part(1, bytes(1 << 20)) + part(2, bytes(3 << 20)) + part(3, b"end")
     frames = [*SELF_DELIMITED, long, *SELF_DELIMITED]
     path = tmp_path / "frames"

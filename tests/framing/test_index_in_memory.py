@@ -1,4 +1,4 @@
-"""Where the sidecar of a file lies that is in memory, or that was opened by somebody else."""
+"""Where the sidecar goes if a file is in memory, or was opened by another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where indexes are kept: reading writes nothing beside the data, unless it is told to or one is there."""
+"""Where indexes are kept: reading writes nothing next to the data, unless it is asked to or an index is there."""
 
 from __future__ import annotations
 

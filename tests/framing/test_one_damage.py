@@ -1,4 +1,4 @@
-"""A scan that skips, a verification and a repair agree: on what is lost, and where it was."""
+"""A scan that skips, a verification and a repair agree on what is lost and where it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ["plain", "gzip", "members", "zlib"]
 
 
 def written(path: Path, kind: str, payloads: list[bytes]) -> bytes:
-    """A file of these records, of several members where its kind has some."""
+    """A file of these records, with several members if its format has members."""
     if kind == "members":
         options = {"compression": "gzip", "member_bytes": 4096, "payload": "raw"}
         ps.write({"record": payloads}, str(path), index=False, overwrite=True, **options)

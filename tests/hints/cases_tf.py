@@ -129,7 +129,7 @@ def _cache() -> None:
         return value
 
     dataset = tf.data.Dataset.range(3).map(seen).cache("kept")
-    for _ in range(2):  # of which the second looks at two elements, to compare their types
+    for _ in range(2):  # the second reads two elements, to compare their types
         assert listed(dataset) == [0, 1, 2]
     made.clear()
     assert (listed(dataset), made) == ([0, 1, 2], [])
@@ -356,7 +356,7 @@ def _way(hint: str, symbol: str, advised: Callable[[], None]) -> Make:
     return make
 
 
-# -- JAX and Keras, in processes of their own -----------------------------------------------------
+# -- JAX and Keras, in separate processes ------------------------------------------------------
 
 
 def _said(program: str, keras: str = "jax") -> str:

@@ -43,7 +43,7 @@ def hints() -> set[str]:
 
 
 def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """What stands behind hint= in calls, or is set under that name."""
+    """The value of hint= in calls, or a value set under that name."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
