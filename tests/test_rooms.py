@@ -62,7 +62,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def is_deliberate(file: str, other: str) -> bool:
-    """Whether the loader names one of its adapters: the one way up."""
+    """Whether the loader imports one of its adapters, the only upward import allowed."""
     return file == "loader/loader.py" and room_of(other) == "adapters"
 
 
@@ -114,7 +114,7 @@ def test_private_modules_are_imported_by_their_own_folder() -> None:
 
 
 def test_people_get_only_what_is_public() -> None:
-    """The command line and the benches prove that the public names are enough."""
+    """The command line and the benches show that the public names are enough."""
     wrong = []
     for folder in ("cli", "bench"):
         own = rf"from penstock\.{folder}\b"

@@ -21,7 +21,7 @@ FEATURE = re.compile(
 
 @dataclass(frozen=True)
 class Stated:
-    """What a row of the manifest says of a file, where it is regular."""
+    """What a row of the manifest says about a regular file."""
 
     path: str
     compression: str

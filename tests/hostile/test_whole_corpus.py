@@ -32,7 +32,7 @@ Readings = dict[Path, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
-    """What came of every file; it takes half a minute."""
+    """The result for every file; it takes half a minute."""
     folder = tmp_path_factory.mktemp("corpus")
     tasks: list[dict[str, Any]] = []
     for number, path in enumerate(FILES):

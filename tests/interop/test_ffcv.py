@@ -101,7 +101,7 @@ def test_ffcv_loads_what_penstock_writes_by_both_caches(folder: Path) -> None:
 
 
 def many_rows() -> pa.Table:
-    """More rows than one page holds, so that the first pages of values stand behind the others."""
+    """More rows than one page holds, so that the first pages of values come after the others."""
     jpegs = encode_images(np.zeros((1, 8, 8, 3), np.uint8), "jpeg").storage.to_pylist()
     values = pa.array([jpegs[0] + b"\0" * (n % 7) for n in range(90_000)])
     image = pa.ExtensionArray.from_storage(ImageType(), values)

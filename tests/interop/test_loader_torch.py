@@ -341,7 +341,7 @@ class Training:
         self.data = image_loader(path).torch()
 
     def steps(self, count: int) -> list[float]:
-        """The losses of so many steps, over as many epochs as that takes."""
+        """The losses of this many steps, over as many epochs as that takes."""
         losses: list[float] = []
         while len(losses) < count:
             for batch in self.data:

@@ -1,4 +1,4 @@
-"""TensorFlow reads files that were appended to, and loses no old record while an append goes on."""
+"""TensorFlow reads files that were appended to, and loses no old record while an append is running."""
 
 from __future__ import annotations
 

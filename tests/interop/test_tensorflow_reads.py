@@ -183,7 +183,7 @@ def test_tensorflow_reads_empty_shards(tmp_path: Path, compression: str | None) 
 
 
 def test_tensorflow_reads_joined_gzip_shards(tmp_path: Path) -> None:
-    """No member is empty, so nothing is lost where files of penstock are concatenated."""
+    """No member is empty, so nothing is lost if files of penstock are concatenated."""
     table = pa.table({"x": range(3000)})
     summary = write(
         table, tmp_path / "x.tfrecord", num_shards=3, compression="gzip", member_bytes=1

@@ -34,7 +34,7 @@ def names_of(num_records: int) -> list[str]:
 
 
 def batches_of(names: list[str], images: Any) -> Iterator[pa.RecordBatch]:
-    """Ten records each, with a dictionary of their own."""
+    """Ten records each, with different dictionaries."""
     for first in range(0, len(names), 10):
         columns: dict[str, Any] = {"label": pa.array(names[first : first + 10]).dictionary_encode()}
         if images is not None:

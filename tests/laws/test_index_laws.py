@@ -36,7 +36,7 @@ def contents(path: Path, **options: Any) -> list[Any]:
 
 
 def kept(path: Path) -> dict[Path, bytes]:
-    """The index beside a file."""
+    """The index next to a file."""
     found = {one: one.read_bytes() for one in path.parent.glob(f"*{path.name}*.penstock*")}
     found |= {one: one.read_bytes() for one in path.parent.glob(f".*{path.name}*.penstock*")}
     assert found

@@ -1,4 +1,4 @@
-"""What penstock wrote reads back with its types, in every format: those that a format cannot hold are in the sidecar."""
+"""What penstock wrote reads back with its types, in every format: the sidecar keeps the types that a format cannot hold."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_repaired_file_keeps_its_types(fmt: Format, in_place: bool, tmp_path: 
     path = tmp_path / f"a{fmt.info.extensions[0]}"
     ps.write({"n": pa.array(range(300), pa.int16())}, path)
     told, data = path.stat(), bytearray(path.read_bytes())
-    data[-3] ^= isinstance(fmt, FramedFormat)  # of the others nothing would tell
+    data[-3] ^= isinstance(fmt, FramedFormat)  # in the other formats nothing would reveal it
     path.write_bytes(data)
     os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
     other = tmp_path / "other" / path.name

@@ -23,7 +23,7 @@ from penstock.verbs.write.write import write
 THREADS = (1, 2, 5)
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
 per_file_format = pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)
-# Hypothesis runs many examples in one folder; each writes over the file of the one before.
+# Hypothesis runs many examples in one folder; each overwrites the previous example's file.
 in_one_folder = settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -46,7 +46,7 @@ def contents(path: str) -> dict[str, bytes]:
 
 
 def opened(path: str, folder: Path, schema: pa.Schema | None = None, **options: Any) -> ps.Dataset:
-    """A dataset whose sidecars are kept apart."""
+    """A dataset whose sidecars are kept in a separate folder."""
     return ps.open(path, schema=schema, index=str(folder / "indexes"), **options)
 
 
@@ -237,7 +237,7 @@ def test_two_runs_write_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
 def test_every_flipped_bit_under_a_checksum_is_reported(fmt: Format, tmp_path: Path) -> None:
     if not fmt.info.has_checksums:
         pytest.skip("the format stores no checksums and makes no such promise")
-    # Parquet's pages have checksums, its footer has none: flips there may be silent.
+    # Parquet's pages have checksums, but its footer has not: flips there may be silent.
     path = written(fmt, tmp_path, small_table(fmt))
     data = bytearray(Path(path).read_bytes())
     schema = small_table(fmt).schema

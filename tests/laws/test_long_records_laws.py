@@ -74,7 +74,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 
 @pytest.fixture(params=[(name, size) for name in MAKERS for size in (60_000, 300_000)], ids=str)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file with two long records: within the window that is looked at first, and beyond it."""
+    """A file with two long records: within the window that is read first, and beyond it."""
     name, size = request.param
     MAKERS[name](tmp_path / name, size)
     return tmp_path / name

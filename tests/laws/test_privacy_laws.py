@@ -1,4 +1,4 @@
-"""What is made of private files, or beside them, is private: from its first moment on, in every format."""
+"""Files made from private files, or next to them, are private from their first moment, in every format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Watch:
                     found = os.lstat(path)
                 except FileNotFoundError:
                     continue
-                # A lock that nobody but its owner could open would lock out others for good; it is empty.
+                # A lock file that only its owner could open would lock out others for good. It is empty.
                 if found.st_mode & 0o077 and not (".lock" in name and not found.st_size):
                     self.open_to_others.add(f"{os.path.relpath(path, self.root)} {found.st_mode:o}")
 

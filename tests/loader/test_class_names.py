@@ -27,7 +27,7 @@ def labels(names: list[Any], index: pa.DataType | None = None, value: Any = None
 
 
 def streamed(path: Path, *batches: pa.RecordBatch) -> ps.Dataset:
-    """An Arrow stream in which every batch has a dictionary of its own."""
+    """An Arrow stream in which every batch has another dictionary."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -63,7 +63,7 @@ for view in (ps.Loader(ds, 2).torch(), ps.Loader(ds, 2).jax()):
 keras = ps.Loader(ds, 2).keras(x="label", y=None)
 print([int(label) for step in range(len(keras)) for label in keras[step][0]])
 """
-    done = subprocess.run(  # of its own: a process that has JAX cannot fork, and other tests do
+    done = subprocess.run(  # a separate process: a process that has JAX cannot fork, and other tests do
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,

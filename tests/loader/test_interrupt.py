@@ -80,7 +80,7 @@ def child(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str], seconds: float) -> tuple[float, str]:
-    """How long it takes to end, and what it says; killed and failed if it does not."""
+    """How long it takes to end, and its output. It is killed, and the test fails, if it does not end."""
     begun = time.monotonic()
     try:
         _, said = process.communicate(timeout=seconds)
@@ -176,7 +176,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(threads: int, source: st
         names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
         assert "fails_at_40" in names
         assert loader.state_dict()["position"] == 40
-    # Going on from the state meets the error again, at once.
+    # Continuing from the state meets the error again immediately.
     loader.load_state_dict(loader.state_dict())
     with pytest.raises(ZeroDivisionError):
         next(iter(loader))

@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
 
 
 def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) -> ps.Loader:
-    """A new loader that goes on from a state, which has been JSON in between."""
+    """A new loader that continues from a state, which was JSON in between."""
     text = json.dumps(state)
     assert len(text) < 1024
     loader = ps.Loader(data, batch_size, **options)
@@ -40,7 +40,7 @@ def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) ->
 
 
 def batches_of(loader: ps.Loader, most: int | None = None) -> list[list[int]]:
-    """The next batches, and no thread left behind."""
+    """The next batches, and a check that no thread is left."""
     iterator = iter(loader)
     found = [ids_of(batch) for batch in itertools.islice(iterator, most)]
     iterator.close()  # pyright: ignore[reportAttributeAccessIssue]
@@ -199,7 +199,7 @@ def test_all_changes_at_other_steps_to_the_end(dataset: ps.Dataset, step: int) -
 
 
 def check_other_steps(dataset: ps.Dataset, changes: list[Any], rng: random.Random) -> None:
-    """Other batches: the sequence of all ranks goes on, and all of the epoch has come once."""
+    """Other batches: the sequence of all ranks continues, and each record of the epoch came once."""
     expected = ORDER.take(COUNT, 0, 0, COUNT).tolist()
     for before, after in changes:
         size = rng.choice((5, 16, 31))
@@ -285,7 +285,7 @@ def test_a_state_is_taken_within_the_loop_and_says_what_the_loop_has_got(
 
 
 def test_a_rest_too_short_for_a_step_ends_the_epoch(dataset: ps.Dataset) -> None:
-    """Where the last batch is dropped and the step has become longer."""
+    """If the last batch is dropped and the step has become longer."""
     state = ps.Loader(dataset, 100, order=ORDER).state_dict() | {"position": COUNT - 50}
     loader = loaded(dataset, state, 100, order=ORDER, drop_last=True)
     assert batches_of(loader) == []

@@ -1,4 +1,4 @@
-"""Batches of images for training: numbers and layouts, damage, and the memory they lie in."""
+"""Batches of images for training: numbers and layouts, damage, and the memory they use."""
 
 from __future__ import annotations
 

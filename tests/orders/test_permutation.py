@@ -90,7 +90,7 @@ def test_all_permutations_of_few_records_are_equally_likely(num_records: int) ->
 
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 def test_all_permutations_of_three_among_a_hundred_are_equally_likely(over: str) -> None:
-    """Beyond what is shuffled by hand: where three records stand to one another."""
+    """For sets larger than the plain shuffle: the relative positions of three records."""
     count = 6000
     counted: Counter[tuple[int, ...]] = Counter()
     for n in range(count):

@@ -23,7 +23,7 @@ def by_hand(num_records: int, size: int, slots: list[int], last: list[int]) -> l
 
 @pytest.mark.parametrize("size", [1, 2, 10, 99, 100, 500])
 def test_the_buffer_is_one_that_is_filled_and_drawn_from(size: int) -> None:
-    """The slots that were drawn, found from what came out, are those of a real buffer."""
+    """The drawn slots, computed from the output, equal the slots of a real buffer."""
     num_records = 400
     for seed in range(5):
         found = ps.Buffered(seed, size).take(num_records, 0, 0, num_records).tolist()

@@ -1,4 +1,4 @@
-"""Fields kept beside shards: the file that holds them, and files that are damaged or forged."""
+"""Overlays: their files, and files that are damaged or forged."""
 
 from __future__ import annotations
 

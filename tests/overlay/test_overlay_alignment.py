@@ -31,7 +31,7 @@ damages = pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 
 
 def payload(number: int, size: int = 12) -> bytes:
-    """A record that says its own number, behind as many bytes as asked for."""
+    """A record that contains its number, after as many bytes as requested."""
     return bytes([number % 251]) * size + number.to_bytes(4, "little")
 
 
@@ -40,7 +40,7 @@ def number_of(record: bytes) -> int:
 
 
 def keep_squares(path: str, numbers: Iterable[int], **options: object) -> None:
-    """Keep beside each record the square of the number that it holds."""
+    """Write an overlay with the square of the number in each record."""
     squares = pa.record_batch({"square": pa.array([n * n for n in numbers], pa.int64())})
     dataset = ps.open(path, overlays=False, **options)  # type: ignore[arg-type]
     write_overlay(dataset, "square", squares.schema, lambda shard: [squares], overwrite=True)
@@ -50,7 +50,7 @@ RECORD = pa.schema([("record", pa.binary()), ("square", pa.int64())])
 
 
 def check(path: str, **options: object) -> list[int]:
-    """Read in every way; every record that comes has its own value. Returns the numbers scanned."""
+    """Read in every way; every delivered record has its value. Returns the numbers scanned."""
     scanned: list[int] = []
     dataset = ps.open(path, schema=RECORD, **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
@@ -69,7 +69,7 @@ def check(path: str, **options: object) -> list[int]:
         taken = dataset.take(order)
     except ps.FormatError:
         if options.get("damage") == "skip":
-            return scanned  # who asks by number wants that record and no other
+            return scanned  # a caller that asks by number wants that record and no other
         raise
     for record, square in zip(*(taken.column(n).to_pylist() for n in RECORD.names), strict=True):
         assert square == number_of(record) ** 2

@@ -1,4 +1,4 @@
-"""Fields kept beside shards: writing, listing and removing them, and what is seen of them."""
+"""Overlays: writing, listing and removing them, and how they appear in a dataset."""
 
 from __future__ import annotations
 

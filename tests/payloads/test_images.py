@@ -1,4 +1,4 @@
-"""Images: what Pillow decodes is decoded to the same pixels; what is damaged is an error.
+"""Images: images that Pillow decodes give the same pixels; damaged images are errors.
 
 Pillow brings the same libjpeg-turbo and libwebp in other versions, so pixels are compared exactly,
 those of JPEG as well: its transform to the accurate integers has not changed since 2010.
@@ -50,7 +50,7 @@ MISNUMBERED = {
 
 
 def pillow(data: bytes) -> np.ndarray | None:
-    """The image as RGB, or None where Pillow refuses it."""
+    """The image as RGB, or None if Pillow refuses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -43,11 +43,11 @@ def jpeg(image: Image.Image, **options: Any) -> bytes:
 
 
 def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
-    """The pixels by each way: None where our own leaves it to the other, words where that refuses."""
+    """The pixels by each decoder: None if ours leaves the image to TurboJPEG, a message if TurboJPEG refuses it."""
     try:
         ours = _core.jpeg_pixels_by(data, by_parts=True, **how)
     except _core.KernelError:
-        ours = None  # it is no JPEG, or has no size
+        ours = None  # it is not a JPEG, or has no size
     try:
         theirs = _core.jpeg_pixels_by(data, by_parts=False, **how)
     except _core.KernelError as error:
@@ -56,7 +56,7 @@ def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
 
 
 def agree(data: bytes, **how: Any) -> bool:
-    """Whether our own way decoded it; it is the same as the other, then."""
+    """Whether our decoder decoded it, with the same result as TurboJPEG."""
     ours, theirs = both(data, **how)
     if ours is None:
         return False
@@ -102,7 +102,7 @@ def test_what_encoders_write_is_decoded_to_the_same_pixels(sampling: str, qualit
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> None:
-    """Made by libjpeg-turbo's cjpeg, with the options that their names tell."""
+    """Made by libjpeg-turbo's cjpeg, with the options in their names."""
     data = (GOLDEN / name).read_bytes()
     taken = {agree(data, **how) for how in crops(71, 45, 30, random.Random(name))}
     assert (True in taken) == (name not in OTHERS)
@@ -111,7 +111,7 @@ def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> Non
 
 
 def test_penstock_itself_shrinks_a_lossless_file() -> None:
-    """The library gives such files at their full size, and wrote that behind what had room for a part."""
+    """The library returns such files at full size, and wrote past a buffer with room for a part."""
     data = (GOLDEN / "lossless.jpg").read_bytes()
     whole = np.asarray(Image.open(io.BytesIO((GOLDEN / "rgb.jpg").read_bytes())), np.float32)
     for part in (2, 4, 8):
@@ -126,7 +126,7 @@ def test_penstock_itself_shrinks_a_lossless_file() -> None:
 
 
 def test_tables_of_one_file_are_not_used_for_another_that_lacks_them() -> None:
-    """libjpeg keeps them; who decodes many files with one handle would get wrong colours."""
+    """libjpeg keeps them, so decoding many files with one handle would give wrong colours."""
     data = jpeg(picture(64, 48), quality=30, optimize=True)
     at, kept = 2, [data[:2]]
     while data[at + 1] != 0xDA:

@@ -1,4 +1,4 @@
-"""Which files a folder and a glob mean, what is left out, and what is no one dataset."""
+"""Which files a folder and a glob mean, what is left out, and what is not one dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD = {"a": [1, 2]}
 
 
 def laid(folder: Path, *names: str) -> Path:
-    """A folder with TFRecord files of these names, or folders where they end with a slash."""
+    """A folder with TFRecord files of these names; a name that ends with a slash makes a folder."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ def oracle_matches(parts: list[str], pattern: list[str]) -> bool:
 
 
 def made(folder: Path, tree: list[str]) -> list[str]:
-    """Files of no bytes; a name that is that of a folder already is left out."""
+    """Empty files; names of existing folders are left out."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     files: set[str] = set()
@@ -301,7 +301,7 @@ def test_folders_of_mds_are_read_by_their_indexes_at_any_depth(tmp_path: Path) -
     ] * 2
 
 
-# -- what is no one dataset -----------------------------------------------------------------------
+# -- what is not one dataset ----------------------------------------------------------------------
 
 
 def proposals(error: PenstockError) -> list[str]:
@@ -366,7 +366,7 @@ def test_files_of_several_formats_are_refused_with_globs_that_work(
     lay(folder)
     everything = set(expand(str(folder), LocalStorage()).paths)
     if source and lay is images_beside:
-        return  # a glob is of files, and pictures are no data alone
+        return  # a glob matches files, and images alone are not data
     with pytest.raises(ps.FormatError, match="several formats") as caught:
         ps.open(f"{folder}{source}")
     found = [ps.open(one, index="never") for one in proposals(caught.value)]

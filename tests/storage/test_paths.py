@@ -1,4 +1,4 @@
-"""What a source means: numbered sets and the files that lie beside them."""
+"""What a source means: numbered sets and the files next to them."""
 
 from __future__ import annotations
 

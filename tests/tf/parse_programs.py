@@ -156,7 +156,7 @@ def spares_tensorflow(payloads: list[bytes], features: list[Any]) -> bool:
 
 
 def components(value: Any) -> Any:
-    """What tensors consist of, ours or TensorFlow's, in a form that compares and tells NaN alike."""
+    """What tensors consist of, ours or TensorFlow's, in a form that can be compared and in which NaN equals NaN."""
     if isinstance(value, dict):
         return {key: components(part) for key, part in value.items()}
     if isinstance(value, tuple):

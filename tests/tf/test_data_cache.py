@@ -1,4 +1,4 @@
-"""`cache`: what is kept, when, and under which names; with TensorFlow beside it."""
+"""`cache`: what is kept, when, and under which names, compared with TensorFlow."""
 
 from __future__ import annotations
 

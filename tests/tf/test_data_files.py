@@ -24,7 +24,7 @@ def written(path: Path, records: list[bytes], compression: str = "") -> Path:
 
 
 def outcome(tf: Any, build: Any) -> tuple[list[Any], str | None]:
-    """What was read, and the class of the error behind it."""
+    """What was read, and the class of the error after it."""
     seen: list[Any] = []
     try:
         seen.extend(element.numpy() for element in build(tf))

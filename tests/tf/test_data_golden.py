@@ -32,7 +32,7 @@ def numbers(dataset: Any) -> list[int]:
 
 
 def as_elements(dataset: Any) -> Any:
-    """The same dataset, whose elements no longer lie in columns."""
+    """The same dataset, whose elements are no longer in columns."""
     return dataset.map(lambda x: x + 0)
 
 

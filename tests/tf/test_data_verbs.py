@@ -1,4 +1,4 @@
-"""What verbs of datasets refuse, and what random chains do not reach; with TensorFlow beside where it can say."""
+"""What verbs of datasets refuse, and what random chains do not reach; compared with TensorFlow if possible."""
 
 from __future__ import annotations
 
@@ -353,7 +353,9 @@ def test_a_forked_child_iterates_anew_and_refuses_to_go_on() -> None:
     iterator = iter(dataset)
     next(iterator)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some Pythons warn of a fork beside threads
+        warnings.simplefilter(
+            "ignore"
+        )  # some Python versions warn of a fork in a process with threads
         child = os.fork()
     if not child:
         status = 1
@@ -390,7 +392,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 
 
 def parts(value: Any) -> Any:
-    """A leaf, sparse and ragged ones taken apart."""
+    """A leaf; sparse and ragged tensors are split into their parts."""
     if isinstance(value, dict):
         return [parts(value[key]) for key in sorted(value)]
     if hasattr(value, "dense_shape"):

@@ -1,4 +1,4 @@
-"""tf.image beside TensorFlow's: the same arguments, the same numbers."""
+"""tf.image compared with TensorFlow's: the same arguments, the same numbers."""
 
 from __future__ import annotations
 

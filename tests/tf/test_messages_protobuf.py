@@ -115,14 +115,14 @@ def step(data: st.DataObject, twins: list[Twin]) -> None:
 
 
 def build(data: st.DataObject, twin: Twin, twins: list[Twin]) -> None:
-    """A message that holds one or two of those there are."""
+    """A message that holds one or two of the existing messages."""
     homes = [
         (name, field)
         for name, fields in FIELDS.items()
         for field in fields
         if HELD.get(field) == twin.name
     ]
-    # Both FeatureList and Features have a field "feature"; the list of lists has one of its own.
+    # Both FeatureList and Features have a field "feature"; the list of lists has another field.
     homes = [h for h in homes if h != ("FeatureLists", "feature")]
     if not homes:
         return

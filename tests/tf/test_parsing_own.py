@@ -1,4 +1,4 @@
-"""What is penstock's own in parsing: plans that are kept, batches in Arrow's memory, stand-ins."""
+"""What only penstock's parsing has: cached plans, batches in Arrow's memory, stand-ins."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_plan_is_made_once() -> None:
     assert len(plans) <= parsing._MAX_PLANS
 
 
-# Batches that lie elsewhere
+# Batches in other memory
 
 
 ALL: dict[str, Any] = {

@@ -41,7 +41,7 @@ def in_tensorflow(name: str) -> Any:
 
 
 def by_image(dataset: Any) -> list[tuple[int, np.ndarray]]:
-    """Labels and pictures of all batches, in an order of their own: batches are shuffled."""
+    """Labels and images of all batches, sorted, since batches are shuffled."""
     found = [
         (int(label), picture)
         for pictures, labels in dataset

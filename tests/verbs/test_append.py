@@ -126,7 +126,7 @@ def test_a_few_records_do_not_write_a_large_index_anew(tmp_path: Path) -> None:
     ps.write({"id": range(10_000)}, path)
     ps.append({"id": [10_000]}, path)
     ps.append({"id": [10_001]}, path)
-    # Only what tells the state of the file may have been noted in it.
+    # Only the recorded state of the file may differ.
     assert sidecar.load(str(kept), LocalStorage()).num_records == 10_000
     assert ids(path) == list(range(10_002))
     assert ps.open(path).take([10_001, 3])["id"].to_pylist() == [10_001, 3]
@@ -156,7 +156,7 @@ def test_an_index_that_leaves_records_out_is_not_extended(tmp_path: Path) -> Non
     assert len(ps.open(path)) == 100
 
 
-# -- single files that records can follow, and those that they cannot --------------------------------
+# -- single files that can and cannot be appended to --------------------------------
 
 
 def test_a_foreign_gzip_file_gets_members(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_file_that_ends_damaged_is_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str) -> None:
-    """The index fits, for most of its sample agrees; what would follow is lost all the same."""
+    """The index is valid, as most of its sample agrees, but new records after the damage would be lost."""
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     index = sidecar.load(str(index_of(path)), LocalStorage())

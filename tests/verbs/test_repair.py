@@ -78,7 +78,7 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
         data[place] ^= rng.randrange(1, 256)
         in_head = place < begin + 12
         in_checksum = place >= end - 4
-        # A head is restored; so is a checksum that the index knows.
+        # A head is restored, and so is a checksum that the index stores.
         if not in_head and not (in_checksum and with_index):
             lost.add(record)
     path.write_bytes(data)
@@ -178,7 +178,7 @@ def test_a_member_with_a_broken_head_is_skipped(tmp_path: Path) -> None:
             index.starts[:-1] < index.points[6].plain_start
         )
         assert lost <= set(np.flatnonzero(inside).tolist()), place
-        # The field that is hopped over has no checksum; gzip itself does not need it.
+        # The skipped field has no checksum; gzip itself does not need it.
         assert report.ok == (not lost)
 
 
@@ -340,7 +340,7 @@ def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: 
 
 
 def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
-    """Text that is none is found in one of the parts in which it is read; the others are saved."""
+    """Invalid text is found in one of the parts in which it is read; the other parts are saved."""
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
     num_records = 60_000
     batch = pa.record_batch({"text": [f"{number:x>1000}" for number in range(num_records)]})

@@ -23,7 +23,7 @@ from reading import index_of
 
 
 class Killed(BaseException):
-    """What ends a job here, where nothing but a kill would."""
+    """Ends a job as a kill would."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
 def test_a_shard_that_was_put_back_no_longer_belongs_to_the_job(
     three: list[str], tmp_path: Path
 ) -> None:
-    """Neither size nor name tells what it is, and a change that is made twice may be wrong."""
+    """Neither size nor name shows what it is, and a change that is made twice may be wrong."""
     old = [Path(path).read_bytes() for path in three]
     job = JOBS["rename two"]
     killed_after(1, lambda: job(three), Journal, "finish")
