@@ -1,6 +1,6 @@
 """Every file that other projects publish gives its records, or an error that says why.
 
-None is left out: what is no data (the JSON, CSV and text beside the data) must say so. Each is opened
+None is left out: files that are not data (the JSON, CSV and text next to the data) must raise an error that says so. Each is opened
 by its own name and by one that says nothing, with an index in a folder elsewhere, scanned, counted,
 taken from, and read again past its damage; pictures are decoded. Bounds for each reading: two
 seconds of CPU, 300 MB beside the pixels of a picture, no signal, no other file, no code.

@@ -86,8 +86,8 @@ def test_text_beside_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> 
     assert len(ds) == 2
     found = {Path(path).name: reason for path, reason in ds.skipped_files}
     if ending == "rec":
-        assert found.pop("x.idx") == "an index of the file beside it"
-    assert found == dict.fromkeys(TEXTS, "text beside the data")
+        assert found.pop("x.idx") == "an index of the file next to it"
+    assert found == dict.fromkeys(TEXTS, "text next to the data")
     assert ps.info(tmp_path).skipped_files == ds.skipped_files
     assert ps.verify(tmp_path).ok
     assert len(ps.open([tmp_path, tmp_path])) == 4

@@ -353,9 +353,7 @@ def test_a_forked_child_iterates_anew_and_refuses_to_go_on() -> None:
     iterator = iter(dataset)
     next(iterator)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # some Python versions warn of a fork in a process with threads
+        warnings.simplefilter("ignore")  # some versions warn of a fork
         child = os.fork()
     if not child:
         status = 1
