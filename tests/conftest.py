@@ -12,9 +12,9 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
-# Output is compared as it is piped, whatever the width of the terminal where the tests run.
+# Output is compared as it is piped, whatever the width of the terminal that runs the tests.
 os.environ.pop("COLUMNS", None)
-# Deadlines measure the machine's other users; the seed is printed where a test fails.
+# Deadlines measure the machine's other users; the seed is printed if a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
 

@@ -7,7 +7,7 @@ one without an answer. `tests/hostile/test_whole_corpus.py` and `tests/hostile/t
 Measured for each reading: CPU seconds of all threads (a busy machine does not lengthen them) and how
 far the resident memory grew, from a peak that is reset before each (`/proc/self/clear_refs`).
 Watched while reading: what Python calls "audit events". Files that libraries open themselves raise
-none; where that matters the kernel is asked to tell of every opening (`watched`).
+none; if that matters, the kernel is asked to report every opening (`watched`).
 """
 
 from __future__ import annotations

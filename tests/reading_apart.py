@@ -20,7 +20,7 @@ SILENCE = 60.0
 
 
 class Program:
-    """`read_hostile.py`, started again where a file ends it. `warm` are files to read before any
+    """`read_hostile.py`, restarted if a file ends it. `warm` are files to read before any
     that is measured, so that what is imported when first needed counts for none."""
 
     def __init__(self, warm: Sequence[str]) -> None:

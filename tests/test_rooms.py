@@ -1,6 +1,6 @@
-"""The rooms of the house: a file imports from its own room and from rooms below it, and nothing in a circle.
+"""The package order: a file imports from its own package and from lower ones, without cycles.
 
-The table is the one in docs/architecture.md; a file that is in no row of it belongs nowhere.
+The table is in docs/architecture.md; every file must be in a row of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_every_file_has_a_room_and_every_room_has_files() -> None:
     assert found == rooms().keys()
 
 
-def test_few_modules_stand_at_the_top() -> None:
+def test_few_modules_are_at_the_top() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= MOST_AT_THE_TOP
 
 

@@ -18,7 +18,7 @@ from reading import HOSTILE, index_of
 # -- info -----------------------------------------------------------------------------------------
 
 
-def test_info_tells_files_records_and_sizes(shards: Path) -> None:
+def test_info_shows_files_records_and_sizes(shards: Path) -> None:
     document = run("info", "--json", shards).document
     assert document["num_files"] == 3
     assert document["num_records"] == 300
@@ -34,7 +34,7 @@ def test_info_tells_files_records_and_sizes(shards: Path) -> None:
     assert [field["name"] for field in document["fields"]] == ["id", "name", "score", "tokens"]
 
 
-def test_info_tells_whether_an_index_was_there(damaged: Path) -> None:
+def test_info_shows_whether_there_was_an_index(damaged: Path) -> None:
     assert (
         run("info", "--json", "--index", "never", damaged).document["files"][0]["index"] == "none"
     )
@@ -153,7 +153,7 @@ def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
     assert "x-2.tfrecord and 4 more" in out
 
 
-def test_schema_does_not_speak_of_files_it_has_not_looked_at(tmp_path: Path) -> None:
+def test_schema_does_not_mention_files_it_has_not_read(tmp_path: Path) -> None:
     for number in range(103):
         ps.write({"a": [1]}, tmp_path / f"x-{number:03}.tfrecord", index=False)
     ps.write({"b": [1]}, tmp_path / "x-102.tfrecord", index=False, overwrite=True)

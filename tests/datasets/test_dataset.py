@@ -211,9 +211,7 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("mode", "folder"), [(0o600, 0o700), (0o640, 0o750), (0o440, 0o750)])
-def test_what_is_kept_beside_a_private_file_is_private(
-    tmp_path: Path, mode: int, folder: int
-) -> None:
+def test_files_next_to_a_private_file_are_private(tmp_path: Path, mode: int, folder: int) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path, index=False)
     path.chmod(mode)
@@ -271,7 +269,7 @@ def test_what_replaces_a_private_file_is_private(tmp_path: Path, change: str) ->
     assert len(os.listdir(tmp_path)) >= 2
 
 
-def test_a_note_of_an_append_is_open_to_nobody_else(tmp_path: Path) -> None:
+def test_a_note_of_an_append_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path)
     path.chmod(0o600)
@@ -302,7 +300,7 @@ def test_an_index_in_a_folder_is_as_private_as_its_file(tmp_path: Path, how: str
     assert mode_of(kept) == 0o600
 
 
-def test_a_file_that_is_not_there_is_named_apart_from_the_message(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_separately_from_the_message(tmp_path: Path) -> None:
     missing = str(tmp_path / "x.tfrecord")
     with pytest.raises(FileNotFoundError, match="no such file") as caught:
         ps.open(missing)

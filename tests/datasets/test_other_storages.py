@@ -68,7 +68,7 @@ def test_a_pickled_dataset_has_the_limits_that_it_was_opened_with(tmp_path: Path
     assert pickle.loads(pickle.dumps(dataset))[7] == {"id": 7}
 
 
-def test_info_of_a_file_is_the_same_with_fields_beside_it(tmp_path: Path) -> None:
+def test_info_of_a_file_is_the_same_with_an_overlay(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tfrecord.gz")
     ps.write(TABLE, path, compression="gzip")
     before = ps.info(path)

@@ -107,7 +107,7 @@ def test_taking_from_several_shards_keeps_the_order_asked(
     assert len(dataset) == 2000
 
 
-def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
+def test_the_sidecar_is_next_to_the_data_and_small(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
     dataset = ps.open(str(path), raw=True, index="beside")

@@ -35,7 +35,7 @@ def test_fields_and_lists_that_only_later_files_have_are_seen(tmp_path: Path) ->
     assert told == b"all 5 records of 5 files"
 
 
-def test_empty_files_between_them_do_not_end_the_look(tmp_path: Path) -> None:
+def test_empty_files_between_them_do_not_end_the_search(tmp_path: Path) -> None:
     write(tmp_path, [[], [frames.example({"a": [1]})], [], [frames.example({"a": [1, 2]})]])
     assert pa.table(ps.open(tmp_path))["a"].to_pylist() == [[1], [1, 2]]
 

@@ -162,7 +162,7 @@ class TestDamage:
     def test_a_lost_record_and_a_record_that_is_not_an_example(
         self, tmp_path: Path, compression: str, indexed: bool, threads: int
     ) -> None:
-        """In one chunk, so that records are known by their numbers where the chunk is divided."""
+        """In one chunk, so that records keep their numbers when the chunk is divided."""
         payloads = [*PAYLOADS[:5000], b"\xff" * 9, *PAYLOADS[5001:]]
         whole, starts = frames.file_of(payloads), frames.starts_of(payloads)
         path = tmp_path / "both.tfrecord"

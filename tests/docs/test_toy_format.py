@@ -139,7 +139,7 @@ def test_a_cut_file_is_located(numbers: Path) -> None:
     assert (caught.value.record, caught.value.byte) == (9_999, 8 + 2 * 9_999)
 
 
-def test_fields_are_kept_beside_it(numbers: Path) -> None:
+def test_overlays_of_it_work(numbers: Path) -> None:
     ds = ps.open(numbers)
     ranks = pa.record_batch({"rank": range(len(VALUES), 0, -1)})
     write_overlay(ds, "rank", ranks.schema, lambda shard: [ranks])

@@ -152,7 +152,7 @@ def test_hundreds_of_empty_and_tiny_streams(threads: int) -> None:
     assert found == [s * 1000 for s in range(300) if s % 2]
 
 
-def test_no_threads_is_a_mistake() -> None:
+def test_zero_threads_are_an_error() -> None:
     with pytest.raises(ValueError, match="threads"):
         list(in_order([], lambda t: [t], lambda _: 0, 0))
 
@@ -176,7 +176,7 @@ def test_a_scan_left_early_leaves_no_threads() -> None:
     assert not threads_of_ours()
 
 
-def test_many_scans_of_one_dataset_at_once() -> None:
+def test_many_simultaneous_scans_of_one_dataset() -> None:
     storage, paths, records = shards(4)
     dataset = ps.open(paths, storage=storage, raw=True, index="never")
     found: list[object] = []
@@ -383,7 +383,7 @@ def test_an_error_of_a_pushed_task_comes_in_its_place(threads: int) -> None:
     assert not threads_of_ours()
 
 
-def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
+def test_ctrl_c_in_a_task_of_the_caller_ends_it_immediately() -> None:
     def run(task: int) -> list[int]:
         if threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
@@ -396,7 +396,7 @@ def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
     assert not threads_of_ours()
 
 
-def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
+def test_no_thread_waits_for_a_task_that_ctrl_c_took_from_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changed = threading.Condition()

@@ -211,7 +211,7 @@ class RecordingCalls(Calls):
     """The real calls in one real folder, and what a power cut after each of them may leave.
 
     `moments` has, for each call, several folders as they may be found: with and without the names
-    that were not synced, and with all, half or none of the bytes that were not synced behind those
+    that were not synced, and with all, half or none of the bytes that were not synced after those
     that were, or with zeros in their place.
     """
 

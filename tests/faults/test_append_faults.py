@@ -50,7 +50,9 @@ def before_and_after(tmp_path: Path, name: str) -> tuple[bytes, bytes, int]:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error: int) -> None:
+def test_every_failing_call_leaves_all_new_records_or_none(
+    tmp_path: Path, name: str, error: int
+) -> None:
     before, after, num_calls = before_and_after(tmp_path, name)
     told = set()
     for failing in range(num_calls + 2):
@@ -73,7 +75,7 @@ def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_disk_that_stays_full_leaves_all_or_none(tmp_path: Path, name: str) -> None:
+def test_a_disk_that_stays_full_leaves_all_new_records_or_none(tmp_path: Path, name: str) -> None:
     before, after, num_calls = before_and_after(tmp_path, name)
     for failing in range(num_calls):
         path = started(tmp_path / str(failing), name)
@@ -91,7 +93,9 @@ def test_a_disk_that_stays_full_leaves_all_or_none(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_power_cut_after_any_call_leaves_all_or_none(tmp_path: Path, name: str) -> None:
+def test_a_power_cut_after_any_call_leaves_all_new_records_or_none(
+    tmp_path: Path, name: str
+) -> None:
     path = started(tmp_path / "real", name)
     before = path.read_bytes()
     calls = RecordingCalls(str(path.parent))

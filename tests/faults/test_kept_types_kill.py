@@ -88,7 +88,7 @@ def test_the_first_reader_gives_the_sidecar_its_name(name: str, tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == [index_of(path).name, name]
 
 
-def test_a_reader_that_may_not_write_there_reads_it_where_it_is(
+def test_a_reader_without_write_permission_reads_it_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = killed(tmp_path, "x.tfrecord")

@@ -233,7 +233,7 @@ def records(path: Path) -> Rows | None:
 
 
 def content(path: Any) -> int:
-    """A number for what a name stands for, which stays the same on another disk."""
+    """A number for the file of a name, which stays the same on another disk."""
     found = hashlib.blake2b(digest_size=7)
     for file in sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]:
         if file.is_file():

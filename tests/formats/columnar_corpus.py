@@ -48,7 +48,7 @@ def cases(kind: str) -> list[Case]:
 def outcomes(
     kind: str, files: list[str], mmap: bool = False, compare: bool = True
 ) -> list[dict[str, Any]]:
-    """What reading each of the files came to, each in a process of its own.
+    """The result of reading each file, each in a separate process.
 
     `compare` has pyarrow read it too; it checks less, and may not survive a hostile file.
     """

@@ -1,4 +1,4 @@
-"""Reads files with a format of penstock, each in a process of its own, and says what came of it.
+"""Reads files with a format of penstock, each in a separate process, and reports the result.
 
 Run as a program: the names of files, one a line, on standard input; one JSON object a line on
 standard output. A hostile file that ends its process by a signal so ends only that one.

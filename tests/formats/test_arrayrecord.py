@@ -257,7 +257,7 @@ def test_records_before_the_damage_come_first() -> None:
     assert next(batches)["record"].to_pylist() == SMALL[:2]
 
 
-def test_reading_goes_on_after_a_damaged_chunk() -> None:
+def test_reading_continues_after_a_damaged_chunk() -> None:
     groups = [[b"a%d" % n, b"b%d" % n] for n in range(5)]
     data = bytearray(file_of([chunk(group) for group in groups]))
     for text in (b"b1", b"a3"):

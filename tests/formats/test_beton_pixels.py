@@ -1,4 +1,4 @@
-"""Pixels of a .beton that are lent: from where they lie in the file into a batch of a loader, or behind the
+"""Pixels of a .beton that are not copied: from their place in the file into a batch of a loader, or after the
 head of a file that a conversion writes."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_shards_of_pixels_stay_in_parts(tmp_path: Path) -> None:
         assert as_lent(lent).equals(as_lent(ps.open(paths, columns=columns).take(order)))
 
 
-def test_pixels_beside_shards_of_another_format(tmp_path: Path) -> None:
+def test_pixels_next_to_shards_of_another_format(tmp_path: Path) -> None:
     first = beton(tmp_path / "a.beton", "sizes")
     second = str(tmp_path / "b.tfrecord")
     ps.write(ps.open(first, columns=["image", "label"]).take(range(COUNT)), second)

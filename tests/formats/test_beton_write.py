@@ -89,7 +89,7 @@ def test_values_come_back_as_the_documented_type(column: Any, wanted: list[Any])
     assert back(pa.table({"x": whole.slice(1, 2)})).column("x").to_pylist() == wanted[::-1]
 
 
-def test_empty_values_get_a_byte_of_their_own() -> None:
+def test_empty_values_get_a_separate_byte() -> None:
     data = written({"b": [b"aa", b"", b"bcd", b"", b"", b"efgh"]})
     table = struct.unpack_from("<Q", data, 16)[0]
     entries = list(struct.iter_unpack("<QQQ", data[table:]))

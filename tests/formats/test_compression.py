@@ -365,7 +365,7 @@ def test_members_with_records_are_found_by_hopping_and_inflated() -> None:
         inflate_members(data, places, len(plain) - 1)
 
 
-def test_members_of_others_have_no_head_but_inflate_at_once() -> None:
+def test_members_of_other_programs_have_no_head_but_inflate_in_one_call() -> None:
     file = full_header_member(b"plain bytes")
     data = Buffer.from_bytes(file)
     assert member_head(data, 0) is None
@@ -376,7 +376,7 @@ def test_members_of_others_have_no_head_but_inflate_at_once() -> None:
             inflate_member(data, 0, cut, GIB)
 
 
-def test_inflating_at_once_checks_sum_length_and_place() -> None:
+def test_inflating_in_one_call_checks_sum_length_and_place() -> None:
     good = gzip.compress(b"one")
     for bad, byte in [
         (good[:-8] + b"\0\0\0\0" + good[-4:], len(good) - 8),

@@ -143,7 +143,7 @@ def test_each_feature_has_its_arrow_type() -> None:
         assert (field.type, field.nullable) == (kind, nullable), feature
 
 
-def test_fixed_shapes_keep_their_order_and_defaults_stand_in() -> None:
+def test_fixed_shapes_keep_their_order_and_defaults_fill_gaps() -> None:
     payloads = [example(x=[1, 2, 3, 4]), example(), example(x=[])]
     batch = tfe.decode(payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf")
     tensors = batch.column("x").to_numpy_ndarray()

@@ -348,7 +348,7 @@ except ps.UnsupportedError as error:
     )
 
 
-def test_an_open_dataset_keeps_nobody_from_the_file(tmp_path: Path) -> None:
+def test_an_open_dataset_does_not_lock_the_file(tmp_path: Path) -> None:
     ps.write({"x": [1, 2]}, tmp_path / "a.h5")
     ds = ps.open(tmp_path / "a.h5")
     assert len(ds) == 2

@@ -16,7 +16,7 @@ from reading import run_python
 
 
 def canaries(folder: Path) -> dict[str, str]:
-    """Files that lead to others. Each of the others is a pipe that nobody writes to: whoever opens
+    """Files that lead to others. Each of the others is a pipe without a writer: a process that opens
     one waits for ever."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)

@@ -81,7 +81,7 @@ def tables() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", list(tables()))
-def test_table_beside_gives_columns_and_order(tmp_path: Path, name: str) -> None:
+def test_a_table_next_to_images_gives_columns_and_order(tmp_path: Path, name: str) -> None:
     ds = ps.open(laid(tmp_path / "a", {**FLAT, name: tables()[name]}))
     assert ds.schema.names == ["image", "score", "text"]
     assert images_of(ds) == [jpeg(1), jpeg(2), jpeg(0)]
@@ -126,7 +126,7 @@ def test_a_column_that_would_take_the_name_of_the_images_is_an_error(tmp_path: P
     assert named.schema.names == ["image", "file_name"]
 
 
-def test_table_may_stand_beside_classes(tmp_path: Path) -> None:
+def test_a_table_may_be_next_to_class_folders(tmp_path: Path) -> None:
     rows = "path,weight\ndog/0.jpg,1\n./cat/2.jpg,2\n"
     files = {"dog/0.jpg": jpeg(0), "cat/2.jpg": jpeg(2), "metadata.csv": rows.encode()}
     ds = ps.open(laid(tmp_path / "a", files))
@@ -206,7 +206,7 @@ def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
         ps.open(folder, other_files="drop")
 
 
-def test_text_beside_images_is_skipped_and_listed(tmp_path: Path) -> None:
+def test_text_next_to_images_is_skipped_and_listed(tmp_path: Path) -> None:
     texts = {"README.md": b"# Cats", "cat/A notes.txt": b"", "LICENSE": "Å".encode() * 5000}
     folder = laid(tmp_path / "a", {**CLASSES, **texts})
     ds = ps.open(folder)
@@ -217,7 +217,7 @@ def test_text_beside_images_is_skipped_and_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["labels2.csv", "notes.jsonl", "x.parquet", "1.jpg.txt"])
-def test_what_may_be_data_beside_images_is_not_skipped(tmp_path: Path, name: str) -> None:
+def test_possible_data_next_to_images_is_not_skipped(tmp_path: Path, name: str) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, f"cat/{name}": b"\0\1" * 50})
     with pytest.raises(ps.FormatError, match="is not an image"):
         ps.open(folder)

@@ -1,4 +1,4 @@
-"""Byte strings on their way from one file to another are views into what was read, where they are long:
+"""Byte strings on their way from one file to another are views into what was read, if they are long:
 the file is the same as if they had been copied."""
 
 import numpy as np

@@ -407,7 +407,7 @@ def test_records_with_wrong_sizes_are_refused() -> None:
         assert (caught.value.record, caught.value.byte) == (1, start)
 
 
-def test_reading_goes_on_after_a_damaged_record() -> None:
+def test_reading_continues_after_a_damaged_record() -> None:
     data = bytearray(simple([1, 2, 3]))
     struct.pack_into("<I", data, struct.unpack_from("<I", data, 8)[0], 9)
     dataset = opened(bytes(data), damage="skip")

@@ -24,7 +24,7 @@ RAW = b"penstock.msgpack"
 # -- golden files and the corpus ------------------------------------------------------------------
 
 
-def test_the_golden_values_are_records_as_they_stand() -> None:
+def test_the_golden_values_are_records_unchanged() -> None:
     path = shared_path("specs", "golden", "neighbours", "values.msgpack")
     records = ps.open(path, index="never").take(range(10)).column("record").to_pylist()
     assert [record.hex() for record in records] == [

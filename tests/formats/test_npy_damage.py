@@ -1,4 +1,4 @@
-"""npy files that are cut, or longer than their header says, where damage is passed over."""
+"""npy files that are cut, or longer than their header says, read with damage skipped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_records_before_a_truncation_are_delivered_and_the_others_reported(
         ds.take([993])
 
 
-def test_a_cut_file_among_others_costs_its_own_records(tmp_path: Path) -> None:
+def test_a_truncated_file_among_others_costs_only_its_records(tmp_path: Path) -> None:
     cut_file(tmp_path / "a.npy", np.arange(20).reshape(10, 2), 1)
     np.save(tmp_path / "b.npy", np.arange(100, 120).reshape(10, 2))
     ds = ps.open(tmp_path, damage="stop")

@@ -213,7 +213,7 @@ def test_arrays_that_belong_together_are_one_column() -> None:
     assert taken.to_pydict() == {name: [v[2], v[0], v[2]] for name, v in WANTED.items()}
 
 
-def test_names_that_only_look_so_stay_arrays() -> None:
+def test_names_that_only_resemble_parts_stay_arrays() -> None:
     found = table(
         npz(**{"a#offsets": np.arange(3), "b#x": np.arange(3), "c#valid": np.ones(3, bool)})
     )
@@ -239,7 +239,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
         table(data)
 
 
-def test_an_archive_behind_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
+def test_an_archive_after_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     whole = [npz(x=np.arange(4)), npz(x=np.arange(4) + 100)]
     path.write_bytes(whole[0] + whole[1])

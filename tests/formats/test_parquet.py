@@ -78,7 +78,7 @@ def test_row_groups_end_at_records_or_bytes(tmp_path: Path) -> None:
     assert pq.ParquetFile(by_bytes).metadata.row_group(0).num_rows == 10
 
 
-def test_a_record_larger_than_a_row_group_stands_alone(tmp_path: Path) -> None:
+def test_a_record_larger_than_a_row_group_is_alone_in_its_chunk(tmp_path: Path) -> None:
     batch = pa.record_batch({"a": [b"x", b"y" * 1000, b"z"]})
     path = write(PARQUET, tmp_path / "a", [batch], batch.schema, row_group_bytes=10)
     assert [c.num_records for c in opened(PARQUET, path).chunks()] == [1, 1, 1]
@@ -413,7 +413,7 @@ def test_a_file_without_records_has_no_chunks(tmp_path: Path) -> None:
     assert (list(reader.chunks()), reader.num_records) == ([], 0)
 
 
-def test_sniffing_looks_at_the_first_bytes() -> None:
+def test_sniffing_reads_the_first_bytes() -> None:
     assert PARQUET.sniff(b"PAR1....", 100)
     assert PARQUET.sniff(b"PARE....", 100)
     assert not PARQUET.sniff(b"PAR1", 4)

@@ -116,7 +116,7 @@ def test_feature_lists_stay_where_they_are_when_written_again(tmp_path: Path, ma
     )
 
 
-def test_who_asks_for_examples_gets_plain_lists(tmp_path: Path) -> None:
+def test_a_caller_that_asks_for_examples_gets_plain_lists(tmp_path: Path) -> None:
     old, new = made(tmp_path), tmp_path / "new.tfrecord"
     ps.write(ps.open(old, columns=["id", "frame"]), new, payload="example")
     for n, payload in enumerate(payloads(new)):
@@ -269,7 +269,7 @@ def test_appending_a_dataset_to_a_dataset_of_its_kind_joins_them(tmp_path: Path)
     assert messages(path)[-1] == sequence({"id": ints(1), "one": floats(2)}, {"both": [ints(5)]})
 
 
-def test_a_new_shard_has_the_feature_lists_of_those_beside_it(tmp_path: Path) -> None:
+def test_a_new_shard_has_the_feature_lists_of_the_other_shards(tmp_path: Path) -> None:
     made(tmp_path).rename(tmp_path / "part-00000.tfrecord")
     new = {"id": [1], "tags": [[b"t"]], "frame": [[b"x"]], "at": [[0.5]], "tokens": [[[1]]]}
     (path,) = ps.append(new, tmp_path / "part-*.tfrecord").paths

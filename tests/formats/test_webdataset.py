@@ -73,7 +73,7 @@ def test_a_golden_archive_has_the_records_that_webdataset_sees(name: str) -> Non
         assert record["__url__"] == str(GOLDEN / name)
 
 
-def test_an_archive_behind_another_is_read_as_well() -> None:
+def test_an_archive_after_another_is_read_too() -> None:
     # webdataset stops at the end of the first one, and says nothing.
     first = [plain(sample) for sample in expected("concatenated.tar")["raw"]["samples"]]
     found = read(GOLDEN / "concatenated.tar", decode=False)
@@ -233,7 +233,7 @@ def test_fields_are_chosen_and_cast_by_a_schema(tmp_path: Path) -> None:
         list(ps.open(str(path), schema=pa.schema([("cls", pa.bool_())]), index="never").scan())
 
 
-def test_raw_gives_the_members_as_they_stand(tmp_path: Path) -> None:
+def test_raw_returns_the_members_unchanged(tmp_path: Path) -> None:
     first, second = member("a.x", b"1"), member("b.x", b"2")
     records = made(tmp_path, first + second + END, raw=True)
     assert [record["record"] for record in records] == [first, second + END]
@@ -298,7 +298,7 @@ def test_an_index_knows_the_bytes_of_every_record(tmp_path: Path, index_beside: 
     assert caught.value.record == 50
 
 
-def test_reading_goes_on_behind_damage_with_whole_records(tmp_path: Path) -> None:
+def test_reading_continues_after_damage_with_whole_records(tmp_path: Path) -> None:
     members = [(f"{n:03}.{part}", b"%d" % n) for n in range(50) for part in ("cls", "txt")]
     data = bytearray(archive(members))
     data[20 * 2048 + 1024 + 3] ^= 1  # the header of the second member of record 20

@@ -134,7 +134,7 @@ def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> N
 def test_members_that_inflate_stay_within_the_limits_together(
     tmp_path: Path, field: str, damage: str
 ) -> None:
-    """A scan reads fewer at once; `take`, which is asked for so many, and one that alone is too much are refused."""
+    """A scan reads fewer at a time. A `take` of this many, and a single record that is too large, are refused."""
 
     def member(size: int) -> bytes:
         if field == "txt.gz":

@@ -1,6 +1,6 @@
 """Bytes that are missing from a payload, so that the head before it leads into a later record.
 
-What stands there may be a right head of a frame inside that record's payload: none of these is taken for a record.
+The bytes there may be a valid head of a frame inside that record's payload, which must not be taken for a record.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
 
 @pytest.mark.parametrize("record", [1, 4])
 def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -> None:
-    """Where so many are missing that a frame inside the next payload stands exactly at the border, no head is
-    wrong until it has been read. What follows is told."""
+    """If so many are missing that a frame inside the next payload is exactly at the boundary, no head is
+    wrong until that frame has been read. The damage after it is reported."""
     aligned = 0
     lost = list(losses_at_the_head(record))
     at_border = [loss for loss in lost if loss[0] == STARTS[record]]
@@ -102,7 +102,7 @@ def test_only_the_record_that_lacks_bytes_is_lost(length: int) -> None:
     assert "some of its bytes are missing" in region.reason
 
 
-def test_of_records_that_hold_none_nothing_more_is_lost() -> None:
+def test_records_without_inner_records_lose_nothing_more() -> None:
     rng = random.Random(SEED)
     payloads = [rng.randbytes(rng.randrange(200, 400)) for _ in range(20)]
     data, starts = frames.file_of(payloads), frames.starts_of(payloads)
@@ -163,10 +163,10 @@ def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_changed_bytes_beside_a_head_in_a_payload_lose_one_record(
+def test_changed_bytes_next_to_a_head_in_a_payload_lose_one_record(
     tmp_path: Path, threads: int
 ) -> None:
-    """A cut TFRecord inside a record: its last head goes on beyond the record's own end, though no bytes are
+    """A cut TFRecord inside a record: its last head extends beyond the record's end, though no bytes are
     missing. The heads from the next border on lead to the end, so that it is believed."""
     odd = frames.frame(b"inside") + frames.frame(bytes(5000))[:40]
     payloads = [b"first", odd, b"second", odd, odd, b"last"] * 3

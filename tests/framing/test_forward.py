@@ -83,7 +83,7 @@ def test_reading_everything_again_inflates_everything_once_more(
         assert sum(inflated) <= passes * len(PLAIN)
 
 
-def test_reading_back_neither_loses_nor_doubles_what_the_first_pass_tells() -> None:
+def test_reading_back_neither_loses_nor_doubles_reports_of_the_first_pass() -> None:
     data = zipped(PLAIN, 5) + gzip.compress(b"") + zipped(PLAIN[:MIB])
     straight = ForwardStream(MemorySource("m", data), "gzip", MIB)
     winding = ForwardStream(MemorySource("m", data), "gzip", MIB)

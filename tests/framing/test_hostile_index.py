@@ -1,4 +1,4 @@
-"""Sidecars that lie, with right checksums of their own: they end in a rebuilt index or in a StaleIndexError, and
+"""Sidecars with false contents and right checksums: they end in a rebuilt index or in a StaleIndexError, and
 take no more memory than the bytes that are there."""
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
         sidecar.load(str(kept_at), LocalStorage())
 
 
-def test_sections_that_nobody_knows_are_skipped(path: str) -> None:
+def test_unknown_sections_are_skipped(path: str) -> None:
     good = index_of(path).read_bytes()
     names = [good[96 + n * ENTRY.size :][:16].rstrip(b"\0") for n in range(2)]
     assert names[0] == b"starts"

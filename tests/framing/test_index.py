@@ -227,7 +227,7 @@ def test_a_text_index_that_cannot_be_written_leaves_the_old_file(
     assert [name for name in os.listdir(tmp_path) if name.endswith("-tmp")] == []
 
 
-def test_changing_fields_of_a_pack_puts_its_text_index_beside_it(tmp_path: Path) -> None:
+def test_changing_fields_of_a_pack_puts_its_text_index_next_to_it(tmp_path: Path) -> None:
     path = tmp_path / "x.rec"
     images = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
     ps.write({"label": np.ones(3, np.float32), "image": images}, path)

@@ -14,7 +14,7 @@ SHM = Path("/dev/shm")
 
 
 @pytest.mark.skipif(not os.access(SHM, os.W_OK), reason="a folder in memory is Linux's own")
-def test_files_in_memory_keep_their_index_beside_them() -> None:
+def test_files_in_memory_keep_their_index_next_to_them() -> None:
     with tempfile.TemporaryDirectory(dir=SHM) as folder:
         path = Path(folder) / "a.tfrecord"
         ps.write({"n": [1, 2, 3]}, path, index=False)

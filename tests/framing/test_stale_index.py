@@ -297,7 +297,7 @@ def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_an_untouched_file_is_known_without_looking_at_all_of_it(
+def test_an_untouched_file_is_recognised_without_reading_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, _ = same_size_other_records()
@@ -489,7 +489,7 @@ def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
 
 
 def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: Path) -> None:
-    """Write a sidecar with right checksums of its own that says what the forger likes."""
+    """Write a sidecar with right checksums and the contents that a forger chooses."""
     told = np.array(numbers, np.uint64), np.array(checksums, np.uint32)
     forged = replace(good, num_records=len(checksums), starts=told[0], checksums=told[1])
     sidecar.save(forged, str(path), LocalStorage())

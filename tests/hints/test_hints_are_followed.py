@@ -1,7 +1,7 @@
 """Hints are true: the input that raises one is read, or written, once its advice is followed.
 
 All hints of the code base are collected from its source, and each is followed by a case of one of the
-modules beside this one; so a new hint without a case fails here.
+modules next to this one, so a new hint without a case fails here.
 """
 
 from __future__ import annotations

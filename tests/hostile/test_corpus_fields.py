@@ -139,7 +139,7 @@ def test_a_field_is_added_replaced_renamed_and_dropped(row: Stated, tmp_path: Pa
         # If protobuf writes as many bytes, the payload had no duplicate and no unused bytes.
         if before and len(parsed.SerializeToString()) == len(before):
             assert after == before
-        # An empty payload has no message of features to give its own back to.
+        # An empty payload has no message of features.
         assert message(row, after) == parsed or after == b"\n\0"
     assert source.read_bytes() == (CORPUS / row.path).read_bytes()
 

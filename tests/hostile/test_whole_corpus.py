@@ -3,7 +3,7 @@
 None is left out: files that are not data (the JSON, CSV and text next to the data) must raise an error that says so. Each is opened
 by its own name and by one that says nothing, with an index in a folder elsewhere, scanned, counted,
 taken from, and read again past its damage; pictures are decoded. Bounds for each reading: two
-seconds of CPU, 300 MB beside the pixels of a picture, no signal, no other file, no code.
+seconds of CPU, 300 MB in addition to the pixels of an image, no signal, no other file, no code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ffcv reads what penstock writes, by both of its caches, and penstock what ffcv writes.
 
-ffcv needs numba, torch, OpenCV and a compiler, so it lives in an environment of its own, which the
+ffcv needs numba, torch, OpenCV and a compiler, so it is in a separate environment, which the
 Makefile makes; PENSTOCK_FFCV names another one's Python.
 """
 

@@ -195,7 +195,7 @@ def test_a_net_learns_the_same_on_eight_devices(tmp_path: Path) -> None:
     )
 
 
-def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
     path = shapes(tmp_path)[0]
     whole = Training(path).steps(20)
     for stop in (1, 6, 9, 17):

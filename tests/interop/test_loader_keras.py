@@ -186,11 +186,11 @@ def test_evaluate_and_predict_take_it(containers: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("stop", [1, 6, 9])
-def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
+def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(
     containers: list[Path], stop: int
 ) -> None:
     def mean_of_step(losses: list[float]) -> list[float]:
-        """Keras tells the mean since the epoch began; this is the loss of each step."""
+        """Keras reports the mean since the epoch began; this is the loss of each step."""
         return [loss * (n + 1) - losses[n - 1] * n if n else loss for n, loss in enumerate(losses)]
 
     def by_epoch(losses: list[float], first: int = STEPS) -> list[float]:

@@ -1,7 +1,7 @@
 """MXNet reads what penstock writes, record by record, by key and as batches of pictures, and penstock
 what MXNet writes.
 
-MXNet is retired and wants a NumPy before 2, so it lives in an environment of its own, which the
+MXNet is retired and wants a NumPy before 2, so it is in a separate environment, which the
 Makefile makes; PENSTOCK_MXNET names another one's Python.
 """
 

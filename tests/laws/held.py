@@ -1,6 +1,6 @@
 """What the laws write into each format: records that it can hold unchanged.
 
-A format that holds any columns takes the general ones. One that holds only some (labels and images,
+Formats that hold any columns use the general records. A format that holds only some (labels and images,
 one array) has its own line here.
 """
 

@@ -105,5 +105,5 @@ def test_one_name_has_one_number(fmt: Format, tmp_path: Path) -> None:
                 assert [batch["label"].tolist() for batch in loader] == rest
 
 
-def test_every_format_is_looked_at() -> None:
+def test_every_format_is_tested() -> None:
     assert {f.info.name for f in WRITABLE if not labelled(f)} == NUMBERED | {"npy"}

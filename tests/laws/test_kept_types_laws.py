@@ -168,7 +168,7 @@ def test_a_file_that_was_replaced_has_its_own_types(path: str, tmp_path: Path) -
     assert ps.open(path).take([0]).column(0).to_pylist() == [300]
 
 
-def test_files_that_keep_other_types_are_looked_at(path: str, tmp_path: Path) -> None:
+def test_files_that_keep_other_types_are_read(path: str, tmp_path: Path) -> None:
     other = str(tmp_path / f"b{Path(path).suffix}")
     ps.write({"n": pa.array([4], pa.int8())}, other)
     assert types_of([path, other]) == ("kept", [pa.int8()])

@@ -199,8 +199,8 @@ def test_an_index_changes_nothing_that_is_read(fmt: Format, tmp_path: Path) -> N
 
 @per_file_format
 def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
-    """Cut at every byte of a small file. Where the format has no end marker, a cut between
-    records is told by the index, which then no longer fits."""
+    """Truncated at every byte of a small file. If the format has no end marker, a truncation between
+    records is detected by the index, which is then no longer valid."""
     path = written(fmt, tmp_path, small_table(fmt))
     data = Path(path).read_bytes()
     wanted = whole(ps.open(path, index="never")).to_pylist()
@@ -272,7 +272,7 @@ def test_a_pickled_dataset_reads_the_same(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_shards_tell_format_records_and_bytes(fmt: Format, tmp_path: Path) -> None:
+def test_shards_have_format_records_and_bytes(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 10, 10 + n), f"s{n}") for n in range(3)]
     dataset = opened(paths, tmp_path)  # type: ignore[arg-type]
@@ -327,7 +327,7 @@ def test_a_format_is_recognised_by_its_bytes(fmt: Format, tmp_path: Path) -> Non
 
 
 @per_format
-def test_what_nobody_holds_is_gone_at_once(fmt: Format, tmp_path: Path) -> None:
+def test_unreferenced_objects_are_freed_immediately(fmt: Format, tmp_path: Path) -> None:
     """Readers have buffers of megabytes, which must not wait for Python's collector of cycles."""
     path = written(fmt, tmp_path, table_of(fmt))
     gc.collect()

@@ -117,7 +117,7 @@ def test_the_hint_of_a_long_record_says_how_to_read_it(path: Path) -> None:
     assert counted(ps.open(path, index="never", limits=limits)) == NUM_RECORDS
 
 
-def test_verify_tells_of_long_records_and_repair_replaces_no_file_for_them(path: Path) -> None:
+def test_verify_reports_long_records_and_repair_replaces_no_file_for_them(path: Path) -> None:
     report = ps.verify(path, index="never", limits=LIMITS)
     found = [(finding.kind, finding.record, finding.num_records) for finding in report.findings]
     assert found == [("limit", 2, 1), ("limit", 5, 1)]

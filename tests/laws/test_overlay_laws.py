@@ -56,9 +56,7 @@ def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: An
 
 
 @per_overlaid_format
-def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
-    fmt: Format, tmp_path: Path
-) -> None:
+def test_a_scan_returns_the_records_with_their_overlay_values(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
     bytes_before = contents(path)

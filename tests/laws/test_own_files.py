@@ -220,7 +220,7 @@ def test_journals_of_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             _ends_well(call, bad)
 
 
-def test_a_journal_of_more_files_than_the_job_has_is_of_another(tmp_path: Path) -> None:
+def test_a_journal_of_more_files_than_the_job_has_belongs_to_another_job(tmp_path: Path) -> None:
     from penstock.verbs.fields import rewrite_journal
 
     path = str(tmp_path / "a.tfrecord")

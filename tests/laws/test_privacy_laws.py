@@ -101,7 +101,7 @@ def test_what_replaces_private_shards(
     how: dict[str, Any] = {"format": fmt.info.name, "overwrite": True, **cut}
     ps.write(table, path, **how)
     close(tmp_path)
-    # A stream, which is spooled where it has to be counted.
+    # A stream, which is spooled if it has to be counted.
     stream = iter(table.to_batches(max_chunksize=5))
     watched(private, monkeypatch, lambda: ps.write(stream, path, **how))
 

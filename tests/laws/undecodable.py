@@ -1,6 +1,6 @@
 """Files of each format with valid framing, in which one record's contents cannot be decoded.
 
-The bad record is behind those that a schema is inferred from.
+The bad record comes after the records from which a schema is inferred.
 """
 
 from __future__ import annotations

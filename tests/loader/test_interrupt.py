@@ -1,4 +1,4 @@
-"""Ctrl-C, the end of the program, errors in threads, and the first batch: nobody is kept waiting.
+"""Ctrl-C, the end of the program, errors in threads, and the first batch: no user is kept waiting.
 
 Times here are bounds of what a person feels, a second and more, on a machine that others use too;
 what is measured is taken against how long a program without a loader takes to end.

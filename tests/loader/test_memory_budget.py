@@ -1,6 +1,6 @@
 """What a loader holds: its budget, and nothing that grows with epochs, iterators or records.
 
-Peaks are those of a process of its own, above what it had before its first batch.
+Peaks are measured in a separate process, above its memory before its first batch.
 """
 
 from __future__ import annotations

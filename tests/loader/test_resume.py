@@ -62,7 +62,7 @@ def states_of(loader: ps.Loader) -> list[dict[str, Any]]:
 
 def check_every_step(data: Any, batch_size: int, most: int | None, **options: Any) -> None:
     """From each step the same batches follow, `most` or all (from each tenth step all, and from a
-    hundred where there are thousands), and from the last the next epoch."""
+    hundred if there are thousands), and from the last the next epoch."""
     whole = batches_of(ps.Loader(data, batch_size, **options))
     following = batches_of(ps.Loader(data, batch_size, epoch=1, **options))
     states = states_of(ps.Loader(data, batch_size, **options))
@@ -186,7 +186,7 @@ def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> Non
 def test_all_threads_and_ranks_say_the_same_and_go_on_in_the_same_batches(
     dataset: ps.Dataset,
 ) -> None:
-    """The states of all 28 ways are equal to the letter; so going on from one is going on from each.
+    """The states of all 28 ways are equal to the letter; so continuing from one is continuing from each.
     Two whole steps and the uneven one before the end of the epoch."""
     shifted = [*WAYS[9:], *WAYS[:9]]
     check_equal_steps(dataset, 39, list(zip(WAYS, shifted, strict=True)))

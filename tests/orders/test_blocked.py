@@ -57,7 +57,7 @@ def test_windows_are_as_large_as_the_bounds_allow() -> None:
     assert len(ps.Blocked(0, None, None).windows(1000, 0, lengths)) == 1
 
 
-def test_chunks_come_in_another_order_each_epoch_and_windows_are_shuffled_apart() -> None:
+def test_chunks_come_in_another_order_each_epoch_and_windows_are_shuffled_separately() -> None:
     order = ps.Blocked(0, window_chunks=10, chunk_records=100)
     found = [order.take(10_000, epoch, 0, 10_000) for epoch in (0, 1)]
     assert not np.array_equal(*found)

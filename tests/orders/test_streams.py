@@ -100,7 +100,7 @@ def test_a_buffer_runs_over_the_interleaved_stream() -> None:
 
 
 def test_long_shards_make_few_stretches() -> None:
-    """Rounds are counted, not walked through: 10^12 records of ten shards are no work."""
+    """Rounds are counted, not walked through: 10^12 records of ten shards take no time."""
     order = ps.Interleaved(4, 1, seed=1, shard_lengths=[10**11] * 10)
     found = order.take(10**12, 0, 10**12 - 100, 10**12)
     assert len(set(found.tolist())) == 100

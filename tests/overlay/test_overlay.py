@@ -32,7 +32,7 @@ def only(path: str) -> Overlay:
     return overlay
 
 
-def test_an_overlay_costs_its_own_bytes(path: str) -> None:
+def test_an_overlay_costs_only_its_bytes(path: str) -> None:
     summary = keep(path, score=np.arange(COUNT))
     assert summary.num_records == COUNT
     assert summary.paths == (f"{folder_of(path)}/new.overlay",)

@@ -256,7 +256,7 @@ def test_images_of_several_sizes_are_a_list_with_none_for_a_null() -> None:
     assert ps.decode_images([None]) == [None]
 
 
-def test_images_may_stand_in_any_binary_array() -> None:
+def test_images_may_be_in_any_binary_array() -> None:
     plain = pa.array([SMALL["png"], SMALL["png"]])
     typed = pa.ExtensionArray.from_storage(ImageType("png"), plain)
     fixed = plain.cast(pa.binary(len(SMALL["png"])))

@@ -1,5 +1,5 @@
-"""JPEGs are decoded by our own decoder of Huffman codes where nothing in them is odd, and else by
-TurboJPEG from the start; whoever asks for pixels cannot tell which it was.
+"""JPEGs are decoded with our Huffman decoder if they are not unusual, and otherwise by
+TurboJPEG from the start. The pixels do not show which it was.
 """
 
 from __future__ import annotations

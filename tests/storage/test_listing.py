@@ -254,7 +254,7 @@ def test_names_with_an_underscore_are_images_and_classes(tmp_path: Path) -> None
     assert {"_SUCCESS", ".hidden", "cat/.b.jpg", "cat/c.jpg.part"} <= names
 
 
-def test_captions_beside_images_are_warned_of(tmp_path: Path) -> None:
+def test_captions_next_to_images_give_a_warning(tmp_path: Path) -> None:
     picture(tmp_path / "1.jpg")
     (tmp_path / "1.txt").write_text("a dog")
     with pytest.warns(UserWarning, match=r"1\.txt"):
@@ -276,7 +276,7 @@ def test_a_table_above_images_at_any_depth_is_a_table_of_images(tmp_path: Path) 
     assert (ds.shards[0].format, ds[0]["n"]) == ("imagefolder", 1)
 
 
-def test_a_table_above_shards_is_text_beside_them(tmp_path: Path) -> None:
+def test_a_table_above_shards_is_text_next_to_them(tmp_path: Path) -> None:
     laid(tmp_path, "x/1.tfrecord", "2.tfrecord")
     (tmp_path / "metadata.csv").write_text("a,b\n1,2\n")
     assert read(tmp_path) == ["2.tfrecord", "x/1.tfrecord"]

@@ -78,7 +78,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("ending", ["tar", "tfrecord", "parquet", "npz", "rec"])
-def test_text_beside_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> None:
+def test_text_next_to_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> None:
     ps.write({"data": [b"1", b"2"]} if ending == "rec" else {"a": [1, 2]}, tmp_path / f"x.{ending}")
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)

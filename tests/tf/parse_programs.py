@@ -1,6 +1,6 @@
 """Random parsing programs, to be run by penstock.tf and by TensorFlow: features, and records for them.
 
-Keys have a kind of their own ("a" and "n" integers, "b" strings, "c" floats), which features mostly ask for.
+Keys have a fixed kind ("a" and "n" integers, "b" strings, "c" floats), which features mostly ask for.
 """
 
 from __future__ import annotations
@@ -187,5 +187,5 @@ def answer(run: Any) -> Any:
 
 
 def order(value: Any) -> Any:
-    """The keys of dicts as they stand."""
+    """The keys of dicts in their order."""
     return [order(part) for part in value] if isinstance(value, tuple) else list(value)

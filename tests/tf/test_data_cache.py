@@ -51,7 +51,7 @@ def test_only_a_whole_pass_is_kept(tf: Any, in_file: bool, tmp_path: Path) -> No
     assert len(made) == count
 
 
-def test_a_shuffle_before_the_cache_is_frozen_and_one_behind_is_not() -> None:
+def test_a_shuffle_before_the_cache_is_frozen_and_a_later_one_is_not() -> None:
     before = Data.range(20).shuffle(20).cache()
     assert numbers(before) == numbers(before)
     behind = Data.range(20).cache().shuffle(20)

@@ -64,7 +64,7 @@ def sources(rng: random.Random) -> tuple[str, Callable[[Any], Any], str]:
 
 
 def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
-    """One more step: (what it says, what it does, the kind of the elements behind it)."""
+    """One more step: (what it says, what it does, the kind of the elements after it)."""
     n = rng.choice([0, 1, 2, 3, 7, 40])
     size = rng.choice([1, 2, 3, 5, 16])
     seed = rng.randint(0, 3)

@@ -103,7 +103,7 @@ def test_cut_jpegs_give_the_rows_that_tensorflow_gives() -> None:
         # In the header TensorFlow may loop for ever; after the header it does not.
         cut = data[: numbers.randrange(data.find(b"\xff\xda") + 14, len(data) + 1)]
         if cut.endswith(b"\xff"):
-            continue  # nor is it spared that where a marker is cut
+            continue  # it may also loop if a marker is truncated
         for how in (
             {"try_recover_truncated": True},
             {"acceptable_fraction": numbers.random()},

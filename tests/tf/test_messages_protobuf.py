@@ -207,7 +207,7 @@ def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> No
 
 
 def assign(found: Any, part: slice, values: list[Any]) -> None:
-    """A slice assigned. Where a value is refused, protobuf leaves the list with the room that it has made for
+    """A slice assigned. If a value is refused, protobuf leaves the list with the room that it has made for
     it; so the list is put right in both."""
     before = list(found)
     try:

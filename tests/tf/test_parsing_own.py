@@ -85,7 +85,7 @@ def test_a_batch_is_the_same_from_bytes_arrow_and_frames(count: int) -> None:
     assert isinstance(lying[-1], _core.Frames)
 
 
-def test_arrays_can_be_written_to_and_are_ones_own() -> None:
+def test_arrays_are_writable_and_not_shared() -> None:
     for count in (2, 9000):
         found = parsing.parse_batch([EXAMPLE] * count, ALL)
         again = parsing.parse_batch([EXAMPLE] * count, ALL)

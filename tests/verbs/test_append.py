@@ -185,7 +185,7 @@ def test_no_empty_member_is_left(tmp_path: Path, name: str) -> None:
         assert path.read_bytes().count(b"\x1f\x8b\x08") == 1
 
 
-def test_behind_an_empty_member_nothing_is_put(tmp_path: Path) -> None:
+def test_nothing_is_appended_after_an_empty_member(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord.gz"
     ps.write(OLD, path)
     path.write_bytes(path.read_bytes() + gzip.compress(b""))
@@ -263,7 +263,7 @@ def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("junk", [b"j", b"junk", bytes(20)])
-def test_bytes_behind_the_last_member_are_refused(tmp_path: Path, junk: bytes) -> None:
+def test_bytes_after_the_last_member_are_refused(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "x.tfrecord.gz"
     ps.write(OLD, path)
     path.write_bytes(path.read_bytes() + junk)
@@ -313,7 +313,7 @@ def test_what_does_not_fit_changes_nothing(
     assert names_in(tmp_path) == {name, str(index_of(name))}
 
 
-def test_nulls_stand_for_what_new_records_do_not_have(tmp_path: Path) -> None:
+def test_fields_that_new_records_lack_become_nulls(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     ps.append({"id": [7], "text": pa.array([None], pa.string())}, path)

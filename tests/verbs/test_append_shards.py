@@ -61,9 +61,7 @@ def test_a_set_whose_names_contain_the_count_takes_no_new_shard(
         (["p-1.tfrecord", "q-2.tfrecord"], ""),
     ],
 )
-def test_a_name_that_nobody_can_tell_is_an_error(
-    tmp_path: Path, names: list[str], target: str
-) -> None:
+def test_an_ambiguous_name_is_an_error(tmp_path: Path, names: list[str], target: str) -> None:
     for name in names:
         ps.write({"id": [1]}, tmp_path / name, index=False)
     with pytest.raises(ValueError, match=r"read before|do not determine|not match"):
@@ -84,7 +82,7 @@ def test_new_shards_of_formats_with_types_keep_them(tmp_path: Path) -> None:
     assert names_in(tmp_path) == {"p-0.parquet", "p-1.parquet"}
 
 
-def test_two_new_shards_at_once_get_two_names(tmp_path: Path) -> None:
+def test_two_simultaneous_new_shards_get_two_names(tmp_path: Path) -> None:
     ps.write({"id": [0]}, tmp_path / "p-000.tfrecord")
     in_parallel([lambda n=n: ps.append({"id": [n]}, tmp_path) for n in range(1, 9)])
     assert sorted(ids(tmp_path)) == list(range(9))

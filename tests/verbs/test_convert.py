@@ -209,7 +209,7 @@ ps.convert(sys.argv[1], sys.argv[2], num_shards=8, progress=tell, shuffle=3, thr
 """
 
 
-def test_a_killed_conversion_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_conversion_continues_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
     pq.write_table(table_of(4000), tmp_path / "a.parquet", row_group_size=500)
     source = str(tmp_path / "a.parquet")
     (tmp_path / "whole").mkdir()

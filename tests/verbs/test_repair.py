@@ -211,7 +211,7 @@ def nested_files() -> list[bytes]:
     ]
 
 
-def test_no_record_is_made_of_the_contents_of_another(tmp_path: Path) -> None:
+def test_no_record_is_made_from_the_contents_of_another(tmp_path: Path) -> None:
     for number, data in enumerate(nested_files()):
         path = tmp_path / f"{number}.tfrecord"
         path.write_bytes(data)

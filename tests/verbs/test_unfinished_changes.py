@@ -77,7 +77,7 @@ JOBS: dict[str, Callable[[list[str]], Any]] = {
 
 def moments() -> list[Any]:
     """Every job and the shard after which it is killed. What a function gave cannot be asked for
-    again where no record has what it reads any longer: there a shard is left."""
+    again if no record has its input any longer, so then a shard is left."""
     return [
         pytest.param(job, shard, id=f"{name}, {shard}")
         for name, job in JOBS.items()

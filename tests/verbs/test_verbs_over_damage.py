@@ -85,7 +85,7 @@ def test_convert_by_the_shell_writes_what_a_scan_delivers(tmp_path: Path) -> Non
     assert ids_of(str(target)) == ids_of(str(path), damage="skip")
 
 
-def test_convert_of_damaged_shards_into_a_folder_keeps_them_apart(tmp_path: Path) -> None:
+def test_convert_of_damaged_shards_into_a_folder_keeps_them_separate(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.tfrecord", "b.tfrecord", "c.tfrecord")]
     for path in paths:
         start = ids_file(path, 50)[7]
@@ -97,7 +97,7 @@ def test_convert_of_damaged_shards_into_a_folder_keeps_them_apart(tmp_path: Path
     assert [ids_of(path) for path in made.paths] == [want] * 3
 
 
-def test_convert_of_a_damaged_dataset_goes_on_after_a_stop(tmp_path: Path) -> None:
+def test_convert_of_a_damaged_dataset_continues_after_a_stop(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     starts = ids_file(path)
     for number in (3, 400, 998):
@@ -202,7 +202,7 @@ def test_a_malformed_message_costs_itself(
     assert found == [(starts[n], starts[n + 1], int(n in malformed)) for n in lost]
 
 
-# -- what is told of damage -----------------------------------------------------------------------
+# -- what is reported of damage ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -261,7 +261,7 @@ def test_a_missing_checksum_of_the_compressor_is_reported(
     [region] = ds.damage
     assert "is truncated" in region.reason
     assert len(ds) == 10
-    # An index that was kept would hide from the next reader what this one was told.
+    # An index that was kept would hide from the next reader what this reader saw.
     with pytest.raises(ps.TruncatedError):
         ids_of(str(path))
 
@@ -321,7 +321,7 @@ def test_a_broken_head_in_front_of_all_records_does_not_make_them_bytes(
         assert ids_of(opened()) == ([] if damage == "stop" else list(range(300)))
 
 
-def test_other_files_tell_what_the_records_behind_a_broken_head_are(tmp_path: Path) -> None:
+def test_other_files_show_what_the_records_after_a_broken_head_are(tmp_path: Path) -> None:
     for name in ("a", "b"):
         ids_file(tmp_path / f"{name}.tfrecord", 30)
     flip(tmp_path / "a.tfrecord", 0)

@@ -1,4 +1,4 @@
-"""`write`: what it accepts, how it cuts shards and names them, and what it leaves behind."""
+"""`write`: what it accepts, how it splits and names shards, and what it leaves."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_a_refused_write_leaves_the_index_that_is_there(tmp_path: Path) -> None:
     assert os.path.exists(str(index_of(path)))
 
 
-def test_what_has_no_order_or_no_path_is_refused(tmp_path: Path) -> None:
+def test_sets_and_open_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1], "b": [2]}, path)
     with pytest.raises(TypeError, match="a set has no order"):

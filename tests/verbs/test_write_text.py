@@ -1,4 +1,4 @@
-"""What is said of strings that are no Unicode text, where they are to be written."""
+"""Errors for strings that are not Unicode text, when they are to be written."""
 
 from __future__ import annotations
 
