@@ -31,6 +31,10 @@ SPACES = (
     "tf.ragged",
     "tf.RaggedTensor",
     "tf.sparse.SparseTensor",
+    "tf.strings",
+    "tf.lookup",
+    "tf.audio",
+    "tf.signal",
 )
 LARGE = ("tf", "tf.math")
 MESSAGES = re.compile("Example|Feature|List$")

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
+import pyarrow as pa
 
 import penstock as ps
 from penstock import _core
+from penstock.loader._same import Pair
 from penstock.loader.images import decode_into
 from penstock.payloads.images import image_sizes, reencode
 
@@ -70,7 +72,7 @@ def looked_at(data: bytes, rng: random.Random) -> None:
     size = rng.choice((1, 7, (16, 24), 40))
     crop = rng.choice((None, "center", "random"))
     rest: dict[str, Any] = {"crop": crop, "flip": True, "layout": rng.choice(("nhwc", "nchw"))}
-    rest["dtype"] = rng.choice(("uint8", "float16", "float32"))
+    rest["dtype"] = rng.choice(("uint8", "float16", "float32", "uint16"))
     keys = np.array([rng.getrandbits(64)] * 2, np.uint64)
     damage = rng.choice(("skip", "salvage"))
     good = b"P6 1 1 255\n\xff\xff\xff"
@@ -81,7 +83,8 @@ def looked_at(data: bytes, rng: random.Random) -> None:
             [data, good], spec, keys, damage=damage, limits=_LIMITS, threads=rng.choice((1, 2))
         )
         assert batch.shape == (2, *spec.shape(1, 1))
-        assert np.all(batch[1] == batch.dtype.type(255 if spec.dtype == "uint8" else 1))
+        white = {"uint8": 255, "uint16": 65535}.get(spec.dtype, 1)
+        assert np.all(batch[1] == batch.dtype.type(white))
         assert [fault.place for fault in faults] in ([], [0])
         assert not faults or faults[0].salvaged or not batch[0].any()
         batches.append((batch, [fault.salvaged for fault in faults]))
@@ -91,6 +94,32 @@ def looked_at(data: bytes, rng: random.Random) -> None:
     whole, faults = decode_into([data], ps.Image(), keys[:1], damage=damage, limits=_LIMITS)
     assert len(whole) == 1
     assert [fault.place for fault in faults] in ([], [0])
+
+
+def masked(data: bytes, rng: random.Random) -> None:
+    """A mask beside an image of its size, or of another: made or a fault, and the rest of the batch not touched."""
+    try:
+        size = image_sizes([data])[0].as_py()
+    except ps.PenstockError:
+        size = {"width": 7, "height": 5}
+    sides = [max(size[name] // rng.choice((1, 1, 1, 2)), 1) for name in ("width", "height")]
+    sizes = pa.table({"width": [sides[0], 1], "height": [sides[1], 1]}).cast(
+        pa.schema({"width": pa.uint32(), "height": pa.uint32()})
+    )
+    spec = ps.Image(
+        rng.choice((1, 7, (16, 24))), crop=rng.choice((None, "center", "random")), flip=True
+    )
+    keys = np.array([rng.getrandbits(64)] * 2, np.uint64)
+    how = {"limits": _LIMITS, "damage": "skip", "threads": rng.choice((1, 2)), "pool": None}
+    column = pa.array([data, b"P5 1 1 255\n\xff"], pa.binary())
+    pair = Pair(spec, sizes.to_struct_array().combine_chunks(), keys, how)
+    masks, faults = pair.decoded(column, "nearest")
+    assert masks.shape[:3] == (2, *spec.shape(1, 1)[:2])
+    is_colour = masks.ndim == 4
+    places = [fault.place for fault in faults]
+    assert set(places) <= {0, 1} and (1 in places) == is_colour
+    assert is_colour or np.all(masks[1] == 255)
+    assert 0 not in places or not masks[0].any()
 
 
 def resealed(data: bytes, rng: random.Random) -> None:
@@ -146,7 +175,45 @@ def baseline_jpegs() -> list[bytes]:
 
 def seen() -> list[bytes]:
     """Images of every codec."""
-    return [*jpegs(), *pngs()[:2], *webps()[:2], *ppms()]
+    return [*jpegs(), *pngs()[:2], *webps()[:2], *ppms(), *others()[:4]]
+
+
+def others() -> list[bytes]:
+    """BMPs, GIFs and TIFFs."""
+    grey, colour = PIL.Image.fromarray(_pictures()[2]), PIL.Image.fromarray(_pictures()[1])
+    ways: list[tuple[PIL.Image.Image, str, dict[str, Any]]] = [
+        (colour, "BMP", {}),
+        (colour.quantize(16), "GIF", {}),
+        (grey, "TIFF", {}),
+        (colour, "TIFF", {"compression": "tiff_lzw"}),
+        (colour, "TIFF", {"compression": "tiff_adobe_deflate"}),
+        (colour, "TIFF", {"compression": "packbits"}),
+        (colour.quantize(16), "BMP", {}),
+        (grey.convert("1"), "BMP", {}),
+        (grey.convert("1"), "TIFF", {"compression": "group4"}),
+    ]
+    found = []
+    for image, kind, options in ways:
+        file = io.BytesIO()
+        image.save(file, kind, **options)
+        found.append(file.getvalue())
+    return found
+
+
+def masks() -> list[bytes]:
+    """Masks: with palettes of 1 to 8 bits, of 16 bits, grey and in colour."""
+    indices = _pictures()[2] % 2
+    found = [
+        *pngs()[:3],
+        *ppms()[:3],
+        _core.png_bytes(_pictures()[2][..., None].astype(np.uint16) * 200),
+    ]
+    for bits in (1, 2, 4, 8):
+        image = PIL.Image.fromarray(indices, "L").convert("P")
+        file = io.BytesIO()
+        image.save(file, "PNG", bits=bits)
+        found.append(file.getvalue())
+    return found
 
 
 def pngs() -> list[bytes]:

@@ -331,6 +331,8 @@ TARGETS = {
     "png": Target(images.resealed, images.pngs, bombs="pngs"),
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),
+    "other_images": Target(images.decoded, images.others, bombs="pictures"),
+    "masks": Target(images.masked, images.masks, bombs="pictures"),
     "train_images": Target(images.looked_at, images.seen, bombs="pictures"),
     "tensor_images": Target(tensor_images.decoded, tensor_images.seeds, bombs="pictures"),
     "mds": Target(

@@ -40,6 +40,20 @@ CASES = (
         for name, what in (("tfrecord", "a TFRecord"), ("tar", "a tar"), ("beton", "a .beton"))
     ),
     Case(
+        name="images-pairs",
+        says="4,000 JPEGs of 68 KB and their masks, palette PNGs, from a TFRecord, both cropped to 224: pictures and"
+        " masks a second",
+        size="",
+        goals=tuple(
+            Goal(
+                f"penstock: {threads}, image and mask",
+                at_least=0.9,
+                of=f"penstock: {threads}, image",
+            )
+            for threads in ("1 thread", "2 threads")
+        ),
+    ),
+    Case(
         name="images-raw",
         says="4,000 images of 224 x 224 raw pixels to batches of 256",
         size="",

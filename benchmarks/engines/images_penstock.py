@@ -63,6 +63,29 @@ def load(suffix: str, threads: int) -> Callable[[Data], Job]:
     return make
 
 
+def pairs(threads: int, same: dict[str, str]) -> Callable[[Data], Job]:
+    """A Loader over pictures and their masks, one epoch; counts what it makes of them."""
+
+    def make(data: Data) -> Job:
+        import penstock as ps
+
+        loader = ps.Loader(
+            ps.open(pictures.paired()),
+            pictures.BATCH,
+            order=ps.Shuffled(seed=0),
+            columns=["image", *same],
+            decode={"image": ps.Image(**CROP, same=same)},
+            threads=threads,
+        )
+
+        def work(check: bool) -> Outcome:
+            return Outcome(sum(sum(map(len, batch.values())) for batch in loader))
+
+        return Job(work)
+
+    return make
+
+
 def kernels(suffix: str, threads: int) -> Callable[[Data], Job]:
     """What a Loader calls, called in a loop: each batch is read, and then decoded."""
 
@@ -131,4 +154,12 @@ JOBS = {
         for suffix in (".tfrecord", ".tar", ".beton")
     },
     "images-raw": {"1 thread": raw},
+    "images-pairs": {
+        f"{threads} thread{'s' * (threads > 1)}, {name}": pairs(threads, same)
+        for threads in (1, 2)
+        for name, same in (
+            ("image", {}),
+            ("image and mask", {"mask": "nearest"}),
+        )
+    },
 }

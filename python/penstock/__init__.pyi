@@ -45,6 +45,9 @@ from penstock.verbs.append.append import append as append
 from penstock.verbs.check.index import index as index
 from penstock.verbs.check.repair import repair as repair
 from penstock.verbs.check.verify import verify as verify
+from penstock.verbs.choose.dedupe import dedupe as dedupe
+from penstock.verbs.choose.sort import sort as sort
+from penstock.verbs.choose.split import split as split, write_splits as write_splits
 from penstock.verbs.convert.convert import convert as convert
 from penstock.verbs.diff.diff import diff as diff
 from penstock.verbs.diff.differences import (

@@ -26,6 +26,7 @@ __all__ = [
     "FloatList",
     "Framed",
     "Frames",
+    "Groups",
     "ImageRecipe",
     "Inflater",
     "Int64List",
@@ -76,6 +77,7 @@ __all__ = [
     "key_of",
     "looks_like_maps",
     "make_images",
+    "mask_kind",
     "member_head",
     "message_numbers",
     "mixed",
@@ -87,6 +89,7 @@ __all__ = [
     "probe_images",
     "read_files",
     "read_frames",
+    "record_draws",
     "record_keys",
     "recordio_columns",
     "recordio_payloads",
@@ -95,6 +98,7 @@ __all__ = [
     "resize_images",
     "riegeli_head",
     "riegeli_records",
+    "secure_hashes",
     "splice_fields",
     "start_sync",
     "sync_file_system",
@@ -471,8 +475,9 @@ class Pixels:
 
 @final
 class ImageRecipe:
-    """How images are cropped, resized, mirrored and converted. `crop` is "whole", "center" or "random". `table` has
-    two or four bytes for each of the 256 values of red, green and blue."""
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or
+    "random"; `table` has two or four bytes for each of 256 values of red, green and blue, `deep`
+    likewise for each of 65536, where images of 16 bits are used in full depth."""
 
     def __new__(
         cls,
@@ -485,10 +490,31 @@ class ImageRecipe:
         ratio: tuple[float, float],
         center_fraction: float,
         table: bytes | None = None,
+        deep: bytes | None = None,
         planes: bool = False,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
+
+def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
+    """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
+
+def secure_hashes(batch: _Arrow, key: bytes) -> ArrowArray:
+    """The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
+    bits."""
+
+@final
+class Groups:
+    """Numbers for equal records, in the order in which they are first seen."""
+
+    def __new__(cls) -> Groups: ...
+    def __len__(self) -> int: ...
+    def numbers(self, hashes: _Arrow) -> ArrowArray:
+        """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
+
+    def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
+        """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
+        width, height, new_width, new_height (float64) and flip, null where the size is."""
 
 def glue(array: _Arrow) -> ArrowArray:
     """Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array."""
@@ -502,13 +528,21 @@ def make_images(
     recipe: ImageRecipe,
     out: Any,
     *,
+    main: _Arrow | None = None,
+    mask: tuple[int, bool] | None = None,
     shape: tuple[int, int, int] | None = None,
+    deep: bool = False,
     image_pixels: int,
     damage: str = "error",
     threads: int = 1,
 ) -> list[tuple[int, Fault, bool]]:
-    """Make images into the NumPy array `out`. Returns the damaged ones as (index, fault, whether a part of it was
-    decoded). With `shape`, the images are pixels (height, width, channels)."""
+    """Images made into `out`, an array of NumPy; the damaged ones as (place, fault, whether
+    something of it was given). `main`: width and height of the images whose crop and flip they share.
+    `mask`: the images are masks of this many channels, and of 16 bits or 8. `shape`: they are pixels
+    (height, width, channels), of two bytes a value where `deep`."""
+
+def mask_kind(images: _Arrow, image_pixels: int) -> tuple[int, bool]:
+    """The channels of the first mask with a valid head, 1 or 3, and whether any mask has 16 bits."""
 
 @final
 class BufferPool:

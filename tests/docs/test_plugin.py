@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.testing import FormatLaws
+
 HERE = Path(__file__).parent
 PROJECT = """
 [build-system]
@@ -63,6 +65,30 @@ def test_an_installed_format_has_every_verb(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "9,000" in done.stdout
+
+
+LAWS = """
+import pyarrow as pa
+from penstock.testing import FormatLaws
+
+
+class TestFixedSize(FormatLaws):
+    format = "fixedsize"
+
+    def table(self, num_records):
+        values = [n.to_bytes(2, "little") for n in range(num_records)]
+        return pa.table({"record": pa.array(values, pa.binary(2))})
+"""
+
+
+def test_an_installed_format_passes_the_laws(tmp_path: Path) -> None:
+    env = installed(tmp_path, 'fixedsize = "fixed_size:FixedSizeFormat"')
+    (tmp_path / "test_laws.py").write_text(LAWS)
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_laws.py"]
+    done = subprocess.run(run, check=False, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    laws = [name for name in dir(FormatLaws) if name.startswith("test_")]
+    assert f"{len(laws)} passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ RUNS = 50_000
 # of runs of these is under `make stress`.
 FEWER = {"parquet": 4_000, "arrow": 4_000, "tfrecord": 12_000, "mds": 3_000, "listing": 3_000}
 FEWER |= {"arrayrecord": 1_500, "riegeli": 15_000, "beton": 2_500, "npy": 5_000, "npz": 2_500}
-FEWER |= dict.fromkeys(("jpeg", "png", "webp", "ppm", "train_images", "tensor_images"), 5_000)
+FEWER |= dict.fromkeys(
+    ("jpeg", "png", "webp", "ppm", "other_images", "masks", "train_images", "tensor_images"), 5_000
+)
 FEWER["jpeg_ways"] = 15_000
 FEWER |= {"recordio_file": 5_000, "take": 5_000}
 FEWER |= {"index": 10_000, "overlay": 3_000, "note": 2_000, "rewrite_journal": 1_000}

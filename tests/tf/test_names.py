@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
+import json
+import sqlite3
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow  # noqa: ICN001 -- tf is penstock's here
 
+import penstock as ps
 import penstock.tf as tf
+from penstock.tf.missing import NEAREST, nearest
 
 
 @pytest.mark.parametrize("corners", [False, True])
@@ -54,7 +60,7 @@ def test_names_of_tensorflow_1_mean_what_they_meant(tmp_path: Any) -> None:
         "tf.ragged.cross",
         "tf.random.categorical",
         "tf.sparse.cross",
-        "tf.strings",
+        "tf.strings.unicode_script",
     ],
 )
 def test_a_missing_name_is_named(symbol: str) -> None:
@@ -180,3 +186,100 @@ def test_a_dataset_is_written_as_records(compression: str | None, tmp_path: Any)
     assert [record.numpy() for record in read] == records
     with pytest.raises(TypeError, match="scalar strings"):
         tf.data.experimental.TFRecordWriter(path).write(tf.data.Dataset.range(1))
+
+
+def _by_function(function: Any) -> Any:
+    """The way: a function of bytes, given to Dataset.map."""
+    return next(iter(tf.data.Dataset.from_tensor_slices([b"[1]"]).map(function)))
+
+
+def _loader(path: str, **how: Any) -> Any:
+    return list(ps.Loader(ps.open(path), batch_size=2, **how))
+
+
+def _written(path: str) -> None:
+    ps.write({"record": [b"one", b"two"]}, path, payload="raw", overwrite=True)
+
+
+def _sql() -> Any:
+    rows = sqlite3.connect(":memory:").execute("select 7")
+    return next(iter(tf.data.Dataset.from_generator(lambda: (r[0] for r in rows), tf.int32, [])))
+
+
+WAYS: dict[str, Any] = {
+    "soundfile in a function given to Dataset.map": lambda p: _by_function(lambda x: x),
+    "nothing: all cores are used, by threads": lambda p: None,
+    "torch, JAX or keras: penstock prepares data": lambda p: np.asarray(tf.constant([1.0])),
+    "its values and row_splits, which are arrays": lambda p: np.diff(
+        tf.ragged.constant([[1], []]).row_splits
+    ),
+    "its indices, values and dense_shape, which are arrays": lambda p: np.asarray(
+        tf.sparse.from_dense([0, 1]).indices
+    ),
+    "a NumPy array, or torch, JAX or keras": lambda p: tf.constant([1]) + np.array([1], np.int32),
+    "ps.open and ps.Loader": _loader,
+    "ps.open(...).fingerprint": lambda p: ps.open(p).fingerprint,
+    "Dataset.ragged_batch": lambda p: next(iter(tf.data.Dataset.range(2).ragged_batch(2))),
+    "sqlite3, then Dataset.from_generator": lambda p: _sql(),
+    "ps.Loader(rank=..., world_size=...), which needs no service": lambda p: _loader(
+        p, rank=0, world_size=1
+    ),
+    "ps.Loader(rank=..., world_size=...)": lambda p: _loader(p, rank=0, world_size=1),
+    "the classes of tf.errors, such as tf.errors.NotFoundError": lambda p: tf.errors.NotFoundError,
+    "ps.Image in ps.Loader, or pillow in a function given to Dataset.map": lambda p: ps.Image,
+    "ps.open and ps.write": lambda p: ps.open(p).count(),
+    "json in a function given to Dataset.map": lambda p: _by_function(
+        lambda x: json.loads(x.numpy())
+    ),
+    "FromString of the message's class, in a function given to Dataset.map": lambda p: (
+        tf.train.Example.FromString(b"")
+    ),
+    "SerializeToString of a message, in a function given to Dataset.map": lambda p: (
+        tf.train.Example().SerializeToString()
+    ),
+    "tf.io.matching_files": tf.io.matching_files,
+    "import keras, and keras in place of tf.keras: its fit takes datasets of penstock.tf": lambda p: (
+        importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
+    ),
+    "numpy.linalg, which takes tensors of penstock.tf": lambda p: np.linalg.qr(tf.ones([2, 2])),
+    "numpy.fft, which takes tensors of penstock.tf": lambda p: np.fft.fft(tf.ones([4])),
+    "a dict, in a function given to Dataset.map": lambda p: _by_function(
+        lambda x: {b"[1]": 1}[x.numpy()]
+    ),
+    "no session: values are there at once": lambda p: tf.constant(1).numpy(),
+    "argparse": lambda p: argparse.ArgumentParser(),
+    "a call of main()": lambda p: None,
+    "numpy.random, or tf.random.uniform": lambda p: tf.random.uniform([1]),
+    "the values and row_splits of a ragged tensor, which are arrays": lambda p: np.asarray(
+        tf.ragged.constant([[1]]).values
+    ),
+    "the indices and values of a sparse tensor, which are arrays": lambda p: np.asarray(
+        tf.sparse.from_dense([1]).values
+    ),
+    "the methods of bytes in a function given to Dataset.map: value.numpy()": lambda p: (
+        _by_function(lambda x: x.numpy().title())
+    ),
+}
+
+
+def test_every_way_that_an_error_names_is_executed() -> None:
+    assert set(NEAREST.values()) == WAYS.keys()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_that_an_error_names_exists(way: str, tmp_path: Any) -> None:
+    path = str(tmp_path / "two.tfrecord")
+    _written(path)
+    WAYS[way](path)
+
+
+@pytest.mark.parametrize("symbol", ["tf.linalg.expm", "tf.math.i0e", "tf.nn.conv3d", "tf.sinc"])
+def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
+    way = nearest(symbol)
+    if way.startswith("numpy.") and not way.startswith("numpy.linalg"):
+        assert callable(getattr(np, way.split(",")[0].removeprefix("numpy.")))
+
+
+def test_keras_says_which_line_to_change() -> None:
+    with pytest.raises(AttributeError, match=r"import keras, and keras in place of tf\.keras"):
+        tf.keras.layers.Dense(1)

@@ -169,3 +169,42 @@ def test_a_folder_keeps_each_file_s_records_with_it(source: list[str], tmp_path:
     assert [value for ds in found for value in pa.table(ds).column("of-file").to_pylist()] == list(
         range(0, 1500, 7)
     )
+
+
+def test_the_rest_is_what_the_sample_leaves_out(source: list[str], tmp_path: Path) -> None:
+    for how in ({"seed": 3}, {"seed": 4}, {"where": "label == 2"}):
+        parts = [
+            converted(source, tmp_path, **{option: 0.3}, **how).column("of-file").to_pylist()
+            for option in ("sample", "sample_rest")
+        ]
+        whole = converted(source, tmp_path, **{k: v for k, v in how.items() if k == "where"})
+        assert sorted(parts[0] + parts[1]) == whole.column("of-file").to_pylist()
+        assert parts[1] == sorted(parts[1])
+    for wrong in ({"sample_rest": 1.5}, {"sample": 0.1, "sample_rest": 0.1}):
+        with pytest.raises(ValueError, match="sample_rest="):
+            converted(source, tmp_path, **wrong)
+
+
+def test_a_shuffle_has_the_order_of_shuffled(source: list[str], tmp_path: Path) -> None:
+    found = converted(source, tmp_path, shuffle=5).column("of-file").to_pylist()
+    assert found == ps.Shuffled(5).take(COUNT, 0, 0, COUNT).tolist()
+
+
+def test_what_was_finished_of_one_view_is_not_used_for_another(
+    source: list[str], tmp_path: Path
+) -> None:
+    ds = ps.open(source)
+    target = tmp_path / "out.arrow"
+
+    class Stopped(BaseException):
+        """Ends the job after its first file."""
+
+    def stop(done: int, *_: int) -> None:
+        if done > 215:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        ps.convert(ds.filter("label == 1"), target, num_shards=2, progress=stop, threads=1)
+    assert any("part" in path.name for path in tmp_path.iterdir())
+    made = ps.convert(ds.filter("label == 2"), target, num_shards=2)
+    assert set(pa.table(ps.open(list(made.paths))).column("label").to_pylist()) == {2}

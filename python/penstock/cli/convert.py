@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import chain
 from typing import Any
 
 import click
@@ -13,26 +11,14 @@ from penstock.cli.options import (
     NAMES,
     json_option,
     misuse,
-    one_or_many,
-    opened,
+    names_in,
     pairs_of,
     reading,
     source_argument,
     values_of,
+    where_option,
 )
-
-_READING_DEFAULTS = {
-    "format": None,
-    "read": (),
-    "types": None,
-    "raw": False,
-    "checksums": "all",
-    "damage": "error",
-    "index": "auto",
-    "limits": None,
-    "dialect": "protobuf",
-    "infer": None,
-}
+from penstock.cli.writing import datasets_of, source_of
 
 
 @click.command(
@@ -44,6 +30,9 @@ Examples:
   penstock convert train.parquet train.tfrecord --columns image,label --prove
   penstock convert 'train-*.tfrecord' parquet/ --to parquet --option level=9
   penstock convert train.parquet some.arrow --where 'label >= 3' --sample 0.1
+  penstock convert train.arrow val.arrow --sample 0.1
+  penstock convert train.arrow rest.arrow --sample-rest 0.1
+  penstock convert 'part-*.tfrecord' all.tfrecord --num-shards 8
   penstock convert --json train.arrow train.tfrecord --shuffle 7 --overwrite
 """,
 )
@@ -52,16 +41,26 @@ Examples:
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
 @click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Only the records for which this is true: 'label >= 3 and len(name) < 9'.",
+    "--text",
+    type=NAMES,
+    metavar="NAME,…|auto",
+    help="Fields of bytes that hold text; auto: those that are text in all records.",
 )
+@click.option(
+    "--key", metavar="NAME", help="In tars: the field whose values are the records' keys."
+)
+@where_option
 @click.option(
     "--sample",
     metavar="PART|N",
     help="Only a fraction of the records (0.1), or a number of them (1000).",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of --sample.")
+@click.option(
+    "--sample-rest",
+    metavar="PART|N",
+    help="Only the records that --sample of this value leaves out.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of both samples.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Write the records in random order.")
 @click.option(
     "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: detected]"
@@ -97,12 +96,17 @@ def command(
     rename: list[str] | None,
     more: tuple[str, ...],
     sample: str | None,
+    sample_rest: str | None,
+    text: list[str] | None,
+    key: str | None,
     columns: list[str] | None,
     threads: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write the records of SOURCE to TARGET in another format, compression or number of files.
+
+    It joins files (SOURCE may be several), divides them (--num-shards), samples, filters and shuffles.
 
     Files get their names when all of them are complete. If a conversion was killed, repeat the
     command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard} in a
@@ -112,22 +116,29 @@ def command(
 
     words = ("images", "image_mode", "max_side", "jpeg_quality")
     image_options = {word: options.pop(word) for word in words}
-    reads = {word: options.pop(word) for word in _READING_DEFAULTS}
+    data = source_of(source, options)
     renamed = pairs_of(rename or [], "--rename")
     pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
-    pairs["sample"] = _sample(sample)
+    pairs |= {"sample": _sample(sample), "sample_rest": _sample(sample_rest)}
+    pairs["text"] = "auto" if text == ["auto"] else text
     # Options that are not given keep the defaults of the written format.
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     written = values_of(more, "--option")
     if "compression" in written:
         pairs["compression"] = written.pop("compression")  # it decides the names of files
-    # With a path, TFRecord payloads are copied unparsed. Reading options need a Dataset.
-    ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
-    words_of_where = re.findall(r"`([^`]+)`|([^\W\d]\w*)", options["where"] or "")
-    named = {*(columns or ()), *renamed, *renamed.values(), *chain(*words_of_where)}
+    if key is not None:
+        written["key"] = key
+    named = {
+        *(columns or ()),
+        *(text or ()),
+        *([] if key is None else [key]),
+        *renamed,
+        *renamed.values(),
+        *names_in(options["where"]),
+    }
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
-            one_or_many(source) if ds is None else ds,
+            data,
             target,
             format=to,
             threads=threads,
@@ -135,7 +146,7 @@ def command(
             write_options=written,
             **pairs,
         )
-    output.show_summary(made, as_json, () if ds is None else (ds,))
+    output.show_summary(made, as_json, datasets_of(data))
 
 
 def _sample(text: str | None) -> float | None:

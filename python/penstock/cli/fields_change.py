@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli import output
-from penstock.cli.options import NAMES, json_option, misuse, pairs_of, reading, values_of
+from penstock.cli.options import (
+    NAMES,
+    json_option,
+    misuse,
+    names_in,
+    pairs_of,
+    reading,
+    values_of,
+)
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -101,15 +109,23 @@ def add(source: str, as_json: bool, **options: Any) -> None:
 Examples:
   penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
   penstock fields replace 'train-*.tfrecord' --set split=test --into out/
+  penstock fields replace train.tfrecord --set label=0 --where 'label >= 10' --in-place
 """,
 )
 @_source
-@_options(*_VALUES, *_WHERE)
+@_options(*_VALUES)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Replace values only in the records for which this is true; the others keep theirs.",
+)
+@_options(*_WHERE)
 def replace(source: str, as_json: bool, **options: Any) -> None:
     """Replace the values of fields in the records of SOURCE."""
     import penstock as ps
 
     fields, how, named = _values(options)
+    named = {*named, *names_in(options["where"])}
     _run("replace", as_json, named, lambda **more: ps.replace_fields(source, fields, **how, **more))
 
 

@@ -8,7 +8,16 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, opened, reading, source_argument
+from penstock.cli.options import (
+    filtered,
+    json_option,
+    misuse,
+    names_in,
+    opened,
+    reading,
+    source_argument,
+    where_option,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +35,7 @@ Examples:
   penstock head train.tfrecord
   penstock head -n 3 --columns image,label 'train-*.tfrecord'
   penstock head --start 41092 -n 1 train.tfrecord
+  penstock head --where 'label == 3 and len(tokens) >= 10' train.tfrecord
   penstock head --json -n 100 train.parquet
 """,
 )
@@ -36,23 +46,30 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
-    help="The first record; records count from 0 over all files.",
+    help="The first record; records count from 0 over all files, or over those that --where keeps.",
 )  # fmt: skip
+@where_option
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
 @reading("types")
 @json_option
 def command(
-    source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any
+    source: tuple[str, ...],
+    number: int,
+    start: int,
+    where: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Show the first records, or records from a given number on.
 
     Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values
     are shortened; --json prints complete values.
     """
-    ds = opened(source, **options)
-    batch = _records(ds, number, start)
+    ds = filtered(opened(source, **options), where)
+    with misuse(named=names_in(where)):
+        batch = _records(ds, number, start)
     if as_json:
         rows = [] if batch is None else [_row(batch, n) for n in range(batch.num_rows)]
         output.emit({"first_record": start, "records": rows, "damage": output.damage_of(ds)})

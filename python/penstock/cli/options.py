@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -174,6 +175,26 @@ source_argument = click.argument(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else."
 )
+
+
+where_option = click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only the records for which this is true: 'label >= 3 and len(name) < 9'.",
+)
+
+
+def names_in(where: str | None) -> set[str]:
+    """All that may be a name in a condition."""
+    return set(chain(*re.findall(r"`([^`]+)`|([^\W\d][\w./-]*)", where or "")))
+
+
+def filtered(ds: ps.Dataset, where: str | None) -> ps.Dataset:
+    """The records for which a condition is true, or all without one."""
+    if where is None:
+        return ds
+    with misuse(named=names_in(where)):
+        return ds.filter(where)
 
 
 class Misuse(click.UsageError):

@@ -187,12 +187,17 @@ def show_summary(
             facts["damage"] = [region for ds in sources for region in damage_of(ds)]
         emit({"paths": made.paths, **facts})
         return
-    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
-    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    click.echo(f"{records}, {size}: {describe.escape(where)}")
+    click.echo(summary_line(made))
     print_notes(made)
     for ds in sources or ():
         print_damage(ds)
+
+
+def summary_line(made: ps.Summary) -> str:
+    """What was written, in one line."""
+    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
+    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
+    return f"{records}, {size}: {describe.escape(where)}"
 
 
 def print_notes(made: ps.Summary) -> None:

@@ -109,7 +109,7 @@ def command(
     epoch_records: int | None,
     epoch: int,
     position: int,
-    uneven: str,
+    uneven: Any,
     drop_last: bool,
     audit: bool,
     format: str | None,

@@ -11,7 +11,16 @@ from rich.text import Text
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.info import spread_document
-from penstock.cli.options import json_option, opened, reading, source_argument
+from penstock.cli.options import (
+    filtered,
+    json_option,
+    misuse,
+    names_in,
+    opened,
+    reading,
+    source_argument,
+    where_option,
+)
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -23,10 +32,12 @@ if TYPE_CHECKING:
 Examples:
   penstock stats train.tfrecord
   penstock stats --columns label,score 'train-*.tfrecord'
+  penstock stats --where 'label == 3' train.tfrecord
   penstock stats --json --threads 4 train.parquet
 """,
 )
 @source_argument
+@where_option
 @reading(
     "format",
     "read",
@@ -42,7 +53,13 @@ Examples:
 )
 @reading("types")
 @json_option
-def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
+def command(
+    source: tuple[str, ...],
+    where: str | None,
+    threads: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Summarise each field: nulls, lengths, ranges, distinct values, images, a histogram.
 
     Reads every record once, in bounded memory. All figures are exact; distinct values are counted
@@ -50,8 +67,8 @@ def command(source: tuple[str, ...], threads: int | None, as_json: bool, **optio
     """
     import penstock as ps
 
-    ds = opened(source, **options)
-    with output.progress("stats") as progress:
+    ds = filtered(opened(source, **options), where)
+    with output.progress("stats") as progress, misuse(named=names_in(where)):
         found = ps.stats(ds, columns=options["columns"], threads=threads, progress=progress)
     if as_json:
         output.emit({**_document(found), "damage": output.damage_of(ds)})

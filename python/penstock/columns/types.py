@@ -37,10 +37,10 @@ for a file. See `penstock.columns.lending.whole`."""
 
 
 class ImageType(pa.ExtensionType):
-    """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
+    """An encoded image: the bytes of a JPEG, PNG, WebP, PPM, BMP, GIF or TIFF file.
 
-    `codec` is "jpeg", "png", "webp" or "ppm", or "" if unknown. It comes from a file name or the first records, so an
-    image may have another codec. Readers detect the codec from the bytes.
+    `codec` is "jpeg", "png", "webp", "ppm", "bmp", "gif" or "tiff" if it is known for the column, else "". It comes from a file name or from
+    the first records. Later images may have another codec, so readers detect the codec from the bytes.
 
     Example:
         >>> from penstock.columns.types import ImageType

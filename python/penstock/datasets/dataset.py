@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened
+from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
 from penstock.datasets.take import take
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
 from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -223,6 +224,27 @@ class Dataset(Opened):
         """
         return self.view(ByCondition(where, self.schema.names))
 
+    def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
+        """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
+
+        Raises:
+            ValueError: the numbers are not ascending, or occur twice.
+            RecordIndexError: a number is out of range.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+            >>> ps.open("numbers.tfrecord").subset([0, 2]).to_table().to_pydict()
+            {'id': [1, 3]}
+        """
+        numbers = np.asarray(records, np.int64)
+        if (np.diff(numbers) <= 0).any():
+            raise ValueError("a view keeps the order of the files; its numbers are ascending")
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
+            wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
+            raise RecordIndexError(f"no record {wrong} among {len(self)}")
+        return self.view(ByNumber.of(numbers, self._files.firsts))
+
     def view(self, choice: Choice) -> Dataset:
         """Return a view of some of the records."""
         return Dataset(self._call, ChosenFiles(self._files, choice), self._skipped)
@@ -241,6 +263,12 @@ class Dataset(Opened):
                 message, hint="penstock.convert writes the view as files of its own"
             )
         return self
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | np.ndarray) -> pa.RecordBatch: ...
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -341,6 +369,10 @@ class Dataset(Opened):
         other = Dataset(self._call, self._files.complete(), self._skipped)
         other._regions, other._records = self._regions, self._records
         return other
+
+    def with_types(self, types: Mapping[str, Any]) -> Dataset:
+        """Return a dataset of the same records with other types for some fields: `types=` of `open`."""
+        return self.reopened(schema=schema_with(self._files.schema, types))
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""

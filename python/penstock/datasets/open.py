@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from penstock import formats
+from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._one_set import refuse_several_formats
-from penstock.datasets._types import schema_with
+from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.paths import expand, reading_index
+from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
 _CHOICES = {
@@ -34,16 +35,17 @@ def open(
     types: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
     raw: bool = False,
-    checksums: str = "all",
-    damage: str = "error",
+    checksums: Checksums = "all",
+    damage: Damage = "error",
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
-    dialect: str = "protobuf",
+    dialect: Dialect = "protobuf",
+    split: str | None = None,
     storage: Storage | None = None,
     cache: str | None = None,
-    **format_options: Any,
+    **format_options: Unpack[OpenOptions],
 ) -> Dataset:
     """Open data in place.
 
@@ -75,6 +77,8 @@ def open(
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
+        split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
+            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
         storage: the storage of the files; None for local files.
         cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
             files of another storage.
@@ -84,6 +88,7 @@ def open(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        ValueError: there are no files of the split; the message lists the splits.
         FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
         StaleIndexError: a file has changed since its overlay was made.
@@ -112,7 +117,7 @@ def open(
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
+    paths, skipped, sets, listed = expand_split(source, split, place, is_folder=is_folder)
     if format is None:
         for files in sets:
             refuse_several_formats(files, place)
@@ -128,12 +133,11 @@ def open(
         "overlays": overlays,
         "limits": limits_from(limits),
         "storage": storage,
-        "format_options": format_options,
+        "format_options": dict(format_options),
     }
     dataset = dataset_of(call, listed, skipped)
     if types:
-        schema = schema_with(dataset.files.schema, types)
-        dataset = dataset_of({**call, "schema": schema}, listed, skipped)
+        dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
     if message is not None:
         warnings.warn(message, stacklevel=2)

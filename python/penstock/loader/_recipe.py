@@ -22,9 +22,12 @@ from penstock.contract.format import SkippedRegion
 from penstock.datasets.take import reordered
 from penstock.engine.threads import users_code
 from penstock.errors import PenstockError, SchemaError
+from penstock.limits import limits_from
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import ArrayOptions, as_arrays
+from penstock.loader._image_batches import ImageFault, sizes_of
 from penstock.loader._processes import Workers
+from penstock.loader._same import COORDINATES, Pair
 from penstock.loader._sources import Records, Taken
 from penstock.loader._user_code import Batch, UserCode
 from penstock.loader.images import Image, decode_into
@@ -193,33 +196,22 @@ class Recipe:
 
     def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
         names = rows.batch.schema.names
-        rest = rows.batch.select([name for name in names if name not in self.decode])
-        options = self.arrays
-        if pad_to:
-            options = options._replace(pad_to={**options.pad_to, **pad_to})
-        arrays = {**rows.decoded, **as_arrays(rest, options)}
+        rest = rows.batch.select([name for name in names if name not in rows.decoded])
+        arrays = {**rows.decoded, **as_arrays(rest, self.arrays)}
         return {name: arrays[name] for name in names}
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:
         """Decode the columns of `decode`, and drop rows whose image cannot be decoded."""
         failed: dict[int, PenstockError] = {}
         for name, spec in self.decode.items():
-            column = rows.batch.column(name)
             if isinstance(spec, Image):
-                assert rows.keys is not None, "made for decode="
-                rows.decoded[name], faults = decode_into(
-                    column,
-                    spec,
-                    rows.keys,
-                    threads=self.threads,
-                    limits=self.source.limits,
-                    damage="skip",
-                    pool=shared.pool,
-                )
-                for fault in faults:
-                    failed.setdefault(fault.place, fault.error.at(field=name))
+                with self._located(numbers[rows.places]):
+                    faults = self._images(rows, name, spec, shared)
+                for field, of_field in faults.items():
+                    for fault in of_field:
+                        failed.setdefault(fault.place, fault.error.at(field=field))
             else:
-                rows.decoded[name] = _by_function(spec, column, name)
+                rows.decoded[name] = _by_function(spec, rows.batch.column(name), name)
         if not failed:
             return rows
         for row, error in sorted(failed.items()):
@@ -229,6 +221,30 @@ class Recipe:
         if self.source.damage_mode == "stop":
             good[min(failed) :] = False
         return rows.take(np.flatnonzero(good))
+
+    def _images(
+        self, rows: _Rows, name: str, spec: Image, shared: Shared
+    ) -> dict[str, list[ImageFault]]:
+        """Decode a column of images, and make the columns that are the same of it. Returns the faults by column."""
+        assert rows.keys is not None, "made for decode="
+        limits = limits_from(self.source.limits)
+        how: dict[str, Any] = {
+            "threads": self.threads,
+            "limits": limits,
+            "damage": "skip",
+            "pool": shared.pool,
+        }
+        column = rows.batch.column(name)
+        faults: dict[str, list[ImageFault]] = {}
+        rows.decoded[name], faults[name] = decode_into(column, spec, rows.keys, **how)
+        if spec.same:
+            pair = Pair(spec, sizes_of(column, limits), rows.keys, how)
+            for path, kind in spec.same.items():
+                if kind in COORDINATES:
+                    rows.batch = pair.moved(rows.batch, path, kind)
+                else:
+                    rows.decoded[path], faults[path] = pair.decoded(rows.batch.column(path), kind)
+        return faults
 
     def _skip(self, error: PenstockError, number: int) -> None:
         """Report an image that cannot be decoded, in the same way as other damage."""

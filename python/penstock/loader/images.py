@@ -9,23 +9,21 @@ key, not on threads, batches or the order of the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.numbers import as_arrow
-from penstock.columns.types import IN_PARTS, is_fixed_tensor, storage_of
-from penstock.errors import PenstockError, SchemaError
+from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
-from penstock.payloads.images import bytes_of, fault_error
+from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
 
-Damage = Literal["error", "skip", "salvage"]
+SAME = ("image", "nearest", "xyxy", "xy")
+"""The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""
 _MOST_SIDE = 1 << 20
 
 
@@ -47,13 +45,22 @@ class Image:
         crop: None takes the whole image, and its aspect ratio changes; "center" takes its middle, "random" a random
             part.
         flip: mirror left and right, with probability 1/2.
-        dtype: "uint8"; or "float32" or "float16", scaled to 0..1 and then `(x - mean) / std`.
-        mean, std: a number, or one for each of red, green and blue.
+        dtype: "uint8"; "uint16": 8 bits times 257; or "float32", "float16" or "bfloat16": scaled to 0..1, then
+            `(x - mean) / std`. Except for "uint8", PNG and PPM files of 16 bits are used in full depth. bfloat16
+            comes as its bits in uint16; `Loader.torch` and `Loader.jax` give their own bfloat16.
+        mean: a number, or one for each of red, green and blue.
+        std: likewise.
         layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images at full resolution, even if a part or a lower resolution would do.
-        scale: the smallest and largest area of a random crop, as a fraction of the image's area.
-        ratio: the smallest and largest width / height of a random crop.
-        center_fraction: the fraction of the shorter side that a center crop keeps.
+        exact: decode whole images at full resolution, even if less would do.
+        scale: the smallest and largest area of a random crop, as a part of the image's.
+        ratio: the smallest and largest width over height of a random crop.
+        center_fraction: the part of the shorter side that a center crop keeps.
+        same: other columns of the record that a `penstock.Loader` crops, resizes and flips with the image, and
+            what they hold: {name: kind}. A field of a struct column is named by its path, such as "objects.bbox".
+            The kinds are "nearest", masks: each pixel is the nearest one of the mask, never a mixture; "image",
+            another picture, made like this one; "xyxy", boxes (left, top, right, bottom) in pixels; "xy", points
+            in pixels. Boxes and points are clipped to the result, and none is dropped. See
+            docs/guide/loader-images.md.
 
     Raises:
         ValueError: an argument is out of range, or has no effect with the others.
@@ -77,22 +84,30 @@ class Image:
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     center_fraction: float = 0.875
+    same: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "dtype", np.dtype(self.dtype).name)
+        put(self, "dtype", BFLOAT16 if str(self.dtype) == BFLOAT16 else np.dtype(self.dtype).name)
         if self.size is not None and not isinstance(self.size, int):
             put(self, "size", tuple(int(side) for side in self.size))
         for name in ("mean", "std"):
             put(self, name, _channels(name, getattr(self, name)))
         for name in ("scale", "ratio"):
             put(self, name, tuple(float(edge) for edge in getattr(self, name)))
+        put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed = [f.name for f in fields(self) if values[f.name] != f.default]
         return f"Image({', '.join(f'{name}={values[name]!r}' for name in changed)})"
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The dtype of the arrays: `dtype`, or uint16 marked as the bits of bfloat16."""
+        is_bits = self.dtype == BFLOAT16
+        return bits(np.dtype(np.uint16), BFLOAT16) if is_bits else np.dtype(self.dtype)
 
     @property
     def height_width(self) -> tuple[int, int] | None:
@@ -145,21 +160,6 @@ class Image:
         return batch
 
 
-@dataclass(frozen=True, slots=True)
-class ImageFault:
-    """A damaged image of a batch.
-
-    Attributes:
-        place: its index in the batch.
-        error: what is wrong with it.
-        salvaged: whether its decodable part is in the batch; otherwise its pixels are zeros.
-    """
-
-    place: int
-    error: PenstockError
-    salvaged: bool
-
-
 def decode_into(
     images: Any,
     spec: Image,
@@ -170,6 +170,7 @@ def decode_into(
     limits: Limits | dict[str, int] | None = None,
     damage: Damage = "error",
     pool: _core.BufferPool | None = None,
+    main: pa.StructArray | None = None,
 ) -> tuple[Any, list[ImageFault]]:
     """Make a batch of images in one Rust call without the GIL.
 
@@ -177,15 +178,18 @@ def decode_into(
         images: a pyarrow array (or chunked array) of images or bytes, a list of bytes, or pixels:
             a pyarrow array of fixed-shape tensors uint8[height, width, 1 to 4], or such a NumPy array,
             uint8[n, height, width, channels].
-        spec: what to do with each image.
-        keys: uint64[n]; a record's random crop and flip depend only on its key.
-        out: where to write: an array of `spec.dtype` and the batch's shape, contiguous in memory.
+        spec: how they are made.
+        keys: uint64[n]; a record's random crop and flip are drawn from its key alone.
+        out: where to write: an array of `spec.array_dtype` and the batch's shape, contiguous in memory.
             None for a new one.
         threads: how many decode in parallel.
         limits: `image_pixels` bounds each image.
-        damage: "error" raises at the first damaged image; "skip" fills damaged images with zeros; "salvage" keeps
-            the decodable part of JPEGs. The last two return the faults.
-        pool: where a new array gets its memory. The memory returns there when the last view of the array is gone.
+        damage: "error" raises at the first damaged image; "skip" makes them zeros; "salvage" gives the
+            decodable part of JPEGs. The last two return the faults.
+        pool: where a new array gets its memory, which returns there when the last view of the
+            array is gone.
+        main: width and height (uint32) of other images, one for each, whose crop and flip these images share;
+            an image is made of zeros where they are null. None for the images' own.
 
     Returns:
         The batch, [n, height, width, 3] or [n, 3, height, width], and the faults. If there is no size and
@@ -204,60 +208,11 @@ def decode_into(
         >>> batch.shape, faults
         ((2, 2, 2, 3), [])
     """
-    array, shape = _array_of(images)
-    if keys.dtype != np.uint64 or keys.shape != (len(array),):
-        raise ValueError(f"keys are uint64[{len(array)}], not {keys.dtype}{list(keys.shape)}")
+    array, shape = array_of(images)
     bounds = limits_from(limits)
     shapes = _shapes(array, spec, shape, bounds)
-    is_uniform = len(set(shapes)) <= 1 and (0,) not in shapes
-    if is_uniform:
-        full = (len(array), *(shapes[0] if shapes else spec.shape(0, 0)))
-    else:
-        full = (sum(map(prod, shapes)),)
-    out = _room(full, np.dtype(spec.dtype), is_uniform, out, pool)
-    try:
-        found = _core.make_images(
-            array,
-            as_arrow(keys),
-            _recipe(spec),
-            out,
-            shape=shape,
-            image_pixels=bounds.image_pixels,
-            damage=damage,
-            threads=threads,
-        )
-    except _core.KernelError as error:
-        raise fault_error(error.args[0]) from None
-    faults = [ImageFault(place, fault_error(fault, place), had) for place, fault, had in found]
-    return (out if is_uniform else _split(out, shapes)), faults
-
-
-def _room(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    is_uniform: bool,
-    out: np.ndarray | None,
-    pool: _core.BufferPool | None,
-) -> np.ndarray:
-    """Check `out` and return it, or return a new array."""
-    if out is not None:
-        if not is_uniform:
-            raise ValueError("out cannot hold images of several sizes; give Image a size")
-        if out.shape != shape or out.dtype != dtype:
-            raise ValueError(f"out is {dtype}{list(shape)}, not {out.dtype}{list(out.shape)}")
-        return out
-    num_bytes = prod(shape) * dtype.itemsize
-    if pool is None or not num_bytes:
-        return np.empty(shape, dtype)
-    return np.asarray(pool.take(num_bytes)).view(dtype).reshape(shape)
-
-
-def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray | None]:
-    parts = np.split(flat, np.cumsum([prod(shape) for shape in shapes])[:-1])
-    return [
-        None if shape == (0,) else part.reshape(shape)
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
+    batch = ImageBatch(array, recipe_of(spec), keys, shapes, spec.array_dtype, shape, main=main)
+    return batch.make(out, threads=threads, limits=bounds, damage=damage, pool=pool)
 
 
 def _shapes(
@@ -269,40 +224,16 @@ def _shapes(
         return [spec.shape(*same)]
     sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
     sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
-    return [
+    shapes: list[tuple[int, ...]] = [
         (0,) if height is None else spec.shape(height, width)
         for height, width in zip(*sides, strict=True)
     ]
+    return shapes or [spec.shape(0, 0)]
 
 
-def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
-    """The images as one array; if they are pixels and not encoded, also the shape of an image."""
-    if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
-        shape = images.shape[1:]
-        flat = pa.array(np.ascontiguousarray(images).reshape(-1))
-        lists = pa.FixedSizeListArray.from_arrays(flat, max(prod(shape), 1))
-        return lists, _pixel_shape(shape)
-    array: Any = images
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    type_: Any = getattr(array, "type", None)
-    if type_ is None or not is_fixed_tensor(type_):
-        return (array.storage if storage_of(type_) == IN_PARTS else bytes_of(array)), None
-    if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
-        raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")
-    return array.storage, _pixel_shape(tuple(type_.shape))
-
-
-def _pixel_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    if len(shape) == 3:
-        height, width, channels = shape
-        if height and width and 1 <= channels <= 4:
-            return height, width, channels
-    raise SchemaError(f"pixels are uint8[height, width, 1 to 4 channels], not {list(shape)}")
-
-
-@lru_cache(maxsize=64)
-def _recipe(spec: Image) -> _core.ImageRecipe:
+@lru_cache(maxsize=16)  # up to 0.8 MB each
+def recipe_of(spec: Image) -> _core.ImageRecipe:
+    """How Rust makes images as described."""
     return _core.ImageRecipe(
         size=spec.height_width,
         crop=spec.crop or "whole",
@@ -312,14 +243,16 @@ def _recipe(spec: Image) -> _core.ImageRecipe:
         ratio=spec.ratio,
         center_fraction=float(spec.center_fraction),
         table=None if spec.dtype == "uint8" else value_table(spec).tobytes(),
+        deep=None if spec.dtype == "uint8" else value_table(spec, 65535).tobytes(),
         planes=spec.layout == "nchw",
     )
 
 
-def value_table(spec: Image) -> np.ndarray:
-    """The value of each possible byte of red, green and blue: `spec.dtype`[3, 256].
+def value_table(spec: Image, largest: int = 255) -> np.ndarray:
+    """The value of each byte (or, with 65535, of each 16 bits) of red, green and blue: `spec.dtype`[3, 256].
 
-    The 256 values are computed once, by NumPy in float32, as `(byte / 255 - mean) / std`, and looked up for each pixel.
+    There are few of them, so their values are computed once, by NumPy in float32, as `(x / largest - mean) / std`,
+    and looked up for each pixel.
 
     Example:
         >>> import penstock as ps
@@ -327,14 +260,32 @@ def value_table(spec: Image) -> np.ndarray:
         >>> value_table(ps.Image(dtype="float32", mean=0.5, std=0.5))[0, [0, 255]].tolist()
         [-1.0, 1.0]
     """
-    scaled = np.arange(256, dtype=np.float32) / np.float32(255)
+    stored = np.arange(largest + 1)
+    if spec.dtype in ("uint8", "uint16"):
+        scale = np.iinfo(spec.dtype).max / largest
+        return np.broadcast_to((stored * scale).astype(spec.dtype), (3, largest + 1))
+    scaled = stored.astype(np.float32) / np.float32(largest)
 
     def of_channels(value: float | Sequence[float] | None, usual: float) -> np.ndarray:
         values = np.asarray(usual if value is None else value, np.float32)
         return np.broadcast_to(values, 3).reshape(3, 1)
 
     values = (scaled - of_channels(spec.mean, 0)) / of_channels(spec.std, 1)
-    return values.astype(spec.dtype)
+    return bfloat16_bits(values) if spec.dtype == BFLOAT16 else values.astype(spec.dtype)
+
+
+def bfloat16_bits(values: np.ndarray) -> np.ndarray:
+    """The nearest bfloat16 of finite float32 values, ties to even, as its bits.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.loader.images import bfloat16_bits
+        >>> hex(bfloat16_bits(np.float32([1.0]))[0])
+        '0x3f80'
+    """
+    exact = values.astype(np.float32).view(np.uint32)
+    rounded = (exact + 0x7FFF + (exact >> 16 & 1)) >> 16
+    return rounded.astype(np.uint16).view(bits(np.dtype(np.uint16), BFLOAT16))
 
 
 def _channels(name: str, value: Any) -> Any:
@@ -349,14 +300,20 @@ def _channels(name: str, value: Any) -> Any:
 def _check(spec: Image) -> None:
     _check_size(spec.size, spec.height_width)
     _check_word("crop", spec.crop, (None, "center", "random"))
-    _check_word("dtype", spec.dtype, ("uint8", "float32", "float16"))
+    _check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
     _check_word("layout", spec.layout, ("nhwc", "nchw"))
     if spec.crop is not None and spec.size is None:
         raise ValueError(f"crop={spec.crop!r} needs a size")
-    if spec.dtype == "uint8" and (spec.mean is not None or spec.std is not None):
-        raise ValueError("mean and std need dtype='float32' or 'float16'")
+    if spec.dtype.startswith("uint") and (spec.mean is not None or spec.std is not None):
+        raise ValueError("mean and std need dtype='float32', 'float16' or 'bfloat16'")
     if spec.std is not None and not np.all(np.asarray(spec.std) > 0):
         raise ValueError(f"std must be above 0, not {spec.std}")
+    for name, kind in (spec.same or {}).items():
+        _check_word(f"same: {name}", kind, SAME)
+    _check_crop(spec)
+
+
+def _check_crop(spec: Image) -> None:
     for name, most in (("scale", 1.0), ("ratio", 1e6)):
         edges = getattr(spec, name)
         if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:

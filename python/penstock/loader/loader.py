@@ -29,6 +29,7 @@ from penstock.loader._processes import Workers
 from penstock.loader._progress import line as progress_line
 from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
+from penstock.loader._same import check_same
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.adapters.keras import KerasBatches
     from penstock.adapters.torch import TorchBatches
 
+Ragged = Literal["offsets", "pad", "list"]
 MEMORY_BYTES = 1 << 30
 """The default of `memory_bytes`."""
 
@@ -128,13 +130,13 @@ class Loader:
         *,
         order: Order | None = None,
         drop_last: bool = False,
-        uneven: str = "wrap",
+        uneven: Literal["wrap", "drop", "pad"] = "wrap",
         decode: Decode | None = None,
         map: Callable[..., Any] | None = None,
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
         record_numbers: str | None = None,
-        ragged: str | Mapping[str, str] = "offsets",
+        ragged: Ragged | Mapping[str, Ragged] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
         rank: int | Literal["auto"] = ALONE,
@@ -173,7 +175,8 @@ class Loader:
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
-        arguments.check_damage(self.source.damage_mode, self.plan.world_size)
+        check_same(decode, schema)
+        arguments.check_damage(self.source.damage_mode, world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = (
             default_threads() if threads is None else checked_count("threads", threads, 0)

@@ -29,6 +29,8 @@ class Draw(IntEnum):
     SETS = 5
     WEIGHTS = 6
     CLASSES = 7
+    SPLITS = 8
+    SAMPLES = 9
 
 
 def checked_seed(seed: Any) -> int:

@@ -6,6 +6,8 @@
 | `png` | all variants; every checksum is verified | fast compression, slightly larger files |
 | `webp` | lossy, lossless, with alpha; the first frame of an animation | quality 1 to 100, or `lossless` |
 | `ppm` | `P6` and `P5` (grey), 8 and 16 bits | `P6` and `P5` |
+| `bmp`, `gif` | by the Rust crate `image`; the first frame of a GIF | not written |
+| `tiff` | by the same; the first page; grey, RGB, CMYK, of 8 or 16 bits | not written |
 
 Palettes are resolved. 16-bit values keep their upper 8 bits. Mode `"rgb"` repeats grey, and drops alpha without
 blending. Mode `"grey"` weighs colours as JPEG does. Mode `"stored"` keeps the channels of the image (1 grey, 2 with
@@ -23,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.columns.null_slots import cleaned
@@ -263,26 +266,84 @@ def reencode(
 
 
 def bytes_of(array: Any) -> pa.Array:
-    """Encoded images as one array of bytes. Raises SchemaError for text and numbers."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    elif not isinstance(array, pa.Array):
-        array = pa.array(array, pa.binary())
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+    """Return encoded images as one array of bytes. Text and numbers are refused.
+
+    Takes arrays of bytes and sequences of bytes; rows of uint8, each an image file filled up with zeros; and structs
+    of `bytes` and `path`, as Hugging Face's `datasets` stores images.
+
+    Raises:
+        SchemaError: the array holds something else; or a struct has a path and no bytes.
+    """
+    array = _as_array(array)
     type_ = storage_of(array.type)
     types = pa.types
-    kinds = (
+    if types.is_struct(type_) and type_.get_field_index("bytes") >= 0:
+        return bytes_of(_embedded(array))
+    if _is_any(type_, types.is_list, types.is_large_list, types.is_fixed_size_list):
+        if type_.value_type == pa.uint8():
+            return _rows(array)
+    elif _is_any(
+        type_,
         types.is_binary,
         types.is_large_binary,
         types.is_fixed_size_binary,
         types.is_binary_view,
-    )
-    if any(is_kind(type_) for is_kind in kinds):
+    ):
         return cleaned(array)
-    if types.is_null(type_):
+    elif types.is_null(type_):
         return array.cast(pa.binary())
     raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
+
+
+def _is_any(type_: Any, *kinds: Callable[[Any], bool]) -> bool:
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _as_array(images: Any) -> Any:
+    """Return images as one pyarrow array of a storage type."""
+    array: Any = images
+    if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 2:
+        array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))
+    elif isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    elif not isinstance(array, pa.Array):
+        array = pa.array(array, pa.binary())
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _embedded(structs: Any) -> Any:
+    """Return the bytes of structs of `bytes` and `path`. No file that a record names is opened."""
+    place = structs.type.get_field_index("path")
+    found: Any = structs.flatten()[structs.type.get_field_index("bytes")]
+    paths: Any = None if place < 0 else structs.flatten()[place]
+    if paths is not None and found.null_count > paths.null_count:
+        elsewhere = [n for n, path in enumerate(paths) if path.is_valid and not found[n].is_valid]
+        path = str(paths[elsewhere[0]])
+        message = f"the record has only the path of this image, {path!r}, which is not opened"
+        raise SchemaError(message, record=elsewhere[0])
+    return found
+
+
+def _rows(array: Any) -> pa.Array:
+    """Return rows of uint8 as bytes, without copying them."""
+    if pa.types.is_fixed_size_list(array.type):
+        length = array.type.list_size
+        values = array.values.slice(array.offset * length, len(array) * length)
+        storage = pa.Array.from_buffers(
+            pa.binary(length),
+            len(array),
+            [None, values.buffers()[1]],
+            offset=values.offset // max(length, 1),
+        )
+        return pc.if_else(array.is_valid(), storage, None) if array.null_count else storage
+    is_large = pa.types.is_large_list(array.type)
+    valid, offsets = array.buffers()[:2]
+    values = array.values
+    if values.offset or values.null_count:
+        raise SchemaError("images are rows of uint8, none missing")
+    kind = pa.large_binary() if is_large else pa.binary()
+    buffers = [valid, offsets, values.buffers()[1]]
+    return cleaned(pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset))
 
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:

@@ -25,7 +25,9 @@ from penstock.storage.local_sink import Calls, openness, sync_path, temporary_be
 from penstock.storage.lookalikes import LOOK_BYTES, is_text
 from penstock.storage.skipped import SkippedFile, why_not_data
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
+IMAGE_ENDINGS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm", ".bmp", ".gif", ".tif", ".tiff",
+)  # fmt: skip
 TABLE_STEMS = ("metadata", "labels")
 TABLE_ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 

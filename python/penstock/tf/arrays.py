@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype
-from penstock.tf.errors import InvalidArgumentError, UnimplementedError
+from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -51,6 +52,10 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
         TensorShape([2, 3])
     """
     value = convert_to_tensor(x)
+    if probing.is_on():
+        value = identity(value.copy())
+        value.set_shape(shape)
+        return value
     if not value.shape.is_compatible_with(shape):
         raise InvalidArgumentError(
             None,
@@ -97,6 +102,9 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     try:
         return np.reshape(value, sizes).view(Tensor)
     except ValueError as error:
+        if probing.is_on():
+            unknown = [None if n == -1 else n for n in sizes]
+            return probing.array(unknown, value.dtype).view(Tensor)
         raise InvalidArgumentError(
             None, None, f"Input to reshape is a tensor with {value.size} values, but the requested "
             f"shape is {list(sizes)}",
@@ -216,6 +224,8 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     """
     value = convert_to_tensor(input_)
     starts, sizes = sizes_of(begin), sizes_of(size)
+    if probing.is_on():
+        return _placeholder_slice(value, sizes)
     limits = np.shape(value)
     ends = [n if s == -1 else b + s for b, s, n in zip(starts, sizes, limits, strict=True)]
     if any(not 0 <= b <= e <= n for b, e, n in zip(starts, ends, limits, strict=True)):
@@ -225,11 +235,16 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return value[tuple(builtins.slice(b, e) for b, e in zip(starts, ends, strict=True))]
 
 
+def _placeholder_slice(value: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    whole = zip(sizes, np.shape(value), strict=True)
+    return probing.array([n if s < 0 else s for s, n in whole], value.dtype).view(Tensor)
+
+
 def gather(
     params: Any,
     indices: Any,
     validate_indices: Any = None,
-    axis: int = 0,
+    axis: Any = None,
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
@@ -238,16 +253,37 @@ def gather(
     Raises:
         InvalidArgumentError: an index is out of range.
     """
-    if batch_dims:
-        message = "tf.gather(batch_dims=...) is not in penstock; use np.take_along_axis"
-        raise UnimplementedError(None, None, message)
     value, places = convert_to_tensor(params), np.asarray(indices)
+    if batch_dims:
+        return _gathered_by_batch(value, places, int(axis or batch_dims), batch_dims)
+    axis = int(axis or 0)
     length = value.shape[axis]
+    if probing.is_on():
+        places = np.clip(places, 0, max(length - 1, 0))
+        return tensor(np.take(value, places, axis) if length else _none(value, places, axis))
     if places.size and (places.min() < 0 or places.max() >= length):
         raise InvalidArgumentError(
             None, None, f"indices {places.tolist()} are not in [0, {length})"
         )
     return tensor(np.take(value, places, int(axis)))
+
+
+def _none(value: Tensor, places: Any, axis: int) -> Any:
+    shape = np.shape(value)
+    return np.zeros((*shape[:axis], *places.shape, *shape[axis + 1 :]), value.dtype.dtype)
+
+
+def _gathered_by_batch(value: Tensor, places: Any, axis: int, batch_dims: int) -> Tensor:
+    """The slices of each part of a batch."""
+    if batch_dims < 0:
+        batch_dims += places.ndim
+    if batch_dims == 0:
+        return gather(value, places, axis=axis)
+    parts = [
+        _gathered_by_batch(part, numbers, axis - 1, batch_dims - 1)
+        for part, numbers in zip(value, places, strict=True)
+    ]
+    return tensor(np.stack(parts))
 
 
 def gather_nd(
@@ -267,13 +303,15 @@ def gather_nd(
         >>> tf.gather_nd([[1, 2], [3, 4]], [[1, 0], [0, 1]]).numpy()
         array([3, 2], dtype=int32)
     """
-    if batch_dims:
-        message = "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
-        raise UnimplementedError(None, None, message)
     value, places = convert_to_tensor(params).view(np.ndarray), np.asarray(indices)
+    if batch_dims:
+        parts = zip(value, places, strict=True)
+        return tensor(np.stack([gather_nd(v, p, batch_dims - 1) for v, p in parts]))
     if not places.size:
         places = places.astype(np.int64)
     limits = np.array(value.shape[: places.shape[-1]], np.int64)
+    if probing.is_on():
+        places = np.clip(places, 0, np.maximum(limits - 1, 0))
     if ((places < 0) | (places >= limits)).any():
         raise InvalidArgumentError(
             None, None, f"indices {places.tolist()} do not index into param shape {value.shape}"
@@ -364,6 +402,10 @@ def pad(
         name: ignored.
     """
     value, widths = convert_to_tensor(tensor), np.asarray(paddings)
+    if probing.is_on():
+        widths = np.maximum(widths, 0)
+    elif (widths < 0).any():
+        raise InvalidArgumentError(None, None, f"Paddings must be non-negative: {widths.tolist()}")
     if mode.upper() == "CONSTANT":
         return np.pad(value, widths, constant_values=constant_values).view(Tensor)
     return np.pad(value, widths, mode=mode.lower()).view(Tensor)  # type: ignore[call-overload]

@@ -15,9 +15,11 @@ from penstock import _core
 from penstock.errors import PenstockError
 from penstock.limits import Limits
 from penstock.payloads.images import decode_images
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
 from penstock.tf.encoders import encode_jpeg, encode_png, refuse, scalar_bytes
 from penstock.tf.errors import UnimplementedError
+from penstock.tf.image_placeholders import of_crop, of_image, of_jpeg, of_pixels, of_sizes
 from penstock.tf.pixel_types import convert_image_dtype
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -190,6 +192,7 @@ def _bmp(data: bytes, channels: int) -> Tensor:
     )
 
 
+@probing.instead(of_jpeg)
 def decode_jpeg(
     contents: Any,
     channels: int = 0,
@@ -239,6 +242,7 @@ def decode_jpeg(
     )
 
 
+@probing.instead(of_crop)
 def decode_and_crop_jpeg(
     contents: Any,
     crop_window: Any,
@@ -285,6 +289,7 @@ def decode_and_crop_jpeg(
     )
 
 
+@probing.instead(of_pixels)
 def decode_png(
     contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None
 ) -> Tensor:
@@ -315,6 +320,7 @@ def decode_png(
     return _decode(contents, channels, "DecodePng", kind)
 
 
+@probing.instead(lambda *_, **__: probing.array([None, None, None, 3], uint8).view(Tensor))
 def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """All frames of a GIF, each as displayed; other images as one frame.
 
@@ -328,6 +334,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     return found if found.ndim == 4 else found[np.newaxis]
 
 
+@probing.instead(of_pixels)
 def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """The pixels of a BMP with 8, 24 or 32 bits.
 
@@ -353,6 +360,7 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     return _bmp(data, channels)
 
 
+@probing.instead(of_image)
 def decode_image(
     contents: Any,
     channels: int | None = None,
@@ -386,6 +394,7 @@ def decode_image(
     return convert_image_dtype(_decode(contents, channels, op, uint16), kind)
 
 
+@probing.instead(lambda contents, name=None: probing.array(np.shape(contents), "bool").view(Tensor))
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Whether bytes begin like a JPEG; elementwise for an array.
 
@@ -399,6 +408,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     return made.view(Tensor)
 
 
+@probing.instead(lambda contents, output_type=int32, name=None: of_sizes(output_type))
 def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Tensor:
     """Height, width and channels of a JPEG, read from its header.
 

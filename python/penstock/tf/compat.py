@@ -1,4 +1,4 @@
-"""`tf.compat.v1`: TensorFlow 1's names for functions of penstock.tf. Other names are those of `tf`."""
+"""`tf.compat.v1`: TensorFlow 1's names for what penstock.tf has. Other names are those of `tf` itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import logging as python_logging
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-# `from … import` would import the package, which imports this module.
+import numpy as np
+
+import penstock.tf.arithmetic as math
+
+# The other form would import the package, which imports this module.
 import penstock.tf.dtypes as dtypes  # noqa: PLR0402
 import penstock.tf.features as features  # noqa: PLR0402
 import penstock.tf.gfile as gfile  # noqa: PLR0402
@@ -15,13 +19,19 @@ import penstock.tf.image as image  # noqa: PLR0402
 import penstock.tf.image.legacy as legacy  # noqa: PLR0402
 import penstock.tf.io as io  # noqa: PLR0402
 import penstock.tf.parsing as parsing  # noqa: PLR0402
+import penstock.tf.probing as probing  # noqa: PLR0402
 import penstock.tf.python_io as python_io  # noqa: PLR0402
 import penstock.tf.random as random  # noqa: PLR0402
 import penstock.tf.sparse as sparse  # noqa: PLR0402
+import penstock.tf.strings as strings  # noqa: PLR0402
+from penstock.tf.arithmetic import cast
+from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.errors import OpError
-from penstock.tf.math import cast
 from penstock.tf.missing import absent_from, missing
+from penstock.tf.selecting import compat_where
+from penstock.tf.tensor import Tensor, convert_to_tensor
+from penstock.tf.text_values import text_of
 
 
 def _cast_to(dtype: Any) -> Any:
@@ -29,28 +39,104 @@ def _cast_to(dtype: Any) -> Any:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Has no effect."""
+    """No effect."""
 
 
-def _get_next(dataset: Any) -> Any:
+def _iterator(dataset: Any, shared_name: Any = None) -> Any:
     return iter(dataset)
 
 
-class _Space(ModuleType):
-    """Names of TensorFlow 1. All others are looked up in the module with TensorFlow 2's names."""
+def _types(dataset: Any) -> Any:
+    return types_of(dataset.element_spec)
 
-    def __init__(self, symbol: str, module: str, **names: Any) -> None:
+
+def _shapes(dataset: Any) -> Any:
+    return shapes_of(dataset.element_spec)
+
+
+def _classes(dataset: Any) -> Any:
+    return classes_of(dataset.element_spec)
+
+
+def _string_split(
+    source: Any, sep: Any = None, skip_empty: bool = True, delimiter: Any = " ", **_: Any
+) -> Any:
+    """TensorFlow 1's split: a sparse tensor of the parts of each string."""
+    texts = convert_to_tensor(source).tolist()
+    by = text_of(delimiter if sep is None else sep).encode()
+    rows = [list(_cut(text, by)) for text in texts]
+    if skip_empty:
+        rows = [[part for part in row if part] for row in rows]
+    flat = np.empty(sum(map(len, rows)), object)
+    flat[:] = [part for row in rows for part in row]
+    places = [(n, k) for n, row in enumerate(rows) for k in range(len(row))]
+    shape = [len(rows), max(map(len, rows), default=0)]
+    indices = np.array(places, np.int64).reshape(-1, 2)
+    if probing.is_on():
+        return sparse.SparseTensor(*_placeholder(len(rows)))
+    return sparse.SparseTensor(indices, flat.view(Tensor), shape)
+
+
+def _placeholder(rows: int) -> tuple[Any, Any, Any]:
+    count = probing.size()
+    return (
+        np.zeros((count, 2), np.int64),
+        probing.array([count], "string").view(Tensor),
+        [rows, count],
+    )
+
+
+def _cut(text: bytes, by: bytes) -> Any:
+    """The parts of a string between any of the bytes of `by`; single bytes without one."""
+    if not by:
+        return (text[n : n + 1] for n in range(len(text)))
+    for byte in by[1:]:
+        text = text.replace(bytes([byte]), by[:1])
+    return text.split(by[:1])
+
+
+def _sparse_to_dense(
+    sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0, **_: Any
+) -> Any:
+    """A dense tensor of a shape with values at indices."""
+    values = convert_to_tensor(sparse_values)
+    fill = convert_to_tensor(default_value, values.dtype)
+    made = np.full(tuple(int(n) for n in np.asarray(output_shape)), fill.item(), values.dtype.dtype)
+    places = np.asarray(sparse_indices)
+    made[tuple(places.T) if places.ndim == 2 else places] = values
+    return made.view(Tensor)
+
+
+class _Space(ModuleType):
+    """Names of TensorFlow 1; all others are looked up in modules of TensorFlow 2's names."""
+
+    def __init__(self, symbol: str, *modules: str, **names: Any) -> None:
         super().__init__(symbol)
-        self._symbol, self._module = symbol, module
+        self._symbol, self._modules = symbol, modules
         self.__dict__.update(names)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        try:
-            return getattr(importlib.import_module(self._module), name)
-        except (AttributeError, OpError):
-            raise missing(f"{self._symbol}.{name}") from None
+        for module in self._modules:
+            try:
+                return getattr(importlib.import_module(module), name)
+            except (AttributeError, OpError):
+                continue
+        raise missing(f"{self._symbol}.{name}")
+
+
+def _kept(function: Any) -> Any:
+    """A reduction with TensorFlow 1's names of arguments."""
+
+    def reduction(
+        input_tensor: Any, axis: Any = None, keepdims: Any = None, name: Any = None,
+        reduction_indices: Any = None, keep_dims: Any = None,
+    ) -> Any:  # fmt: skip
+        over = reduction_indices if axis is None else axis
+        return function(input_tensor, over, bool(keepdims or keep_dims))
+
+    return reduction
 
 
 _logger = python_logging.getLogger("tensorflow")
@@ -86,9 +172,14 @@ _gfile = _Space(
     Stat=gfile.stat,
     Walk=gfile.walk,
 )
+v2 = _Space("tf.compat.v2", "penstock.tf")
 v1 = _Space(
     "tf.compat.v1",
     "penstock.tf",
+    "penstock.tf.math",
+    "penstock.tf.more_math",
+    "penstock.tf.debugging",
+    "penstock.tf.io",
     FixedLenFeature=features.FixedLenFeature,
     FixedLenSequenceFeature=features.FixedLenSequenceFeature,
     SparseFeature=features.SparseFeature,
@@ -96,9 +187,14 @@ v1 = _Space(
     data=_Space(
         "tf.compat.v1.data",
         "penstock.tf.data",
-        make_one_shot_iterator=_get_next,
+        get_output_classes=_classes,
+        get_output_shapes=_shapes,
+        get_output_types=_types,
+        make_initializable_iterator=_iterator,
+        make_one_shot_iterator=_iterator,
     ),
     decode_raw=decode_raw,
+    as_string=strings.as_string,
     enable_eager_execution=_nothing,
     enable_v2_behavior=_nothing,
     gfile=_gfile,
@@ -107,6 +203,8 @@ v1 = _Space(
         "penstock.tf.image",
         ResizeMethod=legacy.ResizeMethod,
         resize=legacy.resize,
+        resize_area=legacy.resize_area,
+        resize_bicubic=legacy.resize_bicubic,
         resize_bilinear=legacy.resize_bilinear,
         resize_image_with_crop_or_pad=image.resize_with_crop_or_pad,
         resize_images=legacy.resize,
@@ -129,11 +227,28 @@ v1 = _Space(
     random_uniform=random.uniform,
     read_file=io.read_file,
     set_random_seed=random.set_seed,
+    reduce_all=_kept(math.reduce_all),
+    reduce_any=_kept(math.reduce_any),
+    reduce_join=strings.reduce_join,
+    reduce_max=_kept(math.reduce_max),
+    reduce_mean=_kept(math.reduce_mean),
+    reduce_min=_kept(math.reduce_min),
+    reduce_sum=_kept(math.reduce_sum),
+    regex_replace=strings.regex_replace,
     sparse_tensor_to_dense=sparse.to_dense,
+    sparse_to_dense=_sparse_to_dense,
+    string_join=strings.join,
+    string_split=_string_split,
+    string_strip=strings.strip,
+    string_to_hash_bucket_fast=strings.to_hash_bucket_fast,
+    string_to_number=strings.to_number,
+    substr=strings.substr,
+    to_bfloat16=_cast_to("bfloat16"),
     to_double=_cast_to(dtypes.float64),
     to_float=_cast_to(dtypes.float32),
     to_int32=_cast_to(dtypes.int32),
     to_int64=_cast_to(dtypes.int64),
+    where=compat_where,
     write_file=io.write_file,
 )
 

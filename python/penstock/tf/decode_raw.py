@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import DType, as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor, convert_to_tensor
@@ -27,6 +28,14 @@ _TYPES = [
 _PADDED = tuple(name for name in _TYPES if name not in ("bool", "complex64", "complex128"))
 
 
+def _placeholder(
+    input_bytes: Any, out_type: Any, *_: Any, fixed_length: Any = None, **__: Any
+) -> Any:
+    size = None if fixed_length is None else fixed_length // as_dtype(out_type).size
+    return probing.array([*np.shape(input_bytes), size], out_type).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def decode_raw(
     input_bytes: Any,
     out_type: Any,

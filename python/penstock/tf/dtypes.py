@@ -1,6 +1,7 @@
 """TensorFlow's dtypes: names for NumPy's, with `string` for bytes, which NumPy keeps as objects.
 
-A `DType` equals the NumPy dtype with the same meaning, and NumPy accepts it wherever it accepts a dtype.
+A `DType` equals the NumPy dtype with the same meaning, has its attributes (`kind`, `itemsize` …), and NumPy accepts it
+wherever it accepts a dtype.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import UnsupportedError
+from penstock.tf.missing import absent_from
+
 _ENUM = {  # DataType in TensorFlow's types.proto
     "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7,
     "complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18,
     "float16": 19, "uint32": 22, "uint64": 23,
 }  # fmt: skip
+_GREATEST_BFLOAT16 = 3.3895313892515355e38
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "object": "string"}
 
 
@@ -31,6 +36,8 @@ class DType:
     """
 
     __slots__ = ("dtype", "name")
+
+    _is_numeric = True  # numpy.testing asks the class of a dtype
 
     def __init__(self, name: str, dtype: np.dtype[Any]) -> None:
         self.name = name
@@ -109,21 +116,47 @@ class DType:
             return which == "max"
         if self.is_integer:
             return getattr(np.iinfo(self.dtype), which)
+        if self.name == "bfloat16":
+            return self.dtype.type(_GREATEST_BFLOAT16 * (1 if which == "max" else -1))
         if self.dtype.kind == "f":
             return getattr(np.finfo(self.dtype), which)
         raise TypeError(f"{self.name} has no least and greatest value")
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The least and greatest value of an intensity: 0 and 1 for floats, the whole range for integers."""
+        return (0, 1) if self.is_floating or self.is_bool else (self.min, self.max)
+
+    @property
+    def real_dtype(self) -> DType:
+        """The type of the real part of a complex number; else the type itself."""
+        parts = {"complex64": "float32", "complex128": "float64"}
+        return BY_NAME[parts.get(self.name, self.name)]
 
     def is_compatible_with(self, other: Any) -> bool:
         """Whether the other type is the same."""
         return self == other
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "dtype":
+            raise AttributeError(name)
+        return getattr(self.dtype, name)
+
     def __eq__(self, other: object) -> bool:
         if other is self:
             return True
+        if isinstance(other, (DType, np.dtype)):
+            return of_array(other) is self
         try:
             return as_dtype(other) is self
         except TypeError:
             return False
+
+    def __len__(self) -> int:
+        return 0  # the number of fields of a NumPy dtype, which pandas asks for
+
+    def __bool__(self) -> bool:
+        return True
 
     def __hash__(self) -> int:
         return hash(self.dtype)  # It equals the NumPy dtype, so their hashes must be equal.
@@ -136,6 +169,14 @@ class DType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)
+
+
+class _StringType(DType):
+    """The type of strings, which NumPy keeps as objects."""
+
+    __slots__ = ()
+
+    _is_numeric = False
 
 
 def _numpy(name: str) -> DType:
@@ -156,7 +197,7 @@ float32 = _numpy("float32")
 float64 = double = _numpy("float64")
 complex64 = _numpy("complex64")
 complex128 = _numpy("complex128")
-string = DType("string", np.dtype(object))
+string: DType = _StringType("string", np.dtype(object))
 
 BY_NAME: dict[str, DType] = {
     t.name: t
@@ -183,6 +224,8 @@ def as_dtype(value: Any) -> DType:
     """
     if isinstance(value, DType):
         return value
+    if value == "bfloat16":
+        return _bfloat16()
     if isinstance(value, str) and (found := BY_NAME.get(_ALIASES.get(value, value))) is not None:
         return found
     if type(value) is int and value in _BY_NUMBER:
@@ -204,4 +247,51 @@ def _of_numpy(value: Any) -> DType | None:
         dtype = np.dtype(value)
     except TypeError:
         return None
+    if dtype.name == "bfloat16":
+        return _bfloat16()
     return string if dtype.kind in "OSUT" else BY_NAME.get(dtype.name)
+
+
+def _bfloat16() -> DType:
+    """The type bfloat16, whose values the package ml_dtypes brings to NumPy.
+
+    Raises:
+        UnsupportedError: there is no ml_dtypes.
+    """
+    if (found := BY_NAME.get("bfloat16")) is None:
+        try:
+            from ml_dtypes import bfloat16 as numpys
+        except ImportError:
+            raise UnsupportedError(
+                "tf.bfloat16 needs NumPy's bfloat16", hint="pip install ml_dtypes"
+            ) from None
+        found = BY_NAME["bfloat16"] = DType("bfloat16", np.dtype(numpys))
+        _BY_ARRAY[found.dtype] = _BY_NUMBER[_ENUM["bfloat16"]] = found
+    return found
+
+
+_BY_ARRAY: dict[np.dtype[Any], DType] = {t.dtype: t for t in BY_NAME.values()}
+
+
+def of_array(dtype: Any) -> Any:
+    """The DType of an array of this NumPy dtype; the NumPy dtype itself if TensorFlow has none.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.tf.dtypes import of_array
+        >>> of_array(np.dtype(object)), of_array(np.dtype("S2"))
+        (tf.string, dtype('S2'))
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    found = _BY_ARRAY.get(dtype)
+    if found is None and dtype.name == "bfloat16":
+        return _bfloat16()
+    return dtype if found is None else found
+
+
+def __getattr__(name: str) -> Any:
+    return _bfloat16() if name == "bfloat16" else _absent(name)
+
+
+_absent = absent_from("tf.dtypes")

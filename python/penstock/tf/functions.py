@@ -1,18 +1,19 @@
-"""TensorFlow's wrappers of functions. Functions run as plain Python, so most wrappers return the function itself."""
+"""TensorFlow's wrappers of functions. Functions run as plain Python here, so most return the function itself."""
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, map_structure, pack_sequence_as
+from penstock.tf.shapes import TypeSpec
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 
@@ -43,9 +44,9 @@ def py_function(
     """The function's results for tensors, as tensors with the dtypes `Tout`.
 
     Args:
-        func: a function of the inputs, as tensors.
+        func: gets the inputs as tensors.
         inp: the inputs.
-        Tout: the dtype of its result; a list of dtypes for several results, None if it returns nothing.
+        Tout: the dtype of its result, a list of them for several, None for none.
         name: ignored.
 
     Raises:
@@ -57,7 +58,9 @@ def py_function(
         np.int32(2)
     """
     assert func is not None
-    return _results(func(*(convert_to_tensor(x) for x in inp)), Tout)
+    if probing.is_on():
+        return _unknown(Tout)
+    return _results(func(*map(_argument, inp)), Tout, _converted)
 
 
 def numpy_function(
@@ -69,18 +72,63 @@ def numpy_function(
 ) -> Any:
     """As `py_function`, but the function gets plain NumPy arrays, and bytes for single strings."""
     assert func is not None
-    return _results(func(*(convert_to_tensor(x).numpy() for x in inp)), Tout)
+    if probing.is_on():
+        return _unknown(Tout)
+    return _results(func(*(convert_to_tensor(x).numpy() for x in inp)), Tout, _result)
 
 
-def _results(found: Any, dtypes: Any) -> Any:
+def _argument(value: Any) -> Any:
+    return value if hasattr(value, "with_values") else convert_to_tensor(value)
+
+
+def _unknown(dtypes: Any) -> Any:
+    """Placeholders for the results of a function that is not called: their shapes are unknown."""
+    if dtypes is None:
+        return None
+    if isinstance(dtypes, (list, tuple)):
+        return [_unknown(dtype) for dtype in dtypes]
+    if isinstance(dtypes, TypeSpec):
+        return probing.array(dtypes.shape, dtypes.dtype).view(Tensor)
+    return probing.array(None, dtypes).view(Tensor)
+
+
+def _results(found: Any, dtypes: Any, convert: Callable[[Any, Any], Any]) -> Any:
     if not isinstance(dtypes, (list, tuple)):
-        return None if dtypes is None or found is None else _result(found, dtypes)
+        if isinstance(found, (list, tuple)) and found and convert is _converted:
+            found = found[0]  # as in TensorFlow, which takes a list for several results
+        return None if dtypes is None or found is None else convert(found, dtypes)
     several = list(found) if isinstance(found, (list, tuple)) else [found]
     if len(several) != len(dtypes):
         raise InvalidArgumentError(
             None, None, f"the function returned {len(several)} values, Tout has {len(dtypes)}"
         )
-    return [_result(value, dtype) for value, dtype in zip(several, dtypes, strict=True)]
+    return [convert(value, dtype) for value, dtype in zip(several, dtypes, strict=True)]
+
+
+def _converted(value: Any, dtype: Any) -> Any:
+    """A result of py_function, converted like any argument of an operation."""
+    wanted = dtype.dtype if isinstance(dtype, TypeSpec) else as_dtype(dtype)
+    if hasattr(value, "with_values"):
+        return value
+    if not isinstance(value, Tensor):
+        return _constant(value, wanted)
+    if value.dtype != wanted:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"ValueError: Tensor conversion requested dtype {wanted.name} for Tensor with dtype "
+            f"{as_dtype(value.dtype).name}",
+        )
+    return value
+
+
+def _constant(value: Any, wanted: Any) -> Tensor:
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return np.asarray(value).astype(wanted.dtype).view(Tensor)
+    try:
+        return constant(value, wanted)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(None, None, f"{type(error).__name__}: {error}") from error
 
 
 def _result(value: Any, dtype: Any) -> Tensor:
@@ -105,43 +153,12 @@ def executing_eagerly() -> bool:
 
 
 def get_logger() -> logging.Logger:
-    """The logger with TensorFlow's name."""
+    """The logger with the name of TensorFlow's."""
     return logging.getLogger("tensorflow")
 
 
-def print(*inputs: Any, **options: Any) -> None:
-    """Write values to standard error, tensors without their shape and dtype.
-
-    Args:
-        inputs: the values.
-        options: output_stream (a Python file), sep, end, summarize (values shown at either end of each dimension;
-            -1 for all).
-
-    Example:
-        >>> import sys
-        >>> import penstock.tf as tf
-        >>> tf.print("sizes", tf.constant([1, 2, 3]), output_stream=sys.stdout)
-        sizes [1 2 3]
-    """
-    stream, most = options.get("output_stream", sys.stderr), options.get("summarize")
-    edge = 3 if most is None else int(most)
-    if len(inputs) == 1 and isinstance(inputs[0], np.ndarray) and inputs[0].dtype == object:
-        inputs = (inputs[0].item().decode(errors="replace"),) if inputs[0].ndim == 0 else inputs
-    shown = (_printed(value, edge) for value in inputs)
-    text = options.get("sep", " ").join(shown) + options.get("end", "\n")
-    stream.write(text)
-
-
-def _printed(value: Any, edge: int) -> str:
-    if isinstance(value, np.ndarray) and value.ndim:
-        limit = sys.maxsize if edge < 0 else 0
-        return np.array2string(np.asarray(value), threshold=limit, edgeitems=abs(edge))
-    plain = value.item() if isinstance(value, np.ndarray) else value
-    return f'"{plain.decode(errors="replace")}"' if isinstance(plain, bytes) else str(plain)
-
-
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """The tensor itself, because penstock.tf has no gradients."""
+    """The tensor itself: penstock.tf has no gradients."""
     return input
 
 
@@ -151,10 +168,15 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The result of one of two functions, depending on a condition. The other function is not called."""
+    """The result of one of two functions, as a condition decides; the other is not called."""
     assert true_fn is not None
     assert false_fn is not None
-    return true_fn() if bool(np.asarray(pred)) else false_fn()
+    return true_fn() if is_true(pred) else false_fn()
+
+
+def is_true(pred: Any) -> bool:
+    """Whether a condition holds; both in turn for placeholders."""
+    return probing.decision() if probing.is_on() else bool(np.asarray(pred))
 
 
 def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Any:
@@ -165,21 +187,66 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
         >>> tf.map_fn(lambda x: x * x, tf.constant([1, 2, 3])).numpy()
         array([1, 4, 9], dtype=int32)
     """
-    parts = map_structure(convert_to_tensor, elems)
+    parts = map_structure(_argument, elems)
     rows = zip(*flatten(parts), strict=True)
     results = [fn(pack_sequence_as(parts, row)) for row in rows]
     if not results:
-        raise ValueError("tf.map_fn needs at least one element to know the shape of its results")
+        return _none_of(fn, parts)
     return map_structure(lambda *leaves: np.stack(leaves).view(Tensor), *results)
 
 
-@contextmanager
-def name_scope(name: str) -> Generator[str]:
-    """Has no effect, because operations have no names."""
-    yield name
+def vectorized_map(
+    fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, **_: Any
+) -> Any:
+    """`map_fn`: the function is called for each slice."""
+    return map_fn(fn, elems)
+
+
+def _none_of(fn: Callable[..., Any], parts: Any) -> Any:
+    """The result of `map_fn` without elements: no rows, of the shape that the function gives."""
+    with probing.probing(0):
+        rows = [probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)]
+        first = fn(pack_sequence_as(parts, rows))
+    with probing.probing(2):
+        rows = [probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)]
+        other = fn(pack_sequence_as(parts, rows))
+
+    def empty(one: Any, two: Any) -> Tensor:
+        one, two = convert_to_tensor(one), convert_to_tensor(two)
+        sizes = (a if a == b else 0 for a, b in zip(one.shape, two.shape, strict=True))
+        return np.zeros((0, *sizes), one.dtype.dtype).view(Tensor)
+
+    return map_structure(empty, first, other)
+
+
+class name_scope:  # noqa: N801 -- TensorFlow's name
+    """No effect: operations have no names. Also in TensorFlow 1's form, `name_scope(name, default_name, values)`."""
+
+    def __init__(self, name: Any = None, default_name: Any = None, values: Any = None) -> None:
+        self.name = name or default_name or ""
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 @contextmanager
 def device(device_name: Any) -> Generator[None]:
-    """Has no effect, because tensors are in CPU memory."""
+    """No effect: tensors are in CPU memory."""
     yield
+
+
+@contextmanager
+def control_dependencies(control_inputs: Any) -> Generator[None]:
+    """No effect: operations run in the order of the program."""
+    yield
+
+
+def group(*inputs: Any, name: str | None = None) -> None:
+    """No effect: the operations have run."""
+
+
+def no_op(name: str | None = None) -> None:
+    """No effect."""

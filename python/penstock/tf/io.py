@@ -1,6 +1,14 @@
 """`tf.io`: reading, writing, parsing and decoding with TensorFlow's names."""
 
 import penstock.tf.gfile as gfile  # noqa: PLR0402 - the other form imports the package, which imports this
+from penstock.tf.byte_strings import (
+    decode_base64,
+    decode_compressed,
+    deserialize_many_sparse,
+    encode_base64,
+    serialize_many_sparse,
+    serialize_sparse,
+)
 from penstock.tf.codecs import (
     decode_and_crop_jpeg,
     decode_bmp,
@@ -11,6 +19,7 @@ from penstock.tf.codecs import (
     extract_jpeg_shape,
     is_jpeg,
 )
+from penstock.tf.csv_columns import decode_csv
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.encoders import encode_jpeg, encode_png
 from penstock.tf.features import (
@@ -40,12 +49,17 @@ __all__ = [
     "TFRecordWriter",
     "VarLenFeature",
     "decode_and_crop_jpeg",
+    "decode_base64",
     "decode_bmp",
+    "decode_compressed",
+    "decode_csv",
     "decode_gif",
     "decode_image",
     "decode_jpeg",
     "decode_png",
     "decode_raw",
+    "deserialize_many_sparse",
+    "encode_base64",
     "encode_jpeg",
     "encode_png",
     "extract_jpeg_shape",
@@ -58,6 +72,8 @@ __all__ = [
     "parse_single_sequence_example",
     "parse_tensor",
     "read_file",
+    "serialize_many_sparse",
+    "serialize_sparse",
     "serialize_tensor",
     "write_file",
 ]

@@ -1,291 +1,198 @@
-"""Arithmetic for preparing data: `tf.cast`, `tf.reduce_mean` and others, by NumPy.
+"""`tf.math`: arithmetic and reductions, under TensorFlow's names."""
 
-Results have TensorFlow's dtypes, which sometimes differ from NumPy's: a sum of int32 stays int32, a mean of integers
-is an integer, and a Python number takes the dtype of the other operand.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
-from penstock.tf.dtypes import as_dtype, string
-from penstock.tf.errors import InvalidArgumentError, UnimplementedError
+from penstock.tf.arithmetic import (
+    abs,
+    add,
+    argmax,
+    argmin,
+    ceil,
+    cos,
+    cumsum,
+    divide,
+    equal,
+    exp,
+    floor,
+    floordiv,
+    floormod,
+    greater,
+    greater_equal,
+    is_finite,
+    is_inf,
+    is_nan,
+    less,
+    less_equal,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    pow,
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_std,
+    reduce_sum,
+    reduce_variance,
+    round,
+    sign,
+    sin,
+    sqrt,
+    square,
+    subtract,
+    tanh,
+    truediv,
+)
 from penstock.tf.missing import absent_from
-from penstock.tf.tensor import Tensor, convert_to_tensor
+from penstock.tf.more_math import (
+    acos,
+    add_n,
+    angle,
+    asin,
+    atan,
+    atan2,
+    bincount,
+    confusion_matrix,
+    conj,
+    cosh,
+    count_nonzero,
+    cumprod,
+    divide_no_nan,
+    erf,
+    expm1,
+    imag,
+    in_top_k,
+    invert_permutation,
+    l2_normalize,
+    log1p,
+    logical_xor,
+    multiply_no_nan,
+    real,
+    reciprocal,
+    reduce_euclidean_norm,
+    reduce_logsumexp,
+    rint,
+    rsqrt,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+    sigmoid,
+    sinh,
+    softplus,
+    squared_difference,
+    tan,
+    top_k,
+    unsorted_segment_max,
+    unsorted_segment_mean,
+    unsorted_segment_min,
+    unsorted_segment_prod,
+    unsorted_segment_sum,
+    zero_fraction,
+)
 
-
-def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values converted to a dtype; the tensor itself if it has that dtype.
-
-    Fractions are truncated towards zero; anything but zero is True. Sparse and ragged tensors keep their indices and
-    rows.
-
-    Raises:
-        UnimplementedError: from or to strings.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> tf.cast([1.8, -1.8], tf.int32).numpy()
-        array([ 1, -1], dtype=int32)
-    """
-    wanted = as_dtype(dtype)
-    if hasattr(x, "with_values"):  # sparse or ragged
-        return x.with_values(cast(x.values, wanted))
-    value = convert_to_tensor(x)
-    if wanted == value.dtype:
-        return value
-    if wanted is string or value.dtype == object:
-        source = as_dtype(value.dtype).name
-        raise UnimplementedError(None, None, f"Cast {source} to {wanted.name} is not supported")
-    return value.astype(wanted.dtype).view(Tensor)
-
-
-def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """The values converted to a dtype, clipped to its range."""
-    given, wanted = convert_to_tensor(value), as_dtype(dtype)
-    if wanted.is_integer:
-        given = np.clip(given, wanted.min, wanted.max).view(Tensor)
-    return cast(given, wanted)
-
-
-def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
-    """The same bytes read as another dtype of the same size."""
-    return convert_to_tensor(input).view(as_dtype(type).dtype).view(Tensor)
-
-
-def _two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors; a Python number takes the dtype of the other operand."""
-    if isinstance(y, np.ndarray) and not isinstance(x, (np.ndarray, np.generic)):
-        second = convert_to_tensor(y)
-        return convert_to_tensor(x, second.dtype), second
-    first = convert_to_tensor(x)
-    kind = None if isinstance(y, (np.ndarray, np.generic)) else first.dtype
-    return first, convert_to_tensor(y, kind)
-
-
-def _of_two(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
-        first, second = _two(x, y)
-        if first.dtype != second.dtype:
-            raise InvalidArgumentError(
-                None, None, f"cannot compute {operation.__name__} of {as_dtype(first.dtype).name} and "
-                f"{as_dtype(second.dtype).name}: tf.cast one of them",
-            )  # fmt: skip
-        return np.asarray(numpys(first, second)).view(Tensor)
-
-    operation.__doc__ = words
-    operation.__name__ = operation.__qualname__ = numpys.__name__
-    return operation
-
-
-def _of_one(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    def operation(x: Any, name: str | None = None) -> Tensor:
-        return np.asarray(numpys(convert_to_tensor(x))).view(Tensor)
-
-    operation.__doc__ = words
-    operation.__name__ = operation.__qualname__ = numpys.__name__
-    return operation
-
-
-def _quotient(x: Tensor, y: Tensor) -> Any:
-    return x / y
-
-
-add = _of_two(np.add, "The sum, value by value.")
-subtract = _of_two(np.subtract, "The difference, value by value.")
-multiply = _of_two(np.multiply, "The product, value by value.")
-divide = truediv = _of_two(_quotient, "The quotient, value by value; a float for integers, too.")
-floordiv = _of_two(np.floor_divide, "The quotient rounded down, value by value.")
-floormod = mod = _of_two(np.mod, "The remainder of floordiv, value by value.")
-pow = _of_two(np.power, "The power, value by value.")
-maximum = _of_two(np.maximum, "The greater value of the two.")
-minimum = _of_two(np.minimum, "The lesser value of the two.")
-equal = _of_two(np.equal, "Whether values are equal.")
-not_equal = _of_two(np.not_equal, "Whether values differ.")
-less = _of_two(np.less, "Whether the first value is less.")
-less_equal = _of_two(np.less_equal, "Whether the first value is less or equal.")
-greater = _of_two(np.greater, "Whether the first value is greater.")
-greater_equal = _of_two(np.greater_equal, "Whether the first value is greater or equal.")
-logical_and = _of_two(np.logical_and, "Whether both values are true.")
-logical_or = _of_two(np.logical_or, "Whether one of the two values is true.")
-_matmul = _of_two(np.matmul, "The product of matrices.")
-logical_not = _of_one(np.logical_not, "Whether values are false.")
-abs = _of_one(np.abs, "The absolute values.")
-negative = _of_one(np.negative, "The values with the opposite sign.")
-sign = _of_one(np.sign, "-1, 0 or 1 for each value.")
-square = _of_one(np.square, "The squares.")
-sqrt = _of_one(np.sqrt, "The square roots.")
-exp = _of_one(np.exp, "e to the power of each value.")
-log = _of_one(np.log, "The natural logarithms.")
-sin = _of_one(np.sin, "The sines.")
-cos = _of_one(np.cos, "The cosines.")
-tanh = _of_one(np.tanh, "The hyperbolic tangents.")
-floor = _of_one(np.floor, "The values rounded down.")
-ceil = _of_one(np.ceil, "The values rounded up.")
-round = _of_one(np.round, "The values rounded, halves to even.")
-is_nan = _of_one(np.isnan, "Whether values are NaN.")
-is_inf = _of_one(np.isinf, "Whether values are infinite.")
-is_finite = _of_one(np.isfinite, "Whether values are finite.")
-
-
-def matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
-) -> Tensor:
-    """The product of matrices, or of batches of them.
-
-    Args:
-        a, b: [..., n, k] and [..., k, m].
-        transpose_a, transpose_b (bool): exchange the last two dimensions first.
-        name: ignored.
-
-    Returns:
-        Tensor[..., n, m].
-
-    Raises:
-        InvalidArgumentError: two dtypes.
-    """
-    first, second = (
-        np.swapaxes(x, -1, -2) if turn else x
-        for x, turn in zip(_two(a, b), (transpose_a, transpose_b), strict=True)
-    )
-    return _matmul(first, second)
-
-
-def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
-) -> Tensor:
-    """The values clipped to limits.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> tf.clip_by_value([-1.0, 0.5, 3.0], 0, 1).numpy()
-        array([0. , 0.5, 1. ], dtype=float32)
-    """
-    return minimum(maximum(convert_to_tensor(t), clip_value_min), clip_value_max)
-
-
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Values of `x` where the condition is true, else of `y`; without these, the positions where it is true.
-
-    Returns:
-        The values; or the positions, int64 [number of true values, rank].
-
-    Raises:
-        ValueError: only one of x and y is given.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> (
-        ...     tf.where([True, False, True]).numpy().tolist(),
-        ...     tf.where([True, False], 1, 2).numpy().tolist(),
-        ... )
-        ([[0], [2]], [1, 2])
-    """
-    chosen = np.asarray(condition, bool)
-    if x is None and y is None:
-        return np.argwhere(chosen).view(Tensor)
-    if x is None or y is None:
-        raise ValueError("x and y must both be non-None or both be None.")
-    first, second = _two(x, y)
-    return np.asarray(np.where(chosen, first, second)).view(Tensor)
-
-
-def _reduced(numpys: Callable[..., Any], words: str, *, keeps_dtype: bool) -> Callable[..., Tensor]:
-    def reduction(
-        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
-    ) -> Tensor:
-        value = convert_to_tensor(input_tensor).view(np.ndarray)
-        over = None if axis is None else tuple(int(a) for a in np.atleast_1d(np.asarray(axis)))
-        found = np.asarray(numpys(value, axis=over, keepdims=keepdims))
-        return (found.astype(value.dtype) if keeps_dtype else found).view(Tensor)
-
-    reduction.__doc__ = (
-        words + "\n\nOver all dimensions, or those of `axis`; `keepdims` leaves them with size 1."
-    )
-    return reduction
-
-
-def _mean(value: Any, axis: Any, keepdims: Any) -> Any:
-    if value.dtype.kind in "iu":
-        count = value.size if axis is None else np.prod([value.shape[a] for a in axis])
-        total = np.sum(value, axis=axis, keepdims=keepdims)
-        return np.trunc(total / np.maximum(count, 1))
-    return np.mean(value, axis=axis, keepdims=keepdims)
-
-
-reduce_sum = _reduced(np.sum, "The sum.", keeps_dtype=True)
-reduce_mean = _reduced(_mean, "The mean; an integer for integers.", keeps_dtype=True)
-reduce_prod = _reduced(np.prod, "The product.", keeps_dtype=True)
-reduce_max = _reduced(np.max, "The greatest value.", keeps_dtype=True)
-reduce_min = _reduced(np.min, "The least value.", keeps_dtype=True)
-reduce_all = _reduced(np.all, "Whether all are true.", keeps_dtype=False)
-reduce_any = _reduced(np.any, "Whether any is true.", keeps_dtype=False)
-reduce_std = _reduced(np.std, "The standard deviation.", keeps_dtype=True)
-reduce_variance = _reduced(np.var, "The variance.", keeps_dtype=True)
-
-
-def argmax(
-    input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
-) -> Tensor:
-    """The index of the greatest value along a dimension; the first if there are several."""
-    found = np.argmax(convert_to_tensor(input), int(axis or 0))
-    return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
-
-
-def argmin(
-    input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
-) -> Tensor:
-    """The index of the least value along a dimension; the first if there are several."""
-    found = np.argmin(convert_to_tensor(input), int(axis or 0))
-    return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
-
-
-def cumsum(
-    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    """Cumulative sums along a dimension.
-
-    Args:
-        x: the values.
-        axis: the dimension.
-        exclusive: leave each value out of its own sum.
-        reverse: from the end.
-        name: ignored.
-    """
-    value = convert_to_tensor(x).view(np.ndarray)
-    turned = np.flip(value, axis) if reverse else value
-    sums = np.cumsum(turned, axis, dtype=value.dtype)
-    sums = sums - turned if exclusive else sums
-    return np.asarray(np.flip(sums, axis) if reverse else sums).view(Tensor)
-
-
-def sort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
-) -> Tensor:
-    """The values in order along a dimension; `direction` is ASCENDING or DESCENDING."""
-    found = np.sort(convert_to_tensor(values).view(np.ndarray), axis)
-    return (np.flip(found, axis) if direction == "DESCENDING" else found).view(Tensor)
-
-
-def argsort(
-    values: Any,
-    axis: int = -1,
-    direction: str = "ASCENDING",
-    stable: bool = False,
-    name: str | None = None,
-) -> Tensor:
-    """The indices that sort the values along a dimension, as int32; equal values keep their order."""
-    value = convert_to_tensor(values).view(np.ndarray)
-    if direction == "DESCENDING":
-        found = np.flip(
-            value.shape[axis] - 1 - np.argsort(np.flip(value, axis), axis, kind="stable"), axis
-        )
-    else:
-        found = np.argsort(value, axis, kind="stable")
-    return found.astype(np.int32).view(Tensor)
-
+__all__ = [
+    "abs",
+    "acos",
+    "add",
+    "add_n",
+    "angle",
+    "argmax",
+    "argmin",
+    "asin",
+    "atan",
+    "atan2",
+    "bincount",
+    "ceil",
+    "confusion_matrix",
+    "conj",
+    "cos",
+    "cosh",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "divide",
+    "divide_no_nan",
+    "equal",
+    "erf",
+    "exp",
+    "expm1",
+    "floor",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "imag",
+    "in_top_k",
+    "invert_permutation",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "l2_normalize",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "multiply_no_nan",
+    "negative",
+    "not_equal",
+    "pow",
+    "real",
+    "reciprocal",
+    "reduce_all",
+    "reduce_any",
+    "reduce_euclidean_norm",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_std",
+    "reduce_sum",
+    "reduce_variance",
+    "rint",
+    "round",
+    "rsqrt",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "softplus",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "subtract",
+    "tan",
+    "tanh",
+    "top_k",
+    "truediv",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sum",
+    "zero_fraction",
+]
 
 __getattr__ = absent_from("tf.math")

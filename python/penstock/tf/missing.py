@@ -1,4 +1,4 @@
-"""The error for symbols of TensorFlow that penstock lacks, with the nearest alternative."""
+"""The error for what TensorFlow has and penstock lacks, with the nearest alternative."""
 
 from __future__ import annotations
 
@@ -16,50 +16,42 @@ NEAREST: dict[str, str] = {
     "tf.RaggedTensor": "its values and row_splits, which are arrays",
     "tf.SparseTensor": "its indices, values and dense_shape, which are arrays",
     "tf.Variable": "a NumPy array, or torch, JAX or keras",
-    "tf.case": "if, since a function given to Dataset.map sees values",
     "tf.data": "ps.open and ps.Loader",
     "tf.data.Dataset.fingerprint": "ps.open(...).fingerprint",
-    "tf.data.Dataset.load": "Dataset.cache(path), or ps.open",
-    "tf.data.Dataset.rejection_resample": "Dataset.filter",
-    "tf.data.Dataset.save": "Dataset.cache(path), or ps.write",
-    "tf.data.Dataset.snapshot": "Dataset.cache(path)",
     "tf.data.Dataset.sparse_batch": "Dataset.ragged_batch",
     "tf.data.experimental": "ps.open and ps.Loader",
-    "tf.data.experimental.CsvDataset": "pyarrow.csv, then Dataset.from_tensor_slices",
     "tf.data.experimental.SqlDataset": "sqlite3, then Dataset.from_generator",
-    "tf.data.experimental.make_csv_dataset": "pyarrow.csv, then Dataset.from_tensor_slices",
     "tf.data.experimental.service": "ps.Loader(rank=..., world_size=...), which needs no service",
     "tf.distribute": "ps.Loader(rank=..., world_size=...)",
     "tf.errors": "the classes of tf.errors, such as tf.errors.NotFoundError",
     "tf.image": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io": "ps.open and ps.write",
-    "tf.io.decode_base64": "base64 in a function given to Dataset.map",
-    "tf.io.decode_compressed": "zlib or gzip in a function given to Dataset.map",
-    "tf.io.decode_csv": "pyarrow.csv, then Dataset.from_tensor_slices",
     "tf.io.decode_json_example": "json in a function given to Dataset.map",
     "tf.io.decode_proto": "FromString of the message's class, in a function given to Dataset.map",
     "tf.io.decode_webp": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
-    "tf.io.encode_base64": "base64 in a function given to Dataset.map",
     "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
     "tf.io.match_filenames_once": "tf.io.matching_files",
-    "tf.keras": "import keras: its fit takes datasets of penstock.tf, on torch and JAX",
+    "tf.keras": "import keras, and keras in place of tf.keras: its fit takes datasets of penstock.tf",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.lookup": "a dict, in a function given to Dataset.map",
+    "tf.Session": "no session: values are there at once",
+    "tf.placeholder": "no session: values are there at once",
+    "tf.flags": "argparse",
+    "tf.app": "a call of main()",
     "tf.nn": "torch, JAX or keras: penstock prepares data",
     "tf.random": "numpy.random, or tf.random.uniform",
     "tf.ragged": "the values and row_splits of a ragged tensor, which are arrays",
+    "tf.signal": "numpy.fft, which takes tensors of penstock.tf",
     "tf.sparse": "the indices and values of a sparse tensor, which are arrays",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
-    "tf.switch_case": "if, since a function given to Dataset.map sees values",
     "tf.train": "torch, JAX or keras: penstock prepares data",
-    "tf.while_loop": "while, since a function given to Dataset.map sees values",
 }
-"""The nearest alternative, by the prefix of a symbol. The longest matching prefix is used."""
+"""The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
 
 
 class MissingSymbolError(UnimplementedError, AttributeError):
-    """The error for a symbol of TensorFlow that penstock.tf lacks; `hint` names the nearest alternative."""
+    """A symbol of TensorFlow that penstock.tf lacks; `hint` names the nearest alternative."""
 
 
 def nearest(symbol: str) -> str:
@@ -74,7 +66,7 @@ def nearest(symbol: str) -> str:
 
 
 def in_numpy(name: str) -> str:
-    """The NumPy function of the same name, as an alternative."""
+    """The NumPy function of the same name as an alternative."""
     return f"numpy.{name}, which takes tensors of penstock.tf"
 
 
@@ -82,11 +74,8 @@ def _is_function(found: object) -> bool:
     return callable(found) and hasattr(found, "__name__") and not isinstance(found, type)
 
 
-_OLD_NAMES = {
-    f"tf.data.experimental.{name}": f"tf.data.Dataset.{name}"
-    for name in ("load", "rejection_resample", "save", "snapshot")
-} | {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
-"""Functions that are now methods."""
+_OLD_NAMES = {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
+"""Functions that became methods."""
 
 
 def missing(symbol: str) -> MissingSymbolError:
@@ -94,16 +83,16 @@ def missing(symbol: str) -> MissingSymbolError:
 
     Example:
         >>> from penstock.tf.missing import missing
-        >>> print(missing("tf.data.Dataset.rejection_resample"))
-        tf.data.Dataset.rejection_resample is not part of penstock.tf
-          try: Dataset.filter
+        >>> print(missing("tf.data.Dataset.sparse_batch"))
+        tf.data.Dataset.sparse_batch is not part of penstock.tf
+          try: Dataset.ragged_batch
     """
     message = f"{symbol} is not part of penstock.tf"
     return MissingSymbolError(None, None, message, hint=nearest(symbol))
 
 
 def absent_from(space: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`, which raises this error for every unknown name."""
+    """A module's `__getattr__`, which raises that error for every unknown name."""
 
     def refuse(name: str) -> Any:
         if name.startswith("__"):
@@ -114,7 +103,7 @@ def absent_from(space: str) -> Callable[[str], Any]:
 
 
 class KnownNames(type):
-    """The metaclass of a class of TensorFlow. It raises this error for every unknown name."""
+    """The metaclass of a class of TensorFlow, which raises that error for every unknown name."""
 
     def __getattr__(cls, name: str) -> Any:
         return absent_from(f"tf.{cls.__name__}")(name)

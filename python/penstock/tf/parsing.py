@@ -14,11 +14,13 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.types import is_bytes
+from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import PARTITIONS, RaggedFeature
 from penstock.tf.parse_errors import example_error, sequence_error
 from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
+from penstock.tf.placeholders import of_parsed, of_sequences
 from penstock.tf.recognised import NotRecorded, Recorded
 from penstock.tf.tensor import convert_to_tensor
 
@@ -58,6 +60,8 @@ def parse_example(
         raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
     if isinstance(serialized, Recorded):
         return _recorded(serialized, features, example_names)
+    if probing.is_on():
+        return of_parsed(features, list(np.shape(serialized)))
     payloads, alone = _payloads(serialized)
     names = None if example_names is None else _names(example_names, payloads, alone)
     if alone:
@@ -96,6 +100,8 @@ def parse_single_example(
         if serialized.is_batch:
             raise NotRecorded("a batch")
         return _recorded(serialized, features, example_names)
+    if probing.is_on():
+        return of_parsed(features, [])
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -171,6 +177,8 @@ def parse_sequence_example(
         raise ValueError(
             "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
         )
+    if probing.is_on():
+        return of_sequences(serialized, context_features, sequence_features)
     payloads, alone = _payloads(serialized)
     return _sequence(
         payloads, alone, context_features or {}, sequence_features or {}, example_names
@@ -212,6 +220,8 @@ def parse_single_sequence_example(
         raise ValueError(
             "Both context_features and sequence_features are None, but at least one should have values."
         )
+    if probing.is_on():
+        return of_sequences(serialized, context_features, sequence_features)[:2]
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from penstock.tf.dtypes import as_dtype, int64
 from penstock.tf.missing import absent_from
 from penstock.tf.ragged_tensor import RaggedTensor
+from penstock.tf.row_splits import sums
 from penstock.tf.shapes import TensorShape
+from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.tensor import constant as dense_constant
 
 
@@ -72,7 +75,7 @@ def _checked_nesting(pylist: Any, ragged_rank: int | None, inner_rank: int) -> t
 def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]]:
     """The values of rows nested this many levels deep, and the row splits of each level."""
     nested: list[list[int]] = []
-    for _ in range(levels):
+    for _ in builtins.range(levels):
         splits = [0]
         for row in rows:
             splits.append(splits[-1] + len(row))
@@ -94,6 +97,91 @@ def _depths(value: Any) -> tuple[int | None, int]:
             scalars = found + 1
         deepest = max(deepest, below + 1)
     return scalars, deepest
+
+
+def map_flat_values(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The result of an operation on the innermost values of ragged tensors, in their rows."""
+    first = next((a for a in args if isinstance(a, RaggedTensor)), None)
+    flat = [a.flat_values if isinstance(a, RaggedTensor) else a for a in args]
+    made = op(*flat, **kwargs)
+    return made if first is None else first.with_flat_values(made)
+
+
+def stack(values: Any, axis: int = 0, name: str | None = None) -> RaggedTensor:
+    """Tensors of different lengths as the rows of a ragged tensor."""
+    parts = [v if isinstance(v, RaggedTensor) else convert_to_tensor(v) for v in values]
+    if axis != 0:
+        raise ValueError("tf.ragged.stack of penstock stacks along the first dimension only")
+    joined = concat_rows(parts)
+    kind = np.int64 if any(isinstance(part, RaggedTensor) for part in parts) else np.int32
+    return RaggedTensor.from_row_lengths(joined, np.array([len(part) for part in parts], kind))
+
+
+def concat_rows(parts: Any) -> Any:
+    """Ragged or dense tensors joined along their first dimension."""
+    if not any(isinstance(part, RaggedTensor) for part in parts):
+        return np.concatenate(parts).view(Tensor)
+    ragged = [p if isinstance(p, RaggedTensor) else RaggedTensor.from_tensor(p) for p in parts]
+    lengths = np.concatenate([np.asarray(p.row_lengths()) for p in ragged])
+    return RaggedTensor.from_row_lengths(concat_rows([p.values for p in ragged]), lengths)
+
+
+def concat_columns(parts: Any) -> RaggedTensor:
+    """Ragged or dense tensors joined row by row."""
+    ragged = [p if isinstance(p, RaggedTensor) else RaggedTensor.from_tensor(p) for p in parts]
+    rows = [concat_rows([p[n] for p in ragged]) for n in builtins.range(len(ragged[0]))]
+    return stack(rows).with_row_splits_dtype(int64)
+
+
+def range(
+    starts: Any,
+    limits: Any = None,
+    deltas: Any = 1,
+    dtype: Any = None,
+    name: str | None = None,
+    row_splits_dtype: Any = int64,
+) -> RaggedTensor:
+    """Rows of numbers from `starts` to before `limits`."""
+    if limits is None:
+        starts, limits = 0, starts
+    first, last, step = np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(v)) for v in (starts, limits, deltas))
+    )
+    kind = convert_to_tensor(limits).dtype if dtype is None else as_dtype(dtype)
+    rows: list[Any] = [
+        np.arange(a, b, c, dtype=np.dtype(kind)) for a, b, c in zip(first, last, step, strict=True)
+    ]
+    made = stack([row.view(Tensor) for row in rows])
+    return made.with_row_splits_dtype(row_splits_dtype)
+
+
+def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
+    """The values where a mask of the same rows is true, in their rows."""
+    if not isinstance(mask, RaggedTensor):
+        mask = RaggedTensor.from_tensor(mask)
+    given = data if isinstance(data, RaggedTensor) else RaggedTensor.from_tensor(data)
+    kept = np.asarray(mask.values)
+    lengths = np.add.reduceat(
+        np.append(kept, False).astype(np.int64), np.asarray(mask.row_splits)[:-1]
+    )
+    lengths = np.where(np.asarray(mask.row_lengths()) > 0, lengths, 0) if len(mask) else lengths[:0]
+    return RaggedTensor.from_row_lengths(given.values[kept], lengths)
+
+
+def segment_ids_to_row_splits(
+    segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
+) -> Tensor:
+    """The row splits of row numbers."""
+    ids = np.asarray(segment_ids)
+    kind = as_dtype(out_type or int64).dtype
+    count = int(num_segments) if num_segments is not None else (int(ids[-1]) + 1 if len(ids) else 0)
+    return sums(np.bincount(ids, minlength=count).astype(kind)).view(Tensor)
+
+
+def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Tensor:
+    """The row number of each value, from row splits."""
+    given = np.asarray(splits)
+    return np.repeat(np.arange(len(given) - 1, dtype=given.dtype), np.diff(given)).view(Tensor)
 
 
 __getattr__ = absent_from("tf.ragged")

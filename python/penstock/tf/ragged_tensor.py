@@ -10,11 +10,13 @@ import numpy as np
 import penstock.tf.row_splits as rows
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.missing import KnownNames, absent_from
+from penstock.tf.ragged_conversions import RaggedConversions
+from penstock.tf.ragged_operators import RaggedOperators
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
-class RaggedTensor(metaclass=KnownNames):
+class RaggedTensor(RaggedOperators, RaggedConversions, metaclass=KnownNames):
     """Rows of different lengths, as their concatenated values and the positions where rows begin.
 
     Made by parsing, by `tf.ragged.constant` and by the `from_...` methods. Row i is

@@ -95,6 +95,60 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
             return self
         return TensorShape([b if a is None else a for a, b in zip(self, other, strict=True)])
 
+    def with_rank(self, rank: int) -> TensorShape:
+        """The shape, with sizes that are not known if its rank was not.
+
+        Raises:
+            ValueError: it has another rank.
+        """
+        if self.rank is None:
+            return TensorShape([None] * int(rank))
+        self.assert_has_rank(rank)
+        return self
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """The shape.
+
+        Raises:
+            ValueError: it has a lower rank.
+        """
+        if self.rank is not None and self.rank < int(rank):
+            raise ValueError(f"Shape {self} must have rank at least {rank}")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """The shape.
+
+        Raises:
+            ValueError: it has a greater rank.
+        """
+        if self.rank is not None and self.rank > int(rank):
+            raise ValueError(f"Shape {self} must have rank at most {rank}")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise ValueError if the shape has another rank."""
+        if self.rank not in {None, int(rank)}:
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def assert_is_fully_defined(self) -> None:
+        """Raise ValueError if a size is unknown."""
+        if not self.is_fully_defined():
+            raise ValueError(f"Shape {self} is not fully defined")
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise ValueError if no tensor could have both shapes."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
+
+    def is_subtype_of(self, other: Any) -> bool:
+        """Whether every tensor of this shape has the other one."""
+        if other.rank is None:
+            return True
+        return self.rank == other.rank and all(
+            b is None or a == b for a, b in zip(self, other, strict=True)
+        )
+
     def concatenate(self, other: Any) -> TensorShape:
         """The dimensions of this shape, then those of the other."""
         other = TensorShape(other)

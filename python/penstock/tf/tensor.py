@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.dtypes import DType, as_dtype, string
+from penstock.tf import probing
+from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.shapes import TensorShape, TensorSpec
+
+_NUMPY_DTYPE: Any = np.ndarray.dtype
 
 
 class Tensor(np.ndarray[Any, np.dtype[Any]]):
@@ -31,6 +34,15 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         """The sizes of the dimensions, a tuple with TensorFlow's methods."""
         return TensorShape(np.ndarray.shape.__get__(self))  # type: ignore[attr-defined]
 
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        """The type of the values, a `tf.DType`, which equals NumPy's."""
+        return of_array(_NUMPY_DTYPE.__get__(self))
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        _NUMPY_DTYPE.__set__(self, value)  # `view(dtype)` does this
+
     def numpy(self) -> Any:
         """The plain array over the same memory; a NumPy scalar or `bytes` if there are no dimensions."""
         return np.ndarray.__getitem__(self, ()) if self.ndim == 0 else self.view(np.ndarray)
@@ -45,7 +57,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         Raises:
             ValueError: it has a different one.
         """
-        if not self.shape.is_compatible_with(shape):
+        if probing.is_on():
+            if TensorShape(shape).rank is not None:
+                probing.give_shape(self, TensorShape(shape))
+        elif not self.shape.is_compatible_with(shape):
             raise ValueError(
                 f"Tensor's shape {self.shape} is not compatible with supplied shape {TensorShape(shape)}."
             )
@@ -53,7 +68,12 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, Tensor) and key.ndim == 0 and key.dtype.kind in "iu":
             key = int(key)
-        found = np.ndarray.__getitem__(self, key)
+        try:
+            found = np.ndarray.__getitem__(self, key)
+        except IndexError:
+            if not probing.is_on():
+                raise
+            found = _placeholder_of(self, key)
         return found if isinstance(found, Tensor) else _scalar(found, self.dtype)
 
     def __iter__(self) -> Iterator[Any]:
@@ -82,7 +102,15 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     __hash__ = None  # type: ignore[assignment] -- like NumPy arrays
 
     def __bool__(self) -> bool:
+        if probing.is_on():
+            return probing.decision()
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        # pyarrow wants NumPy's dtype.
+        import pyarrow as pa
+
+        return pa.array(self.view(np.ndarray), type)
 
     def __repr__(self) -> str:
         value = self.numpy()
@@ -122,6 +150,13 @@ def _name(tensor: Tensor) -> str:
     return as_dtype(tensor.dtype).name
 
 
+def _placeholder_of(tensor: Tensor, key: Any) -> Any:
+    """A part of a placeholder whose indices are beyond its end."""
+    larger = np.resize(tensor.view(np.ndarray), [max(n, 64) for n in np.shape(tensor)])
+    found = np.asarray(larger[key]).view(Tensor)
+    return found[0:] if found.ndim else found
+
+
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:
     made = np.empty((), dtype)
     made[()] = value
@@ -159,7 +194,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Example:
         >>> import penstock.tf as tf
         >>> tf.constant([1, 2]).dtype, tf.constant("é").numpy()
-        (dtype('int32'), b'\xc3\xa9')
+        (tf.int32, b'\xc3\xa9')
     """
     made = _tensor(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError, OpError
 from penstock.tf.tensor import Tensor, convert_to_tensor
@@ -47,6 +48,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     return convert_to_tensor(message)
 
 
+@probing.instead(lambda serialized, out_type, name=None: probing.array(None, out_type).view(Tensor))
 def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Tensor:
     """The tensor that `serialize_tensor` wrote.
 
@@ -76,6 +78,51 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
         raise InvalidArgumentError(
             None, None, "Could not parse `serialized` as TensorProto"
         ) from error
+
+
+class TensorProto:
+    """A tensor as TensorFlow's TensorProto: only its bytes and its values.
+
+    Attributes: dtype (int), TensorFlow's number of the type.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        self.dtype = as_dtype(tensor.dtype).as_datatype_enum
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 -- protobuf's name
+        """The bytes of the message."""
+        return serialize_tensor(self._tensor).item()
+
+    @property
+    def tensor_content(self) -> bytes:
+        """The values as in memory."""
+        return self._tensor.tobytes()
+
+    def values(self) -> Any:
+        """The values as a NumPy array."""
+        return np.array(self._tensor.view(np.ndarray))
+
+
+def make_tensor_proto(
+    values: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    allow_broadcast: bool = False,
+) -> TensorProto:
+    """Values as a TensorProto, of which `SerializeToString` gives the bytes."""
+    made = convert_to_tensor(values, dtype)
+    return TensorProto(made if shape is None else np.broadcast_to(made, shape).view(Tensor))
+
+
+def make_ndarray(tensor: Any) -> Any:
+    """The values of a TensorProto as a NumPy array."""
+    if isinstance(tensor, TensorProto):
+        return tensor.values()
+    data = tensor.SerializeToString()
+    kind = next(as_dtype(value) for number, value in _fields(data) if number == 1)
+    return np.array(_parsed(data, kind).view(np.ndarray))
 
 
 def _parsed(data: bytes, wanted: Any) -> Tensor:

@@ -6,22 +6,25 @@
 
 pub mod bmp;
 pub mod crop;
+pub mod deep_view;
 pub mod gif;
 pub mod jpeg;
 pub mod jpeg_parts;
 pub mod libjpeg;
+pub mod masks;
 pub mod png;
 pub mod ppm;
 pub mod resize;
 pub mod samples;
 pub mod shrink;
 pub mod training_view;
+pub mod values;
 pub mod webp;
 
 use self::crop::Region;
 use super::buffer_pool::ask_for_huge_pages;
 use crate::wire::image_head::{Codec, Head, probe};
-use crate::wire::{Fault, FaultKind};
+use crate::wire::{Fault, FaultKind, other_images};
 
 /// Which channels are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,11 +184,40 @@ impl Decoder {
             Codec::Png => png::decode(bytes, shape, &mut self.scratch, pixels),
             Codec::Webp => webp::decode(bytes, head, shape, &mut self.scratch, pixels),
             Codec::Ppm => ppm::decode(bytes, shape, pixels),
+            Codec::Bmp | Codec::Gif | Codec::Tiff => self.other(bytes, head, shape, pixels),
         }
     }
 
-    /// Decode to an image whose longer side is still at least twice `max_side`, in the cheapest way: a JPEG
-    /// can be decoded to a half, a quarter or an eighth of its size for less than the whole costs.
+    /// BMP, GIF or TIFF; of 16 bits the upper 8.
+    fn other(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        shape: Shape,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        let stored = Shape::of(head, Mode::Stored);
+        if stored == shape && !head.deep {
+            return other_images::decode(bytes, head, pixels);
+        }
+        let values = stored.bytes()?;
+        let source = fit(&mut self.scratch, values.saturating_mul(if head.deep { 2 } else { 1 }))?;
+        other_images::decode(bytes, head, source)?;
+        if head.deep {
+            for place in 0..values {
+                let pair = source.get(place * 2..).and_then(<[u8]>::first_chunk::<2>).copied();
+                let upper = u16::from_ne_bytes(pair.unwrap_or_default()) >> 8;
+                if let Some(value) = source.get_mut(place) {
+                    *value = upper as u8;
+                }
+            }
+        }
+        let source = source.get(..values).unwrap_or_default();
+        change_channels(source, stored.channels, shape.channels, pixels)
+    }
+
+    /// Decode to an image whose longer side is still at least twice `max_side`, by the cheapest
+    /// way: a JPEG gives a half, a quarter or an eighth of itself for less than its whole.
     pub fn decode_for(
         &mut self,
         bytes: &[u8],
@@ -229,8 +261,8 @@ impl Decoder {
         let begun =
             self.jpeg.get_or_insert_with(jpeg::Decompressor::new).begin(bytes, head, false)?;
         let mut asked = None;
-        // A file without the end marker of JPEG may be truncated, and is decoded to its end.
-        if let (Some(columns), true) = (begun.block_columns(), bytes.ends_with(&[0xff, 0xd9])) {
+        // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
+        if let (Some(columns), true) = (begun.block_columns(), is_whole(bytes)) {
             let columns = (columns / u32::from(part)).max(1);
             // Subsampled colour is interpolated from neighbours. The neighbours of the region are needed to
             // get the same pixels as when decoding the whole image.
@@ -275,7 +307,13 @@ impl Decoder {
     }
 }
 
-/// Convert inverted CMYK, as Adobe stores it, to RGB or grey.
+/// Whether a JPEG ends as it should, apart from zeros that fill up its row of a table.
+fn is_whole(bytes: &[u8]) -> bool {
+    let padding = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+    bytes.get(..bytes.len() - padding).is_some_and(|file| file.ends_with(&[0xff, 0xd9]))
+}
+
+/// Inverted CMYK as Adobe stores it, as RGB or grey.
 fn from_inks(inks: &[u8], channels: u8, pixels: &mut [u8]) {
     let over = |ink: u8, black: u8| {
         let product = u32::from(ink) * u32::from(black) + 128;
@@ -351,8 +389,8 @@ impl Target {
             (Codec::Png, any) => any,
             (Codec::Webp, 2 | 4) => 4,
             (Codec::Webp, _) => 3,
-            (Codec::Jpeg | Codec::Ppm, 1 | 2) => 1,
-            (Codec::Jpeg | Codec::Ppm, _) => 3,
+            (_, 1 | 2) => 1,
+            _ => 3,
         }
     }
 }
@@ -388,6 +426,11 @@ impl Encoder {
             Codec::Png => png::encode(pixels, fitting),
             Codec::Webp => webp::encode(pixels, fitting, to.quality, to.lossless),
             Codec::Ppm => ppm::encode(pixels, fitting),
+            Codec::Bmp | Codec::Gif | Codec::Tiff => {
+                let name = to.codec.name().to_uppercase();
+                let message = format!("a {name} is only read, and this one has to be written anew");
+                Err(Fault::new(FaultKind::Unsupported, 0, message))
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod encode_msgpack;
 pub mod encode_recordio;
 pub mod encode_tar;
 pub mod example_columns;
+pub mod hash_records;
 pub mod headed;
 pub mod images;
 pub mod infer_examples;

@@ -34,7 +34,7 @@ fn mix(x: u64) -> u64 {
 }
 
 /// A key and another number make a new key. With the same key, different numbers make different keys.
-fn absorb(key: u64, number: u64) -> u64 {
+pub fn absorb(key: u64, number: u64) -> u64 {
     mix((key ^ number).wrapping_add(GOLDEN))
 }
 

@@ -1,6 +1,8 @@
-//! Makes a batch of images for a model: several threads crop, resize and mirror them, and write each into
-//! its place in the caller's memory.
+//! A batch of images or masks for a model: several threads crop, resize and mirror them, and write each
+//! into its place in the caller's memory.
 
+use super::images::crop::{Draw, Law, View};
+use super::images::masks::{self, MaskMaker, Samples};
 use super::images::training_view::{Maker, Recipe};
 use super::images::{Mode, Shape, head_within, within};
 use super::parallel_for::parallel_for;
@@ -44,6 +46,25 @@ impl<'a> Picture<'a> {
 /// Width and height of each image; None if its head is not valid.
 pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u32, u32)>> {
     images.iter().map(|image| image.and_then(|image| image.size(most_pixels))).collect()
+}
+
+/// What the masks of a batch are delivered as: of the channels of the first with a valid head, and of 16
+/// bits if any of them is. Those with a palette have one channel.
+pub fn mask_samples(images: &[Option<Picture<'_>>], most_pixels: u64) -> Samples {
+    let kind = |image: &Picture<'_>| match image.seen(most_pixels).ok()? {
+        Picture::Pixels(shape, _) => Some((shape.channels, false)),
+        Picture::File(bytes) | Picture::Headed(bytes, _) => {
+            let head = head_within(bytes, most_pixels).ok()?;
+            Some((if head.indexed { 1 } else { head.channels }, head.deep))
+        }
+    };
+    let kinds = images.iter().flatten().filter_map(kind);
+    let (mut first, mut wide) = (None, false);
+    for (channels, deep) in kinds {
+        first.get_or_insert(channels);
+        wide |= deep;
+    }
+    Samples { channels: if first.is_some_and(|channels| channels > 2) { 3 } else { 1 }, wide }
 }
 
 /// How damaged images are handled.
@@ -90,75 +111,148 @@ pub struct Rules {
     pub threads: usize,
 }
 
-/// Make all images, one after another in `out`. If images keep their size, an image without a valid head
-/// takes no bytes.
+/// What is made of each image.
+#[derive(Clone, Copy)]
+pub struct Product<'a> {
+    /// How it is looked at; for a mask, that is all.
+    pub recipe: &'a Recipe,
+    /// Of a mask, its values.
+    pub mask: Option<Samples>,
+}
+
+impl Product<'_> {
+    /// Bytes of what an image of this size becomes.
+    fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
+        let Some(samples) = self.mask else { return self.recipe.length(width, height) };
+        let (height, width) = self.recipe.law.size.unwrap_or((height, width));
+        let pixels = Shape { width, height, channels: 1 }.bytes()?;
+        pixels
+            .checked_mul(samples.pixel_bytes())
+            .ok_or_else(|| Fault::new(FaultKind::Limit, 0, "a mask too large for this machine"))
+    }
+}
+
+/// The geometry of each image of these sizes, None where the size is not known.
+pub fn views(law: &Law, sizes: &[Option<(u32, u32)>], keys: &[u64]) -> Vec<Option<View>> {
+    let view = |(size, key): (&Option<(u32, u32)>, &u64)| {
+        size.map(|(width, height)| law.view(width, height, *key))
+    };
+    sizes.iter().zip(keys).map(view).collect()
+}
+
+/// Make all images, one after another in `out`. If each keeps its size, an image whose head is not
+/// valid takes no bytes. One without a draw becomes zeros: the main image of its record is damaged.
 pub fn make(
     images: &[Option<Picture<'_>>],
-    keys: &[u64],
-    recipe: &Recipe,
+    draws: &[Option<Draw>],
+    product: Product<'_>,
     rules: &Rules,
     out: &mut [u8],
 ) -> Result<Vec<Damaged>, Fault> {
-    if keys.len() != images.len() {
-        let message = format!("{} keys for {} images", keys.len(), images.len());
+    if draws.len() != images.len() {
+        let message = format!("{} keys for {} images", draws.len(), images.len());
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
     let mut rest = out;
     let mut jobs = Vec::with_capacity(images.len());
-    let sizes = recipe.law.size.is_none().then(|| sizes(images, rules.most_pixels));
-    for (place, (image, &key)) in images.iter().zip(keys).enumerate() {
+    let keep_sizes = product.recipe.law.size.is_none();
+    let sizes = keep_sizes.then(|| sizes(images, rules.most_pixels));
+    for (place, (image, &draw)) in images.iter().zip(draws).enumerate() {
         let size = sizes.as_ref().map_or(Some((0, 0)), |sizes| sizes.get(place).copied().flatten());
-        let length = size.map_or(Ok(0), |(width, height)| recipe.length(width, height))?;
+        let length = size.map_or(Ok(0), |(width, height)| product.length(width, height))?;
         let Some((mine, others)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
             return Err(Fault::new(FaultKind::Schema, 0, "the batch has no room for its images"));
         };
         rest = others;
-        jobs.push((*image, key, mine));
+        jobs.push((*image, draw, mine));
     }
     if !rest.is_empty() {
         return Err(Fault::new(FaultKind::Schema, 0, "the batch has room for more images"));
     }
-    let work = |maker: &mut Maker, (image, key, mine): (Option<Picture<'_>>, u64, &mut [u8])| match (
-        one(maker, image, key, recipe, rules, mine),
-        rules.damage,
-    ) {
-        (Err(fault), Damage::Error) => Err(fault),
-        (Err(fault), _) => {
+    let work = |makers: &mut Makers, (image, draw, mine): (_, Option<Draw>, &mut [u8])| {
+        let Some(draw) = draw else {
             mine.fill(0);
-            Ok(Some((fault, false)))
+            return Ok(None);
+        };
+        match (makers.one(image, draw, product, rules, mine), rules.damage) {
+            (Err(fault), Damage::Error) => Err(fault),
+            (Err(fault), _) => {
+                mine.fill(0);
+                Ok(Some((fault, false)))
+            }
+            (Ok(damage), _) => Ok(damage.map(|fault| (fault, true))),
         }
-        (Ok(damage), _) => Ok(damage.map(|fault| (fault, true))),
     };
-    let done = parallel_for(jobs.into_iter(), images.len(), rules.threads, Maker::default, work)?;
+    let done = parallel_for(jobs.into_iter(), images.len(), rules.threads, Makers::default, work)?;
     let damaged = done.into_iter().enumerate().filter_map(|(place, damage)| {
         damage.map(|(fault, salvaged)| Damaged { place, fault, salvaged })
     });
     Ok(damaged.collect())
 }
 
-/// Make one image. Returns its fault if it was salvaged.
-fn one(
-    maker: &mut Maker,
-    image: Option<Picture<'_>>,
-    key: u64,
-    recipe: &Recipe,
-    rules: &Rules,
-    out: &mut [u8],
-) -> Result<Option<Fault>, Fault> {
-    let Some(image) = image else {
-        return Err(Fault::new(FaultKind::Image, 0, "a null where an image is wanted"));
-    };
-    let bytes = match image.seen(rules.most_pixels)? {
-        Picture::Pixels(shape, pixels) => {
-            return maker.raw(pixels, shape, key, recipe, out).map(|()| None);
+/// What a thread needs.
+#[derive(Default)]
+struct Makers {
+    images: Maker,
+    masks: MaskMaker,
+}
+
+impl Makers {
+    /// Make one image; returns the fault of one that was salvaged.
+    fn one(
+        &mut self,
+        image: Option<Picture<'_>>,
+        draw: Draw,
+        product: Product<'_>,
+        rules: &Rules,
+        out: &mut [u8],
+    ) -> Result<Option<Fault>, Fault> {
+        let Some(image) = image else {
+            return Err(Fault::new(FaultKind::Image, 0, "a null where an image is wanted"));
+        };
+        let bytes = match image.seen(rules.most_pixels)? {
+            Picture::Pixels(shape, pixels) => {
+                return self.raw(pixels, shape, draw, product, out).map(|()| None);
+            }
+            Picture::File(bytes) | Picture::Headed(bytes, _) => bytes,
+        };
+        match self.encoded(bytes, draw, product, rules, false, out) {
+            Ok(()) => Ok(None),
+            Err(fault) if rules.damage == Damage::Salvage => {
+                self.encoded(bytes, draw, product, rules, true, out).map(|()| Some(fault))
+            }
+            Err(fault) => Err(fault),
         }
-        Picture::File(bytes) | Picture::Headed(bytes, _) => bytes,
-    };
-    match maker.encoded(bytes, key, recipe, rules.most_pixels, false, out) {
-        Ok(()) => Ok(None),
-        Err(fault) if rules.damage == Damage::Salvage => {
-            maker.encoded(bytes, key, recipe, rules.most_pixels, true, out).map(|()| Some(fault))
+    }
+
+    fn raw(
+        &mut self,
+        pixels: &[u8],
+        shape: Shape,
+        draw: Draw,
+        product: Product<'_>,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        match product.mask {
+            None => self.images.raw(pixels, shape, draw, product.recipe, out),
+            Some(samples) => masks::raw(pixels, shape, draw, &product.recipe.law, samples, out),
         }
-        Err(fault) => Err(fault),
+    }
+
+    fn encoded(
+        &mut self,
+        bytes: &[u8],
+        draw: Draw,
+        product: Product<'_>,
+        rules: &Rules,
+        allow_damaged: bool,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let (recipe, most_pixels) = (product.recipe, rules.most_pixels);
+        let Some(samples) = product.mask else {
+            return self.images.encoded(bytes, draw, recipe, most_pixels, allow_damaged, out);
+        };
+        let rules = super::images::Rules { mode: Mode::Stored, most_pixels, allow_damaged };
+        self.masks.encoded(bytes, draw, &recipe.law, samples, &rules, out)
     }
 }

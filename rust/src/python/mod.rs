@@ -7,6 +7,7 @@ mod compression;
 mod encode;
 mod files;
 mod frames;
+mod hashes;
 mod headed;
 mod image_arrays;
 mod images;
@@ -186,6 +187,7 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         files::{PyFile, exchange, read_files, reserve, start_sync, sync_file_system},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        hashes::{PyGroups, record_draws, secure_hashes},
         headed::glue,
         image_arrays::{
             bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape, png_bytes,
@@ -208,7 +210,9 @@ mod _core {
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
         tensors::decode_tensors,
-        train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
+        train_images::{
+            PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images, mask_kind,
+        },
         values::PyValues,
     };
 }

@@ -55,7 +55,8 @@ pub struct PyMsgpackPlan {
     fields: Fields,
 }
 
-fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
+/// A record batch or a struct array from Python.
+pub fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
     match import(object)?.as_struct_opt() {
         Some(batch) => Ok(batch.clone()),
         None => Err(PyTypeError::new_err("expected a record batch or a struct array")),

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{UInt8Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, StructArray, UInt32Array};
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, StructArray, UInt32Array};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
@@ -15,11 +15,15 @@ use super::arrow::{ArrowArray, import};
 use super::{PyFault, run};
 use crate::kernels::decode_images::values;
 use crate::kernels::headed;
-use crate::kernels::images::crop::{Crop, Law};
-use crate::kernels::images::training_view::{Recipe, Values};
+use crate::kernels::images::crop::{Crop, Draw, Law, View};
+use crate::kernels::images::masks::Samples;
+use crate::kernels::images::training_view::Recipe;
+use crate::kernels::images::values::{DeepValues, Values};
 use crate::kernels::images::{Shape, zeroed};
-use crate::kernels::train_images::{Damage, Picture, Rules, make, sizes};
-use crate::wire::Fault;
+use crate::kernels::train_images::{
+    Damage, Picture, Product, Rules, make, mask_samples, sizes, views,
+};
+use crate::wire::{Fault, FaultKind};
 
 /// How images are cropped, resized, mirrored and written.
 #[pyclass(name = "ImageRecipe", frozen, module = "penstock._core")]
@@ -29,7 +33,8 @@ pub struct PyRecipe(Recipe);
 impl PyRecipe {
     #[new]
     #[pyo3(signature = (
-        *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, planes = false
+        *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
+        planes = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -41,6 +46,7 @@ impl PyRecipe {
         ratio: (f64, f64),
         center_fraction: f64,
         table: Option<&[u8]>,
+        deep: Option<&[u8]>,
         planes: bool,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
@@ -52,11 +58,15 @@ impl PyRecipe {
             && size.is_none_or(|(height, width)| height > 0 && width > 0);
         let crop = Crop::named(crop).filter(|_| fits);
         let values = table.map_or(Some(Values::Bytes), Values::table);
-        let (Some(crop), Some(values)) = (crop, values) else {
+        let deep = deep.map(|table| DeepValues::table(table).ok_or(())).transpose();
+        let (Some(crop), Some(values), Ok(deep)) = (crop, values, deep) else {
             return Err(PyValueError::new_err("no recipe of an image"));
         };
+        if deep.as_ref().is_some_and(|deep| deep.width() != values.width()) {
+            return Err(PyValueError::new_err("tables of values of different widths"));
+        }
         let law = Law { size, crop, flip, scale, ratio, center_fraction };
-        Ok(Self(Recipe { law, exact, values, planes }))
+        Ok(Self(Recipe { law, exact, values, deep, planes }))
     }
 
     /// Left, top, width and height of the crop, and whether it is mirrored.
@@ -64,16 +74,70 @@ impl PyRecipe {
         let view = self.0.law.view(width, height, key);
         (view.across.start, view.down.start, view.across.length, view.down.length, view.flip)
     }
+
+    /// The same for each image of these sizes (a struct array of width and height): a struct array of
+    /// left, top, width, height, of the new width and height (float64), and of flip. All are null
+    /// where the size is.
+    fn views(
+        &self,
+        py: Python<'_>,
+        sizes: &Bound<'_, PyAny>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<ArrowArray> {
+        let (sizes, keys) = (import(sizes)?, import(keys)?);
+        let views = run(py, || Ok(views(&self.0.law, &known_sizes(&sizes)?, key_values(&keys)?)))?;
+        let number = |of: fn(&View) -> f64| -> ArrayRef {
+            let each = views.iter().map(|view| view.as_ref().map(of));
+            Arc::new(each.collect::<Float64Array>())
+        };
+        let flips = views.iter().map(|view| view.map(|view| view.flip));
+        let flips: ArrayRef = Arc::new(flips.collect::<BooleanArray>());
+        let columns = [
+            ("left", number(|view| view.across.start)),
+            ("top", number(|view| view.down.start)),
+            ("width", number(|view| view.across.length)),
+            ("height", number(|view| view.down.length)),
+            ("new_width", number(|view| view.width.into())),
+            ("new_height", number(|view| view.height.into())),
+            ("flip", flips),
+        ];
+        let field = |(name, column): (&str, ArrayRef)| {
+            (Arc::new(Field::new(name, column.data_type().clone(), true)), column)
+        };
+        Ok(ArrowArray::new(StructArray::from(columns.map(field).to_vec())))
+    }
 }
 
-/// The images of an array: files, some with separate heads, or pixels of a shape (height, width, channels).
-fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Option<Picture<'_>>>> {
+fn key_values(keys: &ArrayRef) -> Result<&[u64], Fault> {
+    let keys = keys.as_primitive_opt::<UInt64Type>().filter(|keys| keys.null_count() == 0);
+    let wrong = || Fault::new(FaultKind::Schema, 0, "expected keys of uint64");
+    Ok(keys.ok_or_else(wrong)?.values())
+}
+
+/// Width and height of each image of a struct array, None where either is null.
+fn known_sizes(array: &ArrayRef) -> Result<Vec<Option<(u32, u32)>>, Fault> {
+    let wrong = || Fault::new(FaultKind::Schema, 0, "expected width and height of uint32");
+    let columns = array.as_struct_opt().ok_or_else(wrong)?.columns();
+    let [widths, heights, ..] = columns else { return Err(wrong()) };
+    let [widths, heights] =
+        [widths, heights].map(|sides| sides.as_primitive_opt::<UInt32Type>().ok_or_else(wrong));
+    let pairs = widths?.iter().zip(heights?.iter());
+    Ok(pairs.map(|(width, height)| width.zip(height).filter(|&(w, h)| w > 0 && h > 0)).collect())
+}
+
+/// The images of an array: files, some with separate heads, or pixels of a shape (height, width,
+/// channels), of two bytes a value for `deep` ones.
+fn images(
+    array: &ArrayRef,
+    shape: Option<(u32, u32, u8)>,
+    deep: bool,
+) -> PyResult<Vec<Option<Picture<'_>>>> {
     let Some((height, width, channels)) = shape else {
         return files(array).map_err(super::raise);
     };
     let shape = Shape { width, height, channels };
     let wrong = || PyTypeError::new_err("expected lists of uint8, each of the shape that was said");
-    let length = shape.bytes().map_err(super::raise)?;
+    let length = shape.bytes().map_err(super::raise)?.saturating_mul(if deep { 2 } else { 1 });
     let lists = array.as_fixed_size_list_opt().ok_or_else(wrong)?;
     let pixels = lists.values().as_primitive_opt::<UInt8Type>().ok_or_else(wrong)?;
     if usize::try_from(lists.value_length()) != Ok(length) || length == 0 {
@@ -117,7 +181,19 @@ pub fn image_view_sizes(
     ])))
 }
 
-/// The writable memory of a NumPy array: address and length.
+/// The channels of the first mask with a valid head, and whether any mask has 16 bits.
+#[pyfunction]
+pub fn mask_kind(
+    py: Python<'_>,
+    images: &Bound<'_, PyAny>,
+    image_pixels: u64,
+) -> PyResult<(u8, bool)> {
+    let array = import(images)?;
+    let samples = run(py, || Ok(mask_samples(&files(&array)?, image_pixels)))?;
+    Ok((samples.channels, samples.wide))
+}
+
+/// The memory of a NumPy array that may be written to: where it begins, and how long it is.
 fn memory(array: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let interface = array.getattr("__array_interface__")?;
     let interface = interface.cast::<PyDict>()?;
@@ -144,7 +220,8 @@ fn overlaps(data: &ArrayData, start: usize, end: usize) -> bool {
 /// Make images into `out`. Returns the damaged ones as (index, fault, whether a part of it was decoded).
 #[pyfunction]
 #[pyo3(signature = (
-    images, keys, recipe, out, *, shape = None, image_pixels, damage = "error", threads = 1
+    images, keys, recipe, out, *, main = None, mask = None, shape = None, deep = false,
+    image_pixels, damage = "error", threads = 1
 ))]
 #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
 pub fn make_images(
@@ -153,15 +230,16 @@ pub fn make_images(
     keys: &Bound<'_, PyAny>,
     recipe: &PyRecipe,
     out: &Bound<'_, PyAny>,
+    main: Option<&Bound<'_, PyAny>>,
+    mask: Option<(u8, bool)>,
     shape: Option<(u32, u32, u8)>,
+    deep: bool,
     image_pixels: u64,
     damage: &str,
     threads: usize,
 ) -> PyResult<Vec<(usize, PyFault, bool)>> {
     let array = import(images)?;
-    let keys = import(keys)?;
-    let keys = keys.as_primitive_opt::<UInt64Type>().filter(|keys| keys.null_count() == 0);
-    let keys = keys.ok_or_else(|| PyTypeError::new_err("expected keys of uint64"))?;
+    let draws = draws(keys, main)?;
     let damage = Damage::named(damage).ok_or_else(|| {
         PyValueError::new_err(format!("unknown damage={damage:?}; known: error, skip, salvage"))
     })?;
@@ -169,8 +247,10 @@ pub fn make_images(
     if overlaps(&array.to_data(), address, address.saturating_add(length)) {
         return Err(PyValueError::new_err("out is in the memory of the images"));
     }
-    let images = self::images(&array, shape)?;
+    let images = self::images(&array, shape, deep)?;
     let rules = Rules { most_pixels: image_pixels, damage, threads };
+    let mask = mask.map(|(channels, wide)| Samples { channels, wide });
+    let product = Product { recipe: &recipe.0, mask };
     let room: &mut [u8] = if length == 0 {
         &mut []
     } else {
@@ -179,11 +259,28 @@ pub fn make_images(
         // write to it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
     };
-    let damaged = run(py, move || make(&images, keys.values(), &recipe.0, &rules, room))?;
+    let damaged = run(py, move || make(&images, &draws, product, &rules, room))?;
     Ok(damaged.into_iter().map(|one| (one.place, one.fault.into(), one.salvaged)).collect())
 }
 
-/// Free memory.
+/// What decides the view of each image; None where the size of the main image is not known.
+fn draws(keys: &Bound<'_, PyAny>, main: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Option<Draw>>> {
+    let keys = import(keys)?;
+    let keys = key_values(&keys).map_err(|fault| PyTypeError::new_err(fault.message))?;
+    let Some(main) = main else {
+        return Ok(keys.iter().map(|&key| Some(Draw { key, main: None })).collect());
+    };
+    let main = import(main)?;
+    let sizes = known_sizes(&main).map_err(super::raise)?;
+    if sizes.len() != keys.len() {
+        return Err(PyValueError::new_err(format!("{} keys, {} sizes", keys.len(), sizes.len())));
+    }
+    let draw =
+        |(&key, size): (&u64, Option<(u32, u32)>)| size.map(|size| Draw { key, main: Some(size) });
+    Ok(keys.iter().zip(sizes).map(draw).collect())
+}
+
+/// Memory that is free again.
 struct Pool {
     most_bytes: usize,
     bytes: usize,

@@ -6,12 +6,13 @@
 //! | PNG | `89 P N G 0D 0A 1A 0A` | the chunk IHDR: width, height (u32, big endian), depth, colour type |
 //! | WebP | `RIFF` size `WEBP` | `VP8 `, `VP8L` or `VP8X`: 14 bits each, or 24 bits less one |
 //! | PPM, PGM | `P6`, `P5` | decimal numbers: width, height, largest value |
+//! | BMP, GIF, TIFF | `BM`; `GIF8`; `II` 42, `MM` 42 or 43 | what the crate `image` says: see `other_images` |
 //!
 //! Sources: ITU-T T.81 annex B; the PNG specification; the WebP container specification and
 //! RFC 6386, 9649; the man pages ppm(5) and pgm(5).
 
 use super::cursor::Cursor;
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, other_images};
 
 /// How an image is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,12 @@ pub enum Codec {
     Webp,
     /// Raw pixels after a text header: PPM, or PGM for grey.
     Ppm,
+    /// BMP; read only, as those below.
+    Bmp,
+    /// The first frame of a GIF.
+    Gif,
+    /// The first page of a TIFF.
+    Tiff,
 }
 
 impl Codec {
@@ -34,10 +41,13 @@ impl Codec {
             Self::Png => "png",
             Self::Webp => "webp",
             Self::Ppm => "ppm",
+            Self::Bmp => "bmp",
+            Self::Gif => "gif",
+            Self::Tiff => "tiff",
         }
     }
 
-    /// The codec with this name.
+    /// The codec of that name that can be written.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Jpeg, Self::Png, Self::Webp, Self::Ppm].into_iter().find(|one| one.name() == name)
     }
@@ -59,9 +69,19 @@ pub struct Head {
     pub cmyk: bool,
     /// For WebP: whether it is a sequence of frames.
     pub animated: bool,
+    /// Its values have 16 bits.
+    pub deep: bool,
+    /// Of a PNG: its pixels are indices of a palette.
+    pub indexed: bool,
 }
 
 impl Head {
+    /// A head with none of the peculiarities.
+    pub fn new(codec: Codec, width: u32, height: u32, channels: u8) -> Self {
+        let (cmyk, animated, deep, indexed) = (false, false, false, false);
+        Self { codec, width, height, channels, cmyk, animated, deep, indexed }
+    }
+
     /// Pixels of the image.
     pub fn pixels(&self) -> u64 {
         u64::from(self.width).saturating_mul(u64::from(self.height))
@@ -82,9 +102,17 @@ pub fn probe(bytes: &[u8]) -> Result<Head, Fault> {
         [b'P', b'5' | b'6', b' ' | b'\t' | b'\n' | 0x0b..=b'\r' | b'#', ..] => {
             ppm(bytes).map(|(head, _, _)| head)
         }
-        [] => return Err(Fault::new(FaultKind::Truncated, 0, "an image without bytes")),
+        [b'B', b'M', ..] => other_images::head(bytes, Codec::Bmp),
+        [b'G', b'I', b'F', b'8', ..] => other_images::head(bytes, Codec::Gif),
+        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => {
+            other_images::head(bytes, Codec::Tiff)
+        }
+        [] => return Err(Fault::new(FaultKind::Truncated, 0, "an image of no bytes")),
         _ => {
-            return Err(bad(0, "these bytes are not a JPEG, PNG, WebP, PPM or PGM"));
+            return Err(bad(
+                0,
+                "these bytes are not a JPEG, PNG, WebP, PPM, PGM, BMP, GIF or TIFF",
+            ));
         }
     }?;
     if head.width == 0 || head.height == 0 {
@@ -145,7 +173,7 @@ fn frame_header(marker: u8, cursor: &mut Cursor<'_>) -> Result<Head, Fault> {
         _ => return unsupported(format!("a JPEG of {components} components")),
     };
     let cmyk = components == 4;
-    Ok(Head { codec: Codec::Jpeg, width, height, channels, cmyk, animated: false })
+    Ok(Head { cmyk, ..Head::new(Codec::Jpeg, width, height, channels) })
 }
 
 fn u16_be(cursor: &mut Cursor<'_>) -> Result<u16, Fault> {
@@ -192,14 +220,8 @@ fn png(bytes: &[u8]) -> Result<Head, Fault> {
             }
         }
     }
-    Ok(Head {
-        codec: Codec::Png,
-        width,
-        height,
-        channels: channels + alpha,
-        cmyk: false,
-        animated: false,
-    })
+    let head = Head::new(Codec::Png, width, height, channels + alpha);
+    Ok(Head { deep: depth == 16, indexed: colour == 3, ..head })
 }
 
 fn webp(bytes: &[u8]) -> Result<Head, Fault> {
@@ -212,12 +234,8 @@ fn webp(bytes: &[u8]) -> Result<Head, Fault> {
     let kind = cursor.take(4)?;
     cursor.u32_le()?;
     let head = |width, height, alpha: bool, animated| Head {
-        codec: Codec::Webp,
-        width,
-        height,
-        channels: if alpha { 4 } else { 3 },
-        cmyk: false,
         animated,
+        ..Head::new(Codec::Webp, width, height, if alpha { 4 } else { 3 })
     };
     match kind {
         b"VP8 " => {
@@ -260,9 +278,8 @@ pub fn ppm(bytes: &[u8]) -> Result<(Head, usize, u16), Fault> {
     // `decimal` has read the one white space that ends the header.
     match u16::try_from(largest) {
         Ok(largest @ 1..) => {
-            let codec = Codec::Ppm;
-            let head = Head { codec, width, height, channels, cmyk: false, animated: false };
-            Ok((head, cursor.offset(), largest))
+            let head = Head::new(Codec::Ppm, width, height, channels);
+            Ok((Head { deep: largest > 255, ..head }, cursor.offset(), largest))
         }
         _ => Err(bad(cursor.offset(), format!("a PPM whose largest value is {largest}"))),
     }
@@ -318,7 +335,7 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_image() {
-        assert_eq!(probe(b"GIF89a").unwrap_err().kind, FaultKind::Image);
+        assert_eq!(probe(b"\0\0\0\x0cjP  ").unwrap_err().kind, FaultKind::Image);
         assert_eq!(probe(b"P6 0 1 255\n").unwrap_err().kind, FaultKind::Image);
         assert_eq!(probe(b"").unwrap_err().kind, FaultKind::Truncated);
     }

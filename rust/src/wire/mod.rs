@@ -10,6 +10,7 @@ pub mod gzip;
 pub mod image_head;
 pub mod msgpack;
 pub mod numpy_map;
+pub mod other_images;
 pub mod recordio;
 pub mod riegeli;
 pub mod tar;

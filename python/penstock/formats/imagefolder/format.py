@@ -48,8 +48,9 @@ CHUNK_RECORDS = 1024
 PICK_RECORDS = 64
 """How many records of a take one thread reads; each record is a file."""
 
-_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
-"""The first two bytes of JPEG, PNG, WebP (a RIFF file), PGM and PPM."""
+LABELS = pa.dictionary(pa.int32(), pa.string())
+_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6BMGIIIMM", ">u2").astype(np.uint16)
+"""The first two bytes of JPEG, PNG, WebP (a RIFF file), PGM, PPM, BMP, GIF and TIFF."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from penstock.storage.hidden import is_own
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255
-_ENDINGS = {"jpeg": "jpg", "png": "png", "webp": "webp", "ppm": "ppm"}
+_ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
+"""Endings that are not the names of their codecs."""
 
 
 class ImageFolderWriter(Writer):
@@ -134,12 +135,12 @@ class ImageFolderWriter(Writer):
         except (FormatError, UnsupportedError) as error:
             record = first + (error.record or 0)
             raise self._refused(error.message, record, IMAGE) from None
-        codecs = sizes.field("codec").to_pylist()
+        codecs: list[Any] = sizes.field("codec").to_pylist()
         if None in codecs:
             raise self._refused("the record has no image", first + codecs.index(None), IMAGE)
         grey = sizes.field("channels").to_pylist()
         pairs = zip(codecs, grey, strict=True)
-        return ["pgm" if (c, n) == ("ppm", 1) else _ENDINGS[c] for c, n in pairs]
+        return ["pgm" if (c, n) == ("ppm", 1) else _ENDINGS.get(c, c) for c, n in pairs]
 
     def close(self) -> None:
         if not self._names:

@@ -2,7 +2,7 @@
 
 | last part of the field | column |
 |---|---|
-| jpg jpeg png webp ppm pgm | encoded image, bytes unchanged |
+| jpg jpeg png webp ppm pgm bmp gif tif tiff | encoded image, its bytes untouched |
 | json jsn | JSON |
 | cls cls2 index inx id | int64, surrounding whitespace allowed |
 | txt text transcript | string |
@@ -49,6 +49,10 @@ IMAGES = {
     "webp": "webp",
     "ppm": "ppm",
     "pgm": "ppm",
+    "bmp": "bmp",
+    "gif": "gif",
+    "tif": "tiff",
+    "tiff": "tiff",
 }
 NUMBERS = ("cls", "cls2", "index", "inx", "id")
 TEXTS = ("txt", "text", "transcript")

@@ -2,7 +2,7 @@
 
 | column | member | contents |
 |---|---|---|
-| encoded image | jpg, png, webp, ppm; img if the codec is not known | its bytes |
+| encoded image | jpg, png, webp, ppm, bmp, gif, tif; img if the codec is not known | its bytes |
 | binary | bin | its bytes |
 | string, class label | txt | UTF-8 |
 | JSON | json | the text |
@@ -71,7 +71,7 @@ from penstock.storage.base import Sink
 KEY = "__key__"
 URL = "__url__"
 _ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
-_PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
+_PICTURES = ("pbm", "pnm", "exr", *IMAGES)
 _MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
 _SOUNDS = ("flac", "mp3", "sox", "wav", "m4a", "ogg", "wma")
 _BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *_SOUNDS)
@@ -86,6 +86,9 @@ class WebDatasetWriteOptions:
     """1 (fastest) to 9 (smallest)."""
     describe: bool = True
     """Whether to list the columns in a comment at the front of the archive."""
+    key: str | None = None
+    """A column of integers or strings whose values are the keys of the records; None: their numbers, or the column
+    `__key__`."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip"):
@@ -112,7 +115,7 @@ class WebDatasetWriter(FramedWriter):
         threads: int | None = None,
     ) -> None:
         self._options = options
-        plan = RecordPlan(pa.schema([]) if schema is None else schema)
+        plan = RecordPlan(pa.schema([]) if schema is None else schema, options.key)
         self._plan = plan
         is_described = schema is not None and options.describe
         self._comment = comment_of(plan.stored) if is_described else None
@@ -202,10 +205,8 @@ class WebDatasetWriter(FramedWriter):
 class RecordPlan:
     """How the columns of a schema are encoded as members."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.key = schema.get_field_index(KEY) if KEY in schema.names else None
-        if self.key is not None and not is_text(schema.field(self.key).type):
-            raise SchemaError("the keys of records must be strings", field=KEY)
+    def __init__(self, schema: pa.Schema, key: str | None = None) -> None:
+        self.key = _key_of(schema, key)
         if len(set(schema.names)) < len(schema.names):
             raise SchemaError("two columns have the same name")
         columns = [field for field in schema if field.name not in (KEY, URL)]
@@ -221,6 +222,8 @@ class RecordPlan:
         if self.key is None:
             return keys(first, batch.num_rows)
         found = batch.column(self.key)
+        if not is_text(found.type):
+            found = found.cast(pa.string())
         if found.null_count:
             row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
             raise SchemaError("the record has no key", record=first + row, field=KEY)
@@ -233,6 +236,24 @@ class RecordPlan:
         if not arrays:
             return empty_columns(len(batch))
         return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _key_of(schema: pa.Schema, key: str | None) -> int | None:
+    """Return the place of the column of keys; None if the records are numbered."""
+    if key is None:
+        if KEY not in schema.names:
+            return None
+        if not is_text(schema.field(KEY).type):
+            raise SchemaError("the keys of records must be strings", field=KEY)
+        return schema.get_field_index(KEY)
+    if key not in schema.names:
+        raise SchemaError(
+            f"no such column for key=; there are: {', '.join(schema.names)}", field=key
+        )
+    type_ = schema.field(key).type
+    if not (is_text(type_) or pa.types.is_integer(type_)):
+        raise SchemaError(f"keys are strings or integers, not {type_}", field=key)
+    return schema.get_field_index(key)
 
 
 def field_for(name: str, type_: Any) -> str:

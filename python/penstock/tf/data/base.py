@@ -1,7 +1,8 @@
-"""The base class of datasets: op, iteration and specs of elements. `making.py` and `verbs_of_*.py` have the methods."""
+"""The base of datasets: the op, iteration and the specs of elements. The verbs are in `making.py` and `verbs_of_*.py`."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator as PythonIterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.data.op import INFINITE, Op, elements
+from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.errors import OutOfRangeError
 from penstock.tf.missing import missing
 from penstock.tf.nest import map_structure
@@ -51,22 +53,42 @@ class Iterator:
         """The specs of the elements."""
         return self.op.spec()
 
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element (TensorFlow 1)."""
+        return types_of(self.op.spec())
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element (TensorFlow 1)."""
+        return shapes_of(self.op.spec())
+
+    @property
+    def output_classes(self) -> Any:
+        """The kinds of tensors of an element (TensorFlow 1)."""
+        return classes_of(self.op.spec())
+
+    @property
+    def initializer(self) -> None:
+        """Nothing: an iterator is ready (TensorFlow 1)."""
+        return
+
 
 class Base:
-    """The base class of all datasets. Attributes: element_spec."""
+    """The base of all datasets. Attributes: element_spec."""
 
     op: Op
 
     @classmethod
     def of(cls, op: Op) -> Any:
-        """A dataset of an op, with the class Dataset, whatever class the method was called on."""
+        """A plain dataset of an op, whatever class the method was called on."""
         made = object.__new__(PLAIN[0])
         made.op = op
         return made
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        """The class that `isinstance` checks against. It also has Keras's adapter as a base, once Keras is imported."""
+        """The class for `isinstance`: also Keras's adapter, once Keras is imported."""
         if "keras" in sys.modules:
             from penstock.tf.data.for_keras import with_adapter
 
@@ -81,6 +103,9 @@ class Base:
                 return getattr(Adapter(self), name)
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known = inspect.getattr_static(type(self), name, None)
+        if isinstance(known, property):  # which raised an AttributeError of its own
+            return known.__get__(self)
         raise missing(f"tf.data.Dataset.{name}")
 
     def __iter__(self) -> Iterator:
@@ -104,7 +129,8 @@ class Base:
     def element_spec(self) -> Any:
         """The structure of the specs of an element.
 
-        After a user's function, the specs are inferred from the first two elements; sizes that differ between them
+        After a user's function, specs are those of its results for placeholders, with which it is called a few
+        times. Where it needs values, they are inferred from the first two elements; sizes that differ between them
         are unknown.
         """
         return self.op.spec()
@@ -152,7 +178,7 @@ class Base:
 
 
 PLAIN: list[Any] = []
-"""The class of the datasets that methods make. `dataset.py` sets it."""
+"""The class of the datasets that verbs make; `dataset.py` sets it."""
 
 
 def _plain(leaf: Any) -> Any:

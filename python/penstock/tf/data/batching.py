@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
+from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks, Listed
+from penstock.tf.data.failures import Failure, Raising, guarded
 from penstock.tf.data.op import (
     INFINITE,
     UNKNOWN,
@@ -24,7 +25,7 @@ from penstock.tf.data.stacking import num_rows, stack, stack_padded, unstack
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, is_nested, map_structure, pack_sequence_as, packer
 from penstock.tf.shapes import RaggedTensorSpec, TensorShape, TensorSpec, TypeSpec
-from penstock.tf.tensor import convert_to_tensor
+from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class Groups:
@@ -161,10 +162,7 @@ class PaddedBatch(Batch):
         leaves = flatten(inner, lists=False)
         shapes = [None if leaf.shape.rank is None else [None] * leaf.shape.rank for leaf in leaves]
         if self._shapes is None:
-            shapes = [
-                leaf.shape if leaf.shape.is_fully_defined() else shape
-                for leaf, shape in zip(leaves, shapes, strict=True)
-            ]
+            shapes = [leaf.shape for leaf in leaves]
         else:
             shapes = list(self._wanted(leaves, inner)[0])
         padded = [with_shape(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
@@ -198,6 +196,34 @@ def _filling(value: Any, dtype: Any) -> Any:
     return tensor.item()
 
 
+def _aligned_leaves(element: Any) -> list[Any]:
+    leaves = flatten(element, lists=False)
+    if len({num_rows(leaf) for leaf in leaves}) > 1:
+        raise InvalidArgumentError(
+            None, None, "Input element must have the same batch size in each component."
+        )
+    return leaves
+
+
+def _after_error(error: Exception, values: Iterator[Any]) -> Iterator[Any]:
+    """Values that follow an error."""
+    return Raising(chain([Failure(error)], guarded(values)))
+
+
+def _rows_as_blocks(values: Iterator[Any], like: Any) -> Iterator[AnyBlock]:
+    """The rows of each element as a block; one tensor per row where types or sizes differ from the first element's."""
+    kinds = [(leaf.dtype, np.shape(leaf)[1:]) for leaf in flatten(like, lists=False)]
+    for element in values:
+        leaves = _aligned_leaves(element)
+        columns = [
+            leaf.view(np.ndarray)
+            if type(leaf) is Tensor and (leaf.dtype, np.shape(leaf)[1:]) == kind
+            else Listed(unstack(leaf))
+            for leaf, kind in zip(leaves, kinds, strict=True)
+        ]
+        yield Block(columns, num_rows(leaves[0]))
+
+
 class Unbatch(Op):
     """The rows of the elements, one by one."""
 
@@ -209,15 +235,23 @@ class Unbatch(Op):
         if isinstance(stream, Blocks) and stream.batched and not stream.is_varying:
             rows = (block.rows for block in stream if isinstance(block, Batches))
             return Blocks(rows, stream.structure, stream.strings)
-        return self._run(elements(stream))
+        values = elements(stream)
+        try:
+            first = next(values, None)
+        except Exception as error:
+            return _after_error(error, self._run(values))
+        if first is None:
+            return iter(())
+        if not all(type(leaf) is Tensor and leaf.ndim for leaf in flatten(first, lists=False)):
+            return self._run(chain([first], values))
+        strings = tuple(
+            leaf.dtype == object and leaf.ndim == 1 for leaf in flatten(first, lists=False)
+        )
+        return Blocks(_rows_as_blocks(chain([first], values), first), first, strings)
 
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         for element in values:
-            leaves = flatten(element, lists=False)
-            if len({num_rows(leaf) for leaf in leaves}) > 1:
-                raise InvalidArgumentError(
-                    None, None, "Input element must have the same batch size in each component."
-                )
+            leaves = _aligned_leaves(element)
             pack = packer(element)
             yield from map(pack, zip(*map(unstack, leaves), strict=True))
 

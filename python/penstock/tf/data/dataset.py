@@ -23,6 +23,7 @@ from penstock.tf.data.records import (
 from penstock.tf.data.sources import TensorSlices
 from penstock.tf.data.verbs_of_batches import BatchVerbs
 from penstock.tf.data.verbs_of_functions import FunctionVerbs
+from penstock.tf.data.verbs_of_keeping import KeepingVerbs
 from penstock.tf.data.verbs_of_order import OrderVerbs
 from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor
@@ -38,7 +39,7 @@ class _Missing:
         raise missing(self._symbol)
 
 
-class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
+class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs, KeepingVerbs):
     """A sequence of elements: tensors in tuples and dicts. Each pass starts from the beginning.
 
     Made by `from_tensor_slices`, `range`, `list_files` … and by `TFRecordDataset`; verbs make new datasets from it.
@@ -55,10 +56,6 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and the like")
 
     fingerprint = _Missing()
-    load = _Missing()
-    rejection_resample = _Missing()
-    save = _Missing()
-    snapshot = _Missing()
     sparse_batch = _Missing()
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Any:

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from penstock.tf.data.base import Base
 from penstock.tf.data.batched_features import make_batched_features_dataset, parse_example_dataset
+from penstock.tf.data.csv_files import CsvDataset, make_csv_dataset
 from penstock.tf.data.dataset import Dataset
 from penstock.tf.data.op import AUTOTUNE, INFINITE, UNKNOWN, Op, Stream, elements, whole
 from penstock.tf.data.options import (
+    AutoShardPolicy,
+    AutotuneAlgorithm,
     AutotuneOptions,
     DistributeOptions,
+    ExternalStatePolicy,
     OptimizationOptions,
     ThreadingOptions,
 )
 from penstock.tf.errors import FailedPreconditionError
+from penstock.tf.lookup import (
+    KeyValueTensorInitializer,
+    StaticHashTable,
+    StaticVocabularyTable,
+)
 from penstock.tf.missing import absent_from
 from penstock.tf.tensor import Tensor
 from penstock.tf.writing import TFRecordWriter as _Writer
@@ -210,6 +221,43 @@ def get_single_element(dataset: Base) -> Any:
     return dataset.get_single_element()
 
 
+def rejection_resample(
+    class_func: Any, target_dist: Any, initial_dist: Any = None, seed: Any = None
+) -> Transformation:
+    """For `Dataset.apply`: `Dataset.rejection_resample`."""
+    return lambda dataset: dataset.rejection_resample(class_func, target_dist, initial_dist, seed)
+
+
+def snapshot(path: Any, compression: str = "AUTO", **_: Any) -> Transformation:
+    """For `Dataset.apply`: `Dataset.snapshot`."""
+    return lambda dataset: dataset.snapshot(path, compression)
+
+
+def save(dataset: Any, path: Any, compression: str | None = None, shard_func: Any = None) -> None:
+    """`dataset.save(path)`."""
+    dataset.save(path, compression)
+
+
+def table_from_dataset(
+    dataset: Any,
+    num_oov_buckets: int = 0,
+    vocab_size: int | None = None,
+    default_value: Any = None,
+    hasher_spec: Any = None,
+    key_dtype: Any = "string",
+    name: str | None = None,
+) -> Any:
+    """A table of `tf.lookup` from the pairs of key and value of a dataset."""
+    pairs = list(dataset)
+    keys = np.stack([key for key, _ in pairs]).view(Tensor)
+    values = np.stack([value for _, value in pairs]).view(Tensor)
+    entries = KeyValueTensorInitializer(keys, values)
+    if num_oov_buckets:
+        return StaticVocabularyTable(entries, num_oov_buckets)
+    return StaticHashTable(entries, -1 if default_value is None else default_value)
+
+
+load = Dataset.load
 Counter = Dataset.counter
 choose_from_datasets = Dataset.choose_from_datasets
 sample_from_datasets = Dataset.sample_from_datasets
@@ -220,9 +268,13 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "AutotuneAlgorithm",
     "AutotuneOptions",
     "Counter",
+    "CsvDataset",
     "DistributeOptions",
+    "ExternalStatePolicy",
     "OptimizationOptions",
     "TFRecordWriter",
     "ThreadingOptions",
@@ -235,14 +287,20 @@ __all__ = [
     "get_single_element",
     "group_by_window",
     "ignore_errors",
+    "load",
     "make_batched_features_dataset",
+    "make_csv_dataset",
     "map_and_batch",
     "parallel_interleave",
     "parse_example_dataset",
     "prefetch_to_device",
+    "rejection_resample",
     "sample_from_datasets",
+    "save",
     "scan",
     "shuffle_and_repeat",
+    "snapshot",
+    "table_from_dataset",
     "take_while",
     "unbatch",
     "unique",

@@ -9,7 +9,9 @@ import numpy as np
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.op import Op, Stream, call, elements, positive
+from penstock.tf.data.tracing import traced
 from penstock.tf.data.windows import Described, Held
+from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 
@@ -27,12 +29,11 @@ class Groups(Op):
         self.reduce_func, self.size_of = reduce_func, size_of
 
     def spec(self) -> Any:
-        # Like TensorFlow's tracing: the window has only the specs of its elements.
-        try:
-            window = Base.of(Described(self.source.spec()))
-            return self.reduce_func(_scalar(0), window).op.spec()
-        except Exception:
-            return super().spec()
+        # Like in TensorFlow's tracing, the window has only the specs of its elements.
+        window = Base.of(Described(self.source.spec()))
+        key = TensorSpec([], "int64")
+        found = traced(lambda number: self.reduce_func(number, window).op.spec(), key)
+        return super().spec() if found is None else found
 
     def open(self) -> Stream:
         return self._run(elements(self.source.open()))

@@ -1,7 +1,7 @@
-"""Several datasets in turns: interleave, flat_map, and choices between datasets.
+"""Several datasets at once: interleave, flat_map, and choices between datasets.
 
-Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and then
-yields up to `block_length` elements. If its dataset ends, the slot becomes empty and its turn is over, so an empty
+Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and a slot
+yields up to `block_length` elements. A slot whose dataset ends becomes empty and its turn is over, so an empty
 dataset costs a turn.
 """
 
@@ -25,16 +25,15 @@ from penstock.tf.data.op import (
     parallel_calls,
     whole,
 )
-from penstock.tf.data.windows import DatasetSpec
+from penstock.tf.data.tracing import traced
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.nest import map_structure
 from penstock.tf.random import Philox, stateless_doubles
-from penstock.tf.shapes import TensorSpec, TypeSpec
+from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 
 def slots(cycle_length: Any, calls: int | None) -> int:
-    """The number of datasets that are open at the same time.
+    """The number of datasets that are open at once.
 
     Raises:
         InvalidArgumentError: an invalid number.
@@ -91,28 +90,13 @@ class Interleave(Op):
         return _in_turns(map(elements, opened), self.cycle, self.block)
 
     def spec(self) -> Any:
-        # As in TensorFlow's tracing, the function is called with a meaningless value.
-        try:
-            blank = map_structure(_blank, self.source.spec(), lists=False)
-            return self.function(blank).spec()
-        except Exception:
-            return super().spec()
+        found = traced(lambda element: self.function(element).spec(), self.source.spec())
+        return super().spec() if found is None else found
 
 
 def _raised(error: Exception) -> Iterator[Any]:
     raise error
     yield
-
-
-def _blank(spec: Any) -> Any:
-    if not isinstance(spec, TypeSpec):
-        raise TypeError(spec)
-    if isinstance(spec, DatasetSpec):
-        return spec.blank()
-    made = np.zeros([size or 1 for size in spec.shape], spec.dtype.dtype)
-    if spec.dtype == object:
-        made[...] = b""
-    return made.view(Tensor)
 
 
 def _in_turns(opened: Iterator[Iterator[Any]], cycle: int, block: int) -> Iterator[Any]:
@@ -168,7 +152,7 @@ class _Slot:
 
 
 class _Columns:
-    """The same turns over blocks. As long as no slot ends, whole rounds are made in one step."""
+    """The same turns over blocks: as long as no slot ends, whole rounds are made at once."""
 
     def __init__(self, kind: Blocks, opened: Iterator[Stream], cycle: int, block: int) -> None:
         self._kind = kind

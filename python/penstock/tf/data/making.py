@@ -231,7 +231,7 @@ class Making(Base):
         Example:
             >>> import penstock.tf as tf
             >>> [int(x) for x in tf.data.Dataset.random(seed=4).take(2)]
-            [3140572256, 1890473413]
+            [3128586565, 2023892699]
         """
         return Base.of(Numbers(op_seeds(seed), changes=rerandomize_each_iteration is True))
 

@@ -26,8 +26,10 @@ from penstock.tf.data.op import (
     elements,
     mapped,
     parallel_calls,
+    specs_of,
 )
 from penstock.tf.data.parsing_blocks import Plan, plan_of
+from penstock.tf.data.tracing import traced
 from penstock.tf.nest import flatten
 from penstock.tf.recognised import Recording, record
 from penstock.tf.shapes import TensorSpec
@@ -35,6 +37,8 @@ from penstock.tf.tensor import Tensor
 
 _MOST_THREADS = 32
 _MOST_TASK = 256
+_TRIED = 4
+_SLOW_S, _QUICK_S = 0.001, 0.0001
 
 
 class Map(Op):
@@ -48,6 +52,7 @@ class Map(Op):
         self.source = source
         self.function = function
         self.calls = parallel_calls(num_parallel_calls)
+        self._traced: Any = None
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
@@ -57,18 +62,34 @@ class Map(Op):
         return self._recordings[kinds]
 
     def open(self) -> Stream:
-        stream = self.source.open()
-        if isinstance(stream, Blocks):
+        stream, run = self._joined()
+        if run is None:
+            return stream
+        if self.calls is None:
+            return map(run, elements(stream))
+        threads = default_threads() if self.calls == AUTOTUNE else min(self.calls, _MOST_THREADS)
+        return Trying(run, elements(stream), threads)
+
+    def _joined(self) -> tuple[Stream, Callable[[Any], Any] | None]:
+        """The stream before consecutive maps on threads, and all their functions as one, which needs threads only once;
+        a stream that is done, and no function, if kernels execute it."""
+        before: Callable[[Any], Any] | None = None
+        if (
+            isinstance(self.source, Map)
+            and self.calls is not None
+            and self.source.calls is not None
+        ):
+            stream, before = self.source._joined()
+        else:
+            stream = self.source.open()
+        if before is None and isinstance(stream, Blocks):
             kinds = tuple(stream.batched if string else None for string in stream.strings)
             recording = self.recording(stream.structure, kinds)
             plan = None if recording is None else plan_of(recording)
             if plan is not None:
-                return self._planned(stream, plan)
-        run = mapped(self.function)
-        if self.calls is None:
-            return map(run, elements(stream))
-        threads = default_threads() if self.calls == AUTOTUNE else min(self.calls, _MOST_THREADS)
-        return Parallel(run, elements(stream), threads)
+                return self._planned(stream, plan), None
+        own = mapped(self.function)
+        return stream, own if before is None else _after(before, own)
 
     def _planned(self, stream: Blocks, plan: Plan) -> Stream:
         strings = tuple(plan.is_string(leaf, stream.strings) for leaf in range(plan.num_leaves))
@@ -138,7 +159,15 @@ class Map(Op):
         )
         recording = self.recording(known, kinds)
         plan = None if recording is None else plan_of(recording)
-        return super().spec() if plan is None else plan.specs(leaves)
+        if plan is not None:
+            return plan.specs(leaves)
+        if self._traced is None:
+            self._traced = traced(mapped(self.function), known)
+        return super().spec() if self._traced is None else self._traced
+
+
+def _after(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda element: second(first(element))
 
 
 class _Work:
@@ -192,6 +221,43 @@ class Parallel:
     def close(self) -> None:
         """Stop the threads."""
         self._results.close()
+
+
+class Trying:
+    """A function of elements, called here for the first few, then on threads; not if it is so quick that threads, which
+    share one interpreter lock, would only slow it down."""
+
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
+        self._run, self._source, self._threads = run, source, threads
+        self._times: list[float] = []
+        self._rest: Iterator[Any] | None = None
+
+    def __iter__(self) -> Trying:
+        return self
+
+    def __next__(self) -> Any:
+        if self._rest is not None:
+            return next(self._rest)
+        element = next(self._source)
+        begun = time.perf_counter()
+        try:
+            return self._run(element)
+        finally:
+            self._times.append(time.perf_counter() - begun)
+            self._decide()
+
+    def _decide(self) -> None:
+        """Choose what calls the function for the other elements, once that is known."""
+        tried = len(self._times)  # the first call may be slow for other reasons
+        if (tried > 1 and self._times[-1] > _SLOW_S) or tried == _TRIED:
+            is_quick = min(self._times) < _QUICK_S
+            quick = map(self._run, self._source)
+            self._rest = quick if is_quick else Parallel(self._run, self._source, self._threads)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if isinstance(self._rest, Parallel):
+            self._rest.close()
 
 
 def _held_bytes(done: list[Any]) -> int:
@@ -297,6 +363,11 @@ class Scan(Op):
 
     def cardinality(self) -> int:
         return self.source.cardinality()
+
+    def spec(self) -> Any:
+        pair = (specs_of(self.state), self.source.spec())
+        found = traced(lambda given: as_element(self.function(*given)[1]), pair)
+        return super().spec() if found is None else found
 
 
 class Unique(Op):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 
@@ -78,3 +79,31 @@ class ThreadingOptions(Wishes):
 
 
 AutotuneOptions = OptimizationOptions = DistributeOptions = ThreadingOptions
+
+
+class AutoShardPolicy(IntEnum):
+    """How TensorFlow divides datasets among workers. No effect: there is one."""
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class ExternalStatePolicy(IntEnum):
+    """What TensorFlow does with functions that have state. No effect."""
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
+
+
+class AutotuneAlgorithm(IntEnum):
+    """How TensorFlow tunes datasets. No effect."""
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4

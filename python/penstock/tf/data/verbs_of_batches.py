@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.tf.binding import bound
 from penstock.tf.data.base import Base
 from penstock.tf.data.batching import (
     Batch,
@@ -178,7 +179,7 @@ class BatchVerbs(Base):
 
         sizes = list(bucket_batch_sizes)
         return self.of(
-            Buckets(self.op, element_length_func, boundaries, sizes, made, drop_remainder)
+            Buckets(self.op, bound(element_length_func), boundaries, sizes, made, drop_remainder)
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.colours import (
     adjust_brightness,
@@ -84,6 +85,14 @@ def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -
     return array[tuple(slice(first, first + length) for first, length in spans)]
 
 
+def _placeholder(value: Any, size: Any, *_: Any, **__: Any) -> Tensor:
+    whole = zip(np.asarray(size).tolist(), np.shape(value), strict=True)
+    return probing.array(
+        [n if s == -1 else s for s, n in whole], convert_to_tensor(value).dtype
+    ).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
     """A part of an array, of a given size, at a random position.
 
@@ -108,6 +117,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     return _cropped(value, size, lambda shape: integers(0, _MOST, seed, shape))
 
 
+@probing.instead(_placeholder)
 def stateless_random_crop(value: Any, size: Any, seed: Any, name: str | None = None) -> Tensor:
     """Like `random_crop`, with a seed of two numbers."""
     return _cropped(value, size, lambda shape: stateless_integers(0, _MOST, seed, shape))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
@@ -15,7 +16,7 @@ def sides(array: Any) -> tuple[int, int]:
     Raises:
         ValueError: neither three nor four dimensions.
     """
-    shape = np.shape(array)
+    shape = np.ndarray.shape.__get__(array) if isinstance(array, np.ndarray) else np.shape(array)  # type: ignore[attr-defined]
     if len(shape) not in {3, 4}:
         raise ValueError(f"'image' must have either 3 or 4 dimensions, not shape {shape}.")
     return shape[-3], shape[-2]
@@ -27,6 +28,19 @@ def _images(image: Any) -> Tensor:
     return array
 
 
+def _placeholder(
+    image: Any,
+    offset_height: Any = 0,
+    offset_width: Any = 0,
+    target_height: Any = 0,
+    target_width: Any = 0,
+) -> Tensor:
+    shape = np.shape(image)
+    sizes = [*shape[:-3], int(target_height), int(target_width), shape[-1]]
+    return probing.array([max(n, 0) for n in sizes], convert_to_tensor(image).dtype).view(Tensor)
+
+
+@probing.instead(_placeholder)
 def crop_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
@@ -66,6 +80,7 @@ def crop_to_bounding_box(
     return array[..., top : top + rows, left : left + columns, :]
 
 
+@probing.instead(_placeholder)
 def pad_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
@@ -176,7 +191,14 @@ def flip_left_right(image: Any) -> Tensor:
         >>> flip_left_right(np.array([[[1], [2]]])).ravel().tolist()
         [2, 1]
     """
-    return _images(image)[..., ::-1, :]
+    array = _images(image)
+    plain = array.view(np.ndarray)
+    if plain.dtype == object or not plain.size or not plain.flags.c_contiguous:
+        return array[..., ::-1, :]
+    # Whole pixels are moved, which is faster than value by value, and so is all that follows.
+    pixels = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[-1])))[..., 0]
+    made = np.ascontiguousarray(pixels[..., ::-1])
+    return made.view(plain.dtype).reshape(plain.shape).view(Tensor)
 
 
 def flip_up_down(image: Any) -> Tensor:

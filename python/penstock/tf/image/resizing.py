@@ -80,7 +80,7 @@ def resize(
         known = ", ".join(sorted(_METHODS))
         raise ValueError(f"Resize method is not implemented: {method!r}; there are {known}")
     if preserve_aspect_ratio:
-        height, width = _in_proportion(array, height, width)
+        height, width = in_proportion(array, height, width)
     _check_sides(np.shape(array), height, width)
     if array.size == 0:
         shape = (*np.shape(array)[:-3], height, width, np.shape(array)[-1])
@@ -122,7 +122,8 @@ def _resized(array: Any, height: int, width: int, method: str, antialias: bool) 
     return (made.view(kind) if kind == np.bool_ else made).view(Tensor)
 
 
-def _in_proportion(array: Any, height: int, width: int) -> tuple[int, int]:
+def in_proportion(array: Any, height: int, width: int) -> tuple[int, int]:
+    """The largest size inside height and width with the proportions of an image."""
     old = [np.float32(side) for side in np.shape(array)[-3:-1]]
     scale = min(np.float32(height) / old[0], np.float32(width) / old[1])
     return int(np.round(scale * old[0])), int(np.round(scale * old[1]))

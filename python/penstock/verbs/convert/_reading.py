@@ -22,8 +22,8 @@ from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
 from penstock.storage.local import LocalStorage
 from penstock.tuned import LARGE_RECORD_BYTES
-from penstock.verbs.convert._choice import Choice, chosen
 from penstock.verbs.convert._pictures import Pictures, pictures_of
+from penstock.verbs.convert.choice import Choice, chosen
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from penstock.contract.format import Format, Options, Summary
 from penstock.contract.opening import open_shard
 from penstock.datasets.open import open as open_dataset
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
@@ -21,9 +21,9 @@ from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.check import textindex
-from penstock.verbs.convert._parts import OutputFile, check_names
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
+from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.shards import Names
@@ -54,6 +54,7 @@ class Writing:
 def run(
     parts: list[OutputFile],
     target: str,
+    place: str,
     reading: Reading,
     writing: Writing,
     meter: Meter,
@@ -61,10 +62,9 @@ def run(
     prove: bool,
     overwrite: bool,
 ) -> Summary:
-    """Write the unfinished parts, then give all parts their final names."""
+    """Write the unfinished parts, then give all parts their final names. Until then they are in the folder `place`."""
     finals = [part.final for part in parts]
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
-    place = os.path.dirname(finals[0])
     storage = reading.storage.no_more_open_than(finals)
     journal = _journal(target, place, cuts, reading, writing, storage)
     if not overwrite and not journal.is_publishing:
@@ -208,11 +208,22 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
         "version": version("penstock"),
         "sources": sources,
         "overlays": [files.overlay_digests(n) for n in range(len(sources))],
+        "view": _view_of(reading),
         "read": reading.identity,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,
         "cuts": cuts,
     }
+
+
+def _view_of(reading: Reading) -> str:
+    """Return what identifies the records of a view. Those of a view that skips damage have no numbers, so a killed job
+    starts again."""
+    files = reading.dataset.files
+    try:
+        return files.choice_digest
+    except UnsupportedError:
+        return uuid4().hex
 
 
 def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:

@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import fields
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Unpack
 
 from penstock import formats
 from penstock.conditions import Where
 from penstock.contract.format import Format, Summary
+from penstock.contract.keywords import ConvertOptions
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import not_local
 from penstock.storage.paths import index_option
-from penstock.verbs.convert._choice import Choice
-from penstock.verbs.convert._parts import plan
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
+from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.inspect.stats import stats
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
@@ -37,9 +41,12 @@ def convert(
     *,
     columns: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
+    types: Mapping[str, Any] | None = None,
+    text: str | Sequence[str] | None = None,
     where: Where | None = None,
     reads: Sequence[str] | None = None,
     sample: float | None = None,
+    sample_rest: float | None = None,
     shuffle: int | None = None,
     seed: int = 0,
     images: str | Sequence[str] | None = "auto",
@@ -55,7 +62,7 @@ def convert(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
-    **format_options: Any,
+    **format_options: Unpack[ConvertOptions],
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
 
@@ -76,13 +83,17 @@ def convert(
             the same name with a new suffix.
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
+        types: {field: type}: the types of some fields, as for `open`.
+        text: fields of bytes that hold UTF-8, and become strings, which are .txt in tars; "auto": those that `stats`
+            finds to be text in all records. Bytes that are not UTF-8 are then an error that names the record.
         where: write only the records for which this condition is true: a text, such as
             `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
             pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
         reads: the columns that a function or an expression reads; None for all.
         sample: write only a random sample of the records, in their order and without repeats: a fraction (a float up
             to 1) or a number of records (an int). `seed` determines the sample.
-        shuffle: a seed for a random order of the records over all shards. The order takes 8 bytes of memory per
+        sample_rest: write only the records that `sample` of this value and `seed` leaves out.
+        shuffle: a seed for a random order of the records over all shards, that of `penstock.Shuffled`. The order takes 8 bytes of memory per
             record. Records are then read at random: this is fast for TFRecord and Arrow, but takes many passes over
             large Parquet files.
         images: the columns that hold encoded images. "auto" finds them by their type or, if the target format stores
@@ -123,34 +134,120 @@ def convert(
         >>> ps.convert("numbers.tfrecord", "numbers.parquet", overwrite=True).num_records
         3
     """
+    listed = None if reads is None else list(reads)
+    choice = Choice(where, listed, sample, sample_rest, shuffle, seed)
+    how = How(
+        columns=columns,
+        rename=rename,
+        images=images,
+        prove=prove,
+        format=format,
+        compression=compression,
+        num_shards=num_shards,
+        shard_records=shard_records,
+        shard_bytes=shard_bytes,
+        index=index,
+        overwrite=overwrite,
+        exact=exact,
+        threads=threads,
+        progress=progress,
+        write_options=write_options,
+        format_options=dict(format_options),
+    )
+    if types or text:
+        source = _typed(source, types or {}, text or [], threads)
+    return write_chosen(source, target, choice, how)
+
+
+def _typed(
+    source: Any, types: Mapping[str, Any], text: str | Sequence[str], threads: int | None
+) -> Dataset:
+    """Return the source with other types for some fields."""
+    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    if isinstance(text, str) and text != "auto":
+        raise TypeError(f'text takes a list of names, such as [{text!r}], or "auto"')
+    if text == "auto":
+        found = stats(dataset, threads=threads).fields
+        text = [one.name for one in found if one.is_text and one.name in dataset.schema.names]
+    return dataset.with_types({**dict.fromkeys(text, "string"), **types})
+
+
+@dataclass(slots=True)
+class How:
+    """The other options of `convert`, by the names of its keywords."""
+
+    columns: Sequence[str] | None = None
+    rename: Mapping[str, str] | None = None
+    images: str | Sequence[str] | None = "auto"
+    prove: bool = False
+    format: str | None = None
+    compression: str | None = None
+    num_shards: int | None = None
+    shard_records: int | None = None
+    shard_bytes: int | None = None
+    index: bool | str = True
+    overwrite: bool = False
+    exact: bool = False
+    threads: int | None = None
+    progress: Progress | None = None
+    write_options: Mapping[str, Any] | None = None
+    format_options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def write_chosen(
+    source: Any,
+    target: str | os.PathLike[str],
+    choice: Choice,
+    how: How,
+    pieces: Sequence[Piece] = (),
+) -> Summary:
+    """Write the chosen records. See `convert`.
+
+    Args:
+        pieces: if there are some, each gets its number of records, and files of its own.
+    """
     to = os.fspath(target)
     if "://" in to:
         raise not_local(to)
-    num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
-    index, threads = index_option(index), checked_threads(threads)
-    to, is_folder = _place(to, format)
-    named = f"x.{format}" if is_folder else to
-    choice = Choice(where, None if reads is None else list(reads), sample, shuffle, seed)
-    asked = _pop_image_options(format_of(named, format), format_options)
-    format_options |= write_options or {}
-    kind, options = format_and_options(named, format, compression, format_options, exact=exact)
-    _refuse_contradictions(asked, options, is_folder, shard_bytes, prove=prove, exact=exact)
+    cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
+    how = replace(
+        how, index=index_option(how.index), threads=checked_threads(how.threads),
+        num_shards=cuts[0], shard_records=cuts[1], shard_bytes=cuts[2],
+    )  # fmt: skip
+    to, is_folder = (to, False) if pieces else _place(to, how.format)
+    named = f"x.{how.format}" if is_folder else to
+    own = {**how.format_options}
+    asked = _pop_image_options(format_of(named, how.format), own)
+    own |= how.write_options or {}
+    kind, options = format_and_options(named, how.format, how.compression, own, exact=how.exact)
+    _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
-    whole_records = columns is None and not rename and where is None and not asked
+    whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     dataset = opened(source, kind, options, whole_records=whole_records)
     place = to if is_folder else os.path.dirname(to)
-    with _made(place) if is_folder else nullcontext(), alone_at(to, place):
-        if columns is None:
+    folders = [place] if is_folder else []
+    if pieces:
+        place = common_folder(pieces)
+        folders = [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    with _made(folders), alone_at(to, place):
+        if how.columns is None:
             dataset = dataset.complete()
-        reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
-        written_options = with_exact(kind, format_options, exact=exact)
-        writing = Writing(kind, options, written_options, index, threads)
-        meter = Meter(progress, reading.num_records, dataset.files.total_bytes)
-        if shard_bytes is not None:
-            limits = {"shard_records": shard_records, "shard_bytes": shard_bytes}
-            return run_by_bytes(to, limits, reading, writing, meter, overwrite=overwrite)
-        parts = plan(reading, kind, to, is_folder, num_shards, shard_records, compression)
-        return run(parts, to, reading, writing, meter, prove=prove, overwrite=overwrite)
+        images = (how.images, asked)
+        reading = Reading(dataset, how.columns, how.rename, choice, images, kind, how.threads)
+        written_options = with_exact(kind, own, exact=how.exact)
+        writing = Writing(kind, options, written_options, how.index, how.threads)
+        meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
+        if how.shard_bytes is not None:
+            limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
+            return run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+        cut = Cut(how.num_shards, how.shard_records)
+        if pieces:
+            parts = plan_pieces(reading, kind, pieces, cut)
+        else:
+            parts = plan(reading, kind, to, is_folder, cut, how.compression)
+        return run(
+            parts, to, place, reading, writing, meter, prove=how.prove, overwrite=how.overwrite
+        )
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
@@ -171,14 +268,9 @@ def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str
 
 
 def _refuse_contradictions(
-    asked: Mapping[str, Any],
-    options: Any,
-    is_folder: bool,
-    shard_bytes: int | None,
-    *,
-    prove: bool,
-    exact: bool,
+    asked: Mapping[str, Any], options: Any, is_folder: bool, how: How
 ) -> None:
+    prove, exact, shard_bytes = how.prove, how.exact, how.shard_bytes
     is_changed = asked.get("image_mode") in ("jpg", "webp") or asked.get("max_side") is not None
     if exact and is_changed:
         raise ValueError(
@@ -193,13 +285,14 @@ def _refuse_contradictions(
 
 
 @contextmanager
-def _made(folder: str) -> Generator[None]:
-    """Create a folder, and remove it at the end if it is empty."""
-    is_new = not os.path.isdir(folder)
-    os.makedirs(folder, exist_ok=True)
+def _made(folders: Sequence[str]) -> Generator[None]:
+    """Create folders, and remove at the end those that are new and empty."""
+    new = [folder for folder in dict.fromkeys(folders) if folder and not os.path.isdir(folder)]
+    for folder in new:
+        os.makedirs(folder, exist_ok=True)
     try:
         yield
     finally:
-        if is_new:
+        for folder in reversed(new):
             with suppress(OSError):
                 os.rmdir(folder)

@@ -156,7 +156,8 @@ class Journal(journal.Journal):
                     close_as(old, final)
                     os.replace(old, new)
             ahead.left_of(final, self._index_folder)
-        sync_path(Calls(), self._folder)
+        for folder in {self._folder, *(os.path.dirname(final) or "." for final in finals)}:
+            sync_path(Calls(), folder)
         self.forget()
 
     def _lay_indexes(self, finals: list[str]) -> None:

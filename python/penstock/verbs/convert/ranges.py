@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.joined import join
 from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
-from penstock.datasets.take import take
+from penstock.datasets.take import reordered, take
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import ChangedError
 from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
 _MOST_RECORDS = 1 << 20
+_PIECE_RECORDS = 1 << 16
+"""Records that one thread takes out of a block at a time."""
 
 
 def batches_between(
@@ -128,7 +131,16 @@ def shuffled_between(
             yield order[start : start + block]
 
     def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
-        return [take(dataset, numbers, columns, lend=lend)]
+        first, end = int(numbers.min()), int(numbers.max()) + 1
+        if lend or end - first > 2 * len(numbers):
+            return [take(dataset, numbers, columns, lend=lend)]
+        # Reading all in order and choosing from it is faster than reading most of it by number.
+        whole = join(list(batches_between(dataset, first, end, columns, threads)))
+        pieces = [
+            numbers[at : at + _PIECE_RECORDS] for at in range(0, len(numbers), _PIECE_RECORDS)
+        ]
+        pick = lambda piece: [reordered(whole, piece - first)]  # noqa: E731
+        return in_order([lambda: iter(pieces)], pick, _held_bytes, threads)
 
     # Read one block ahead only: a block is large, and several threads gather its records anyway.
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)

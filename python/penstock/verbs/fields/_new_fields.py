@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.numbers import as_arrow
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.verbs.fields._values import NewFields, digest, one_batch, part, table_of
@@ -140,6 +141,13 @@ class _Aligned(NewFields):
         del old
         return part(self._table, int(self._firsts[shard]) + first, num_records)
 
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        chosen = self._table.take(as_arrow(int(self._firsts[shard]) + first + rows))
+        return one_batch(chosen.combine_chunks())
+
     def facts(self) -> Any:
         return [*super().facts(), digest(self._table)]
 
@@ -253,7 +261,14 @@ class _Joined(NewFields):
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        batches = [part.batch(shard, first, num_records, old) for part in self._parts]
+        return self._joined([part.batch(shard, first, num_records, old) for part in self._parts])
+
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        return self._joined([part.some(shard, first, rows, old) for part in self._parts])
+
+    def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}
         return pa.RecordBatch.from_arrays(
             [columns[n] for n in self.schema.names], self.schema.names
@@ -349,7 +364,7 @@ class _Computed(NewFields):
 
     def facts(self) -> Any:
         named = [self._fields] if callable(self._fields) else list(self._fields.values())
-        return [*super().facts(), [_described(f) if callable(f) else repr(f) for f in named]]
+        return [*super().facts(), [described(f) if callable(f) else repr(f) for f in named]]
 
 
 def _scalar(name: str, value: Any) -> pa.Scalar:
@@ -380,7 +395,7 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
 
 
-def _described(function: Any) -> str:
+def described(function: Any) -> str:
     """Return the name of a function, since nothing else of it can be compared between runs."""
     module = getattr(function, "__module__", "")
     return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock import _core
@@ -26,6 +27,12 @@ class NewFields:
         """Return the columns for the records [first, first + num_records) of a shard. Several threads call
         it at the same time."""
         raise NotImplementedError
+
+    def some(
+        self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """Return the columns for the records `first + rows` of a shard only. `old` has these records."""
+        return self.batch(shard, first, len(rows), old)
 
     def facts(self) -> Any:
         """Return facts that identify these values as well as possible. A call with the same facts continues a killed

@@ -12,26 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.conditions import Where
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
-from penstock.limits import limits_from
-from penstock.overlay.file import find
-from penstock.storage.local import LocalStorage
 from penstock.storage.paths import index_option
+from penstock.verbs.fields._baking import bare, left_to_bake, remove_overlays
 from penstock.verbs.fields._beside import keep_beside, refuse_known
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._new_fields import Baked, new_fields
+from penstock.verbs.fields._only_where import OnlyWhere
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
-from penstock.verbs.fields.overlays import (
-    identify,
-    overlays,
-    remove_empty_folder,
-    remove_overlay,
-)
+from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
 from penstock.verbs.write.shards import Names
@@ -225,6 +220,7 @@ def replace_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    where: Where | None = None,
     overwrite: bool = False,
     verify: bool = False,
     index: bool | str = True,
@@ -240,6 +236,8 @@ def replace_fields(
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
         missing: as for `add_fields`; with "null", a record without a row loses the field.
+        where: replace values only in the records for which this condition is true; the others keep theirs. A text,
+            an expression or a function, as for `convert`. Tables and functions are then asked for these records only.
 
     Raises:
         SchemaError: there is no such field, or the values do not fit.
@@ -254,6 +252,8 @@ def replace_fields(
     """
     dataset = _opened(source)
     unchanged = _unchanged(dataset) if in_place else None
+    if where is not None:
+        unchanged = (unchanged or dataset).filter(where)
     new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
     for name in new.schema.names:
         if not dataset.schema.get_all_field_indices(name):
@@ -264,6 +264,8 @@ def replace_fields(
                 file=dataset.paths[0],
                 hint="add_fields adds new fields",
             )
+    if where is not None:
+        new = OnlyWhere(dataset, new, where)
     edit = Edit(new=new, replace=True)
     how = How(overwrite, verify, index, threads, progress)
     return _rewrite(dataset, edit, into, in_place, how)
@@ -298,56 +300,25 @@ def bake_fields(
         >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
         ([], {'id': 2, 'score': 1.5})
     """
-    bare = _bare(source)
-    paths, left = bare.paths, list(range(len(bare.paths)))
+    plain = bare(source)
+    paths, left = plain.paths, list(range(len(plain.paths)))
     journal = journal_of_baking(paths)
     if in_place and journal.is_of_this_job():
-        left = _left_to_bake(paths, journal)
+        left = left_to_bake(paths, journal)
     kept = overlays([paths[shard] for shard in left]) if left else []
     if not kept and len(left) == len(paths):
         raise ValueError(f"{paths[0]} has no overlays")
     if not kept:
         journal.load()
         journal.forget()  # this was the only step left
-        return Summary(paths, len(bare), sum(map(os.path.getsize, paths)))
+        return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
     names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
     # Already baked shards are not opened, because their fields may have other types.
-    shown = bare.reopened(source=[paths[shard] for shard in left], overlays=True)
+    shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
     edit = Edit(new=Baked(shown, names, left), replace=True)
     how = How(overwrite, verify, index, threads, progress)
-    published = (lambda shard: _remove_overlays(paths[shard])) if in_place else None
-    return _rewrite(bare, edit, into, in_place, how, published)
-
-
-def _bare(source: Any) -> Dataset:
-    if isinstance(source, Dataset):
-        return source.whole("bake_fields").reopened(columns=None, overlays=False)
-    return open_dataset(source, overlays=False)
-
-
-def _left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
-    """Remove the overlays of shards that a killed bake has written, and return the other shards."""
-    written = journal.written()
-    for shard in written:
-        _remove_baked(paths[shard])
-        remove_empty_folder(paths[shard])  # a killed run may have left an empty folder
-    if written and overlays([paths[shard] for shard in written]):
-        journal.forget()  # written shards have newer overlays, so bake all shards
-        written = []
-    return [shard for shard in range(len(paths)) if shard not in written]
-
-
-def _remove_overlays(path: str) -> None:
-    for overlay in overlays(path):
-        remove_overlay(path, overlay.name)
-
-
-def _remove_baked(path: str) -> None:
-    """Remove the overlays that were made for a file before its replacement."""
-    state = identify(open_dataset(path, overlays=False), 0)
-    for overlay in find(path, LocalStorage(), limits_from(None)):
-        if not state.fits(overlay.identity):
-            remove_overlay(path, overlay.name)
+    published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
+    return _rewrite(plain, edit, into, in_place, how, published)
 
 
 def _unchanged(dataset: Dataset) -> Dataset | None:
@@ -357,7 +328,7 @@ def _unchanged(dataset: Dataset) -> Dataset | None:
     return dataset.reopened(source=left, columns=None) if written and left else None
 
 
-def _opened(source: Any, checksums: str = "all") -> Dataset:
+def _opened(source: Any, checksums: Any = "all") -> Dataset:
     if isinstance(source, Dataset):
         return source.whole("changing fields")
     return open_dataset(source, checksums=checksums)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom, files
+from penstock.conditions import Where
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
@@ -70,6 +71,7 @@ def stats(
     source: Any,
     *,
     columns: Sequence[str] | None = None,
+    where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Stats:
@@ -79,6 +81,7 @@ def stats(
         source: a Dataset, or anything that `penstock.open` takes.
         columns: the fields to read; None for all fields of the Dataset. Other fields are not decoded. To include
             fields that only later records have, open the Dataset with `infer_records="all"`.
+        where: only the records for which this condition is true, as for `Dataset.filter`.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
@@ -102,7 +105,8 @@ def stats(
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0
     meter = meter_of(progress, ds)
-    stream = partial(ds.scan, columns, None, threads)
+    chosen = ds if where is None else ds.filter(where)
+    stream = partial(chosen.scan, columns, None, threads)
     for rows, parts in in_order([stream], partial(_look, observers), lambda part: 0, threads):
         for observer, part in zip(observers, parts, strict=True):
             observer.add(part)

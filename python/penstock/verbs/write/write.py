@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from penstock.contract.format import (
     Format,
     Summary,
 )
+from penstock.contract.keywords import WriteOptions
 from penstock.contract.options import options_from
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError, not_local
@@ -61,7 +62,7 @@ def write(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
-    **format_options: Any,
+    **format_options: Unpack[WriteOptions],
 ) -> Summary:
     """Write records to one file or several files.
 
@@ -110,7 +111,8 @@ def write(
     target = _checked_target(data, path, storage)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
-    kind, options = format_and_options(target, format, compression, format_options, exact=exact)
+    given = dict(format_options)
+    kind, options = format_and_options(target, format, compression, given, exact=exact)
     storage = LocalStorage() if storage is None else storage
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)

@@ -6,6 +6,8 @@
 //! with other random numbers. Only sums, products, quotients and square roots are computed, because these
 //! are the same on every machine; `exp` and `log` of the C library are not.
 
+use crate::wire::{Fault, FaultKind};
+
 /// The part of an image to crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
@@ -27,6 +29,15 @@ impl Crop {
             _ => None,
         }
     }
+}
+
+/// What decides the view of an image, besides its own size.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// The key of its record.
+    pub key: u64,
+    /// Width and height of the record's main image, whose view it shares; None for the main image.
+    pub main: Option<(u32, u32)>,
 }
 
 /// How images are cropped, resized and flipped.
@@ -85,6 +96,37 @@ pub struct View {
     pub flip: bool,
 }
 
+impl View {
+    /// The view of a smaller or larger image of the same scene.
+    fn on(&self, (main_width, main_height): (u32, u32), (width, height): (u32, u32)) -> Self {
+        let scaled = |span: Span, from: u32, to: u32| Span {
+            start: span.start * f64::from(to) / f64::from(from),
+            length: span.length * f64::from(to) / f64::from(from),
+        };
+        let scale = |first: u32, length: u32, from: u32, to: u32| {
+            let [first, length, from, to] = [first, length, from, to].map(u64::from);
+            let start = first * to / from;
+            let end = ((first + length) * to).div_ceil(from);
+            (start as u32, (end - start) as u32)
+        };
+        let (left, across) = scale(self.bounds.left, self.bounds.width, main_width, width);
+        let (top, down) = scale(self.bounds.top, self.bounds.height, main_height, height);
+        Self {
+            bounds: Region { left, top, width: across, height: down },
+            across: scaled(self.across, main_width, width),
+            down: scaled(self.down, main_height, height),
+            ..*self
+        }
+    }
+}
+
+/// Whether the sides have the same proportions, apart from the rounding of the smaller ones to whole
+/// pixels.
+fn have_same_proportions(one: (u32, u32), other: (u32, u32)) -> bool {
+    let [w1, h1, w2, h2] = [one.0, one.1, other.0, other.1].map(u64::from);
+    (w1 * h2).abs_diff(w2 * h1) <= w1.max(h1).max(w2).max(h2)
+}
+
 impl Law {
     /// The geometry for an image of this size whose record has this key.
     pub fn view(&self, width: u32, height: u32, key: u64) -> View {
@@ -110,6 +152,23 @@ impl Law {
             (view.across, view.down) = self.middle(width, height, new_width, new_height);
         }
         view
+    }
+
+    /// The geometry for an image of this size: its own, or that of the main image of its record.
+    pub fn view_of(&self, width: u32, height: u32, draw: Draw) -> Result<View, Fault> {
+        let main = draw.main.unwrap_or((width, height));
+        if !have_same_proportions(main, (width, height)) {
+            let (main_width, main_height) = main;
+            let message = format!(
+                "its {width} x {height} pixels do not have the proportions of the image that it \
+                 goes with, which has {main_width} x {main_height}"
+            );
+            return Err(Fault::new(FaultKind::Schema, 0, message));
+        }
+        if main == (width, height) || self.size.is_none() {
+            return Ok(self.view(width, height, draw.key));
+        }
+        Ok(self.view(main.0, main.1, draw.key).on(main, (width, height)))
     }
 
     /// torchvision's `RandomResizedCrop.get_params`.
@@ -252,6 +311,27 @@ mod tests {
         let view = law(Crop::Center).view(512, 512, 7);
         assert_eq!(view.across, Span { start: 32.0, length: 448.0 });
         assert_eq!(view.down, view.across);
+    }
+
+    #[test]
+    fn a_smaller_image_of_the_scene_has_the_view_at_its_scale() {
+        for key in 0..300 {
+            let main = law(Crop::Random).view(500, 375, key);
+            let draw = Draw { key, main: Some((500, 375)) };
+            assert_eq!(law(Crop::Random).view_of(500, 375, draw).unwrap(), main);
+            let half = law(Crop::Random).view_of(250, 188, draw).unwrap();
+            assert_eq!(half.across.start * 2.0, main.across.start);
+            assert_eq!(half.across.length * 2.0, main.across.length);
+            let bounds = half.bounds;
+            assert!(bounds.left + bounds.width <= 250 && bounds.top + bounds.height <= 188);
+            assert!(f64::from(bounds.left) <= half.across.start);
+            let end = half.across.start + half.across.length;
+            assert!(f64::from(bounds.left + bounds.width) >= end);
+            assert_eq!(half.flip, main.flip);
+        }
+        let draw = Draw { key: 1, main: Some((500, 375)) };
+        assert!(law(Crop::Whole).view_of(375, 500, draw).is_err());
+        assert!(law(Crop::Whole).view_of(500, 380, draw).is_err());
     }
 
     #[test]

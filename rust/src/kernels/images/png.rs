@@ -7,7 +7,8 @@ use png::{
     BitDepth, ColorType, Compression, DecodeOptions, DecodingError, Limits, Transformations,
 };
 
-use super::{Shape, change_channels, damaged, fit};
+use super::{Shape, change_channels, damaged, fit, room};
+use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
 /// The decoder's memory limit, not counting the pixels: rows, chunks.
@@ -49,6 +50,29 @@ fn reason(error: &DecodingError) -> &'static str {
     }
 }
 
+/// A decoder that verifies everything and keeps within a limit of memory, after the header.
+fn open(
+    bytes: &[u8],
+    width: u32,
+    transformations: Transformations,
+) -> Result<png::Reader<Cursor<&[u8]>>, Fault> {
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    options.set_skip_ancillary_crc_failures(false);
+    options.set_ignore_text_chunk(true);
+    options.set_ignore_iccp_chunk(true);
+    let mut decoder = png::Decoder::new_with_options(Cursor::new(bytes), options);
+    let row = (width as usize).saturating_mul(8);
+    decoder.set_limits(Limits { bytes: BESIDE_BYTES.saturating_add(row.saturating_mul(4)) });
+    decoder.set_transformations(transformations);
+    decoder.read_info().map_err(|error| fault(&error))
+}
+
+#[cold]
+fn other_than_said() -> Fault {
+    damaged("a PNG that is not what its header says")
+}
+
 /// Decode into `pixels`, which have the image's size and the wanted channels.
 pub fn decode(
     bytes: &[u8],
@@ -56,16 +80,8 @@ pub fn decode(
     scratch: &mut Vec<u8>,
     pixels: &mut [u8],
 ) -> Result<(), Fault> {
-    let mut options = DecodeOptions::default();
-    options.set_ignore_adler32(false);
-    options.set_skip_ancillary_crc_failures(false);
-    options.set_ignore_text_chunk(true);
-    options.set_ignore_iccp_chunk(true);
-    let mut decoder = png::Decoder::new_with_options(Cursor::new(bytes), options);
-    let row = (shape.width as usize).saturating_mul(8);
-    decoder.set_limits(Limits { bytes: BESIDE_BYTES.saturating_add(row.saturating_mul(4)) });
-    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let mut reader = decoder.read_info().map_err(|error| fault(&error))?;
+    let transformations = Transformations::EXPAND | Transformations::STRIP_16;
+    let mut reader = open(bytes, shape.width, transformations)?;
     let (colour, depth) = reader.output_color_type();
     let found = Shape {
         width: reader.info().width,
@@ -78,7 +94,7 @@ pub fn decode(
         || reader.output_buffer_size() != Some(length)
         || pixels.len() != wanted
     {
-        return Err(damaged("a PNG that contradicts its header"));
+        return Err(other_than_said());
     }
     if found == shape {
         reader.next_frame(pixels).map_err(|error| fault(&error))?;
@@ -90,7 +106,57 @@ pub fn decode(
     reader.finish().map_err(|error| fault(&error))
 }
 
-/// Encode an image of one to four channels.
+/// Decode the values that are stored to the beginning of `pixels`: of 8 bits, or of 16 in the order of
+/// the machine where the head says so. Those of fewer bits are scaled to 8. With `indices`, an image
+/// with a palette gives its indices, else its colours. Returns the shape of the pixels.
+pub fn stored(
+    bytes: &[u8],
+    head: &Head,
+    indices: bool,
+    pixels: &mut Vec<u8>,
+) -> Result<Shape, Fault> {
+    let indices = indices && head.indexed;
+    let transformations = if indices { Transformations::IDENTITY } else { Transformations::EXPAND };
+    let mut reader = open(bytes, head.width, transformations)?;
+    let (colour, depth) = reader.output_color_type();
+    let (width, height) = (reader.info().width, reader.info().height);
+    let shape = Shape { width, height, channels: colour.samples() as u8 };
+    let is_same = (width, height) == (head.width, head.height)
+        && (depth == BitDepth::Sixteen) == head.deep
+        && (colour == ColorType::Indexed) == indices;
+    let packed = reader.output_buffer_size().filter(|_| is_same).ok_or_else(other_than_said)?;
+    let length = shape.bytes()?.checked_mul(if head.deep { 2 } else { 1 });
+    let length = length.filter(|length| *length >= packed).ok_or_else(other_than_said)?;
+    let values = room(pixels, length)?;
+    let target = values.get_mut(..packed).ok_or_else(other_than_said)?;
+    reader.next_frame(target).map_err(|error| fault(&error))?;
+    reader.finish().map_err(|error| fault(&error))?;
+    if head.deep {
+        for pair in values.as_chunks_mut::<2>().0 {
+            *pair = u16::from_be_bytes(*pair).to_ne_bytes();
+        }
+    } else if indices && depth != BitDepth::Eight {
+        unpack(values, packed / (height as usize).max(1), width as usize, depth as u8);
+    }
+    Ok(shape)
+}
+
+/// Spread rows of packed indices of fewer than 8 bits, which begin where `values` begin, to bytes. From
+/// the last to the first, so that none is overwritten before it was read.
+fn unpack(values: &mut [u8], row_bytes: usize, width: usize, depth: u8) {
+    let (per_byte, mask) = (usize::from(8 / depth.max(1)), (1u8 << depth.min(7)) - 1);
+    let width = width.max(1);
+    for place in (0..values.len()).rev() {
+        let (row, column) = (place / width, place % width);
+        let packed = values.get(row * row_bytes + column / per_byte).copied().unwrap_or_default();
+        let shift = 8 - depth * (column % per_byte + 1) as u8;
+        if let Some(value) = values.get_mut(place) {
+            *value = (packed >> shift) & mask;
+        }
+    }
+}
+
+/// An image of one to four channels.
 pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let refuse = |error: png::EncodingError| damaged(format!("no PNG of these pixels: {error}"));
     let mut bytes = Vec::new();
@@ -107,4 +173,21 @@ pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     writer.write_image_data(pixels).map_err(refuse)?;
     writer.finish().map_err(refuse)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_indices_are_spread_in_their_own_memory() {
+        // Two rows of five pixels of two bits: two bytes each.
+        let mut values = vec![0b0001_1011, 0b1100_0000, 0b1110_0100, 0b0100_0000];
+        values.resize(10, 0);
+        unpack(&mut values, 2, 5, 2);
+        assert_eq!(values, [0, 1, 2, 3, 3, 3, 2, 1, 0, 1]);
+        let mut values = vec![0b1010_0000, 0b0100_0000, 0, 0, 0, 0];
+        unpack(&mut values, 1, 3, 1);
+        assert_eq!(values, [1, 0, 1, 0, 1, 0]);
+    }
 }

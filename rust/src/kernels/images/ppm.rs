@@ -1,6 +1,6 @@
 //! PPM and PGM: raw pixels after a text header.
 
-use super::{Shape, change_channels, damaged};
+use super::{Shape, change_channels, damaged, room};
 use crate::wire::{Fault, FaultKind, image_head};
 
 /// The pixels in place, if they are RGB bytes from 0 to 255.
@@ -42,7 +42,28 @@ pub fn decode(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault
     change_channels(&source, channels, shape.channels, pixels)
 }
 
-/// Encode an image of one channel as PGM, or of three as PPM.
+/// The values that are stored, not scaled, at the beginning of `pixels`: of 8 bits, or of 16 in the
+/// order of the machine.
+pub fn stored(bytes: &[u8], shape: Shape, pixels: &mut Vec<u8>) -> Result<(), Fault> {
+    let (head, start, largest) = image_head::ppm(bytes)?;
+    let width = if head.deep { 2 } else { 1 };
+    let values = room(pixels, shape.bytes()?.saturating_mul(width))?;
+    let source = bytes.get(start..).and_then(|rest| rest.get(..values.len()));
+    let is_same = head.channels == shape.channels;
+    let source = source.filter(|_| is_same).ok_or_else(|| {
+        Fault::new(FaultKind::Truncated, bytes.len() as u64, "a PPM whose pixels are cut")
+    })?;
+    if !head.deep {
+        values.copy_from_slice(source);
+        return Ok(());
+    }
+    for (value, pair) in values.as_chunks_mut::<2>().0.iter_mut().zip(source.as_chunks::<2>().0) {
+        *value = u16::from_be_bytes(*pair).min(largest).to_ne_bytes();
+    }
+    Ok(())
+}
+
+/// An image of one channel as PGM, of three as PPM.
 pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let magic = if shape.channels == 1 { 5 } else { 6 };
     let mut bytes = format!("P{magic}\n{} {}\n255\n", shape.width, shape.height).into_bytes();

@@ -3,8 +3,9 @@
 
 use fast_image_resize as fast;
 
+use fast::PixelTrait;
 use fast::images::{TypedCroppedImage, TypedImage, TypedImageRef};
-use fast::pixels::U8x3;
+use fast::pixels::{U8x3, U16x3};
 use fast::{FilterType, ResizeAlg, ResizeOptions};
 
 use super::crop::{Region, Span};
@@ -28,29 +29,55 @@ impl Resizer {
         pixels: &[u8],
         shape: Shape,
         bounds: Region,
-        (across, down): (Span, Span),
+        spans: (Span, Span),
         (width, height): (u32, u32),
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        let refused = |error: &dyn std::fmt::Display| damaged(format!("cannot resize: {error}"));
-        // Only one pixel type, because the crate's loops for all thirteen take half of the compile time.
-        let whole = TypedImageRef::<U8x3>::from_buffer(shape.width, shape.height, pixels)
-            .map_err(|error| refused(&error))?;
-        let Region { left, top, width: old_width, height: old_height } = bounds;
-        let part = TypedCroppedImage::new(whole, left, top, old_width, old_height)
-            .map_err(|error| refused(&error))?;
-        let mut target =
-            TypedImage::<U8x3>::from_buffer(width, height, out).map_err(|error| refused(&error))?;
-        let (across, down) = (within(across, left, old_width), within(down, top, old_height));
+        // Two pixel types only: the crate's loops for all thirteen take half of the compile time.
+        let whole = TypedImageRef::<U8x3>::from_buffer(shape.width, shape.height, pixels);
+        let target = TypedImage::<U8x3>::from_buffer(width, height, out);
+        let (whole, target) = (whole.map_err(refused)?, target.map_err(refused)?);
+        self.typed(whole, bounds, spans, target)
+    }
+
+    /// The same of pixels of 16 bits a value.
+    pub fn resize_deep(
+        &mut self,
+        pixels: &[U16x3],
+        (old_width, old_height): (u32, u32),
+        bounds: Region,
+        spans: (Span, Span),
+        (width, height): (u32, u32),
+        out: &mut [U16x3],
+    ) -> Result<(), Fault> {
+        let whole = TypedImageRef::new(old_width, old_height, pixels).map_err(refused)?;
+        let target = TypedImage::from_pixels_slice(width, height, out).map_err(refused)?;
+        self.typed(whole, bounds, spans, target)
+    }
+
+    fn typed<P: PixelTrait>(
+        &mut self,
+        whole: TypedImageRef<'_, P>,
+        bounds: Region,
+        (across, down): (Span, Span),
+        mut target: TypedImage<'_, P>,
+    ) -> Result<(), Fault> {
+        let Region { left, top, width, height } = bounds;
+        let part = TypedCroppedImage::new(whole, left, top, width, height).map_err(refused)?;
+        let (across, down) = (within(across, left, width), within(down, top, height));
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .use_alpha(false)
             .crop(across.start, down.start, across.length, down.length);
-        self.0.resize_typed(&part, &mut target, &options).map_err(|error| refused(&error))
+        self.0.resize_typed(&part, &mut target, &options).map_err(refused)
     }
 }
 
-/// The span relative to the first pixel of the bounds, and not longer than they are, which rounding might
+fn refused(error: impl std::fmt::Display) -> Fault {
+    damaged(format!("cannot resize: {error}"))
+}
+
+/// The span as seen from the bounds' first pixel, and no longer than they are, which rounding might
 /// make it.
 fn within(span: Span, first: u32, length: u32) -> Span {
     let length = f64::from(length);

@@ -1,8 +1,10 @@
 //! Makes one image for a model. Only the pixels that the crop needs are decoded, at the smallest sufficient
 //! scale. Then they are resized, mirrored, and written in the wanted type and layout.
 
-use super::crop::{Law, Region, Span, View};
+use super::crop::{Draw, Law, Region, Span, View};
+use super::deep_view::DeepMaker;
 use super::resize::{Resizer, reach};
+use super::values::{DeepValues, Values, mirror, write};
 use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
@@ -16,69 +18,10 @@ pub struct Recipe {
     pub exact: bool,
     /// The output value of each byte.
     pub values: Values,
-    /// Whether channels are planes (NCHW) instead of interleaved (NHWC).
+    /// The same of images of 16 bits; None takes their upper 8.
+    pub deep: Option<DeepValues>,
+    /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Channel {
-    Red,
-    Green,
-    Blue,
-}
-
-/// The value of each byte of each channel.
-#[derive(Clone, Debug)]
-pub struct Table<const N: usize>(Box<[[[u8; N]; 256]; 3]>);
-
-impl<const N: usize> Table<N> {
-    fn new(bytes: &[u8]) -> Option<Self> {
-        let (channels, []) = bytes.as_chunks::<N>().0.as_chunks::<256>() else { return None };
-        channels.try_into().ok().map(|channels| Self(Box::new(channels)))
-    }
-
-    #[inline]
-    fn value(&self, channel: Channel, byte: u8) -> [u8; N] {
-        let [red, green, blue] = &*self.0;
-        let values = match channel {
-            Channel::Red => red,
-            Channel::Green => green,
-            Channel::Blue => blue,
-        };
-        values.get(usize::from(byte)).copied().unwrap_or([0; N])
-    }
-}
-
-/// The output values of bytes.
-#[derive(Clone, Debug)]
-pub enum Values {
-    /// The byte itself.
-    Bytes,
-    /// A value of two bytes.
-    Two(Table<2>),
-    /// A value of four bytes.
-    Four(Table<4>),
-}
-
-impl Values {
-    /// From a table with the 256 values of red, green and blue, each of this width; None if the table has
-    /// another length.
-    pub fn table(bytes: &[u8]) -> Option<Self> {
-        match bytes.len() / (3 * 256) {
-            2 => Table::new(bytes).map(Self::Two),
-            4 => Table::new(bytes).map(Self::Four),
-            _ => None,
-        }
-    }
-
-    /// Bytes of a value.
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Bytes => 1,
-            Self::Two(_) => 2,
-            Self::Four(_) => 4,
-        }
-    }
 }
 
 impl Recipe {
@@ -119,6 +62,7 @@ pub struct Maker {
     resizer: Resizer,
     source: Vec<u8>,
     made: Vec<u8>,
+    deep: DeepMaker,
 }
 
 impl Maker {
@@ -126,15 +70,21 @@ impl Maker {
     pub fn encoded(
         &mut self,
         bytes: &[u8],
-        key: u64,
+        draw: Draw,
         recipe: &Recipe,
         most_pixels: u64,
         allow_damaged: bool,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let head = head_within(bytes, most_pixels)?;
-        let view = recipe.law.view(head.width, head.height, key);
-        let Self { decoder, resizer, source, made } = self;
+        let view = recipe.law.view_of(head.width, head.height, draw)?;
+        let Self { decoder, resizer, source, made, deep } = self;
+        if head.deep
+            && let Some(values) = &recipe.deep
+        {
+            deep.decode(bytes, &head, source)?;
+            return deep.finish(&view, (values, recipe.planes), resizer, out);
+        }
         let shape = Shape::of(&head, Mode::Rgb);
         let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
         if recipe.keeps_all(&view, shape) {
@@ -165,11 +115,11 @@ impl Maker {
         &mut self,
         pixels: &[u8],
         shape: Shape,
-        key: u64,
+        draw: Draw,
         recipe: &Recipe,
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        let view = recipe.law.view(shape.width, shape.height, key);
+        let view = recipe.law.view_of(shape.width, shape.height, draw)?;
         let Self { resizer, source, made, .. } = self;
         if shape.channels == 3 {
             return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
@@ -290,100 +240,13 @@ impl Pixels<'_> {
             }
         } else {
             let how = (view.flip, recipe.planes);
+            let pixels = rows.map(|row| row.as_chunks::<3>().0);
             match &recipe.values {
-                Values::Bytes => write(rows, new, how, |_, byte| [byte], out),
-                Values::Two(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
-                Values::Four(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
+                Values::Bytes => write(pixels, new, how, |pixel| pixel.map(|byte| [byte]), out),
+                Values::Two(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
+                Values::Four(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
             }
         }
         Ok(())
-    }
-}
-
-/// Reverse a row of RGB bytes. Four pixels are three words, which are made of three other words. This is
-/// several times faster than byte by byte.
-fn mirror(row: &[u8], target: &mut [u8]) {
-    let (rest, fours) = row.as_rchunks::<12>();
-    let (targets, last) = target.as_chunks_mut::<12>();
-    for (target, four) in targets.iter_mut().zip(fours.iter().rev()) {
-        let &[b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11] = four;
-        let left = u32::from_le_bytes([b0, b1, b2, b3]);
-        let middle = u32::from_le_bytes([b4, b5, b6, b7]);
-        let right = u32::from_le_bytes([b8, b9, b10, b11]);
-        let words = [
-            (right >> 8) | ((middle << 8) & 0xff00_0000),
-            (middle >> 24) | ((right & 0xff) << 8) | ((left >> 24) << 16) | (middle << 24),
-            ((middle >> 8) & 0xff) | (left << 8),
-        ];
-        for (bytes, word) in target.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
-    }
-    let pixels = rest.as_chunks::<3>().0.iter().rev();
-    for (target, pixel) in last.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
-        *target = *pixel;
-    }
-}
-
-/// Write rows of RGB bytes as values, mirrored or not, with channels interleaved or as planes.
-fn write<'a, const N: usize>(
-    rows: impl Iterator<Item = &'a [u8]>,
-    new: Shape,
-    (flip, planes): (bool, bool),
-    value: impl Fn(Channel, u8) -> [u8; N] + Copy,
-    out: &mut [u8],
-) {
-    let out = out.as_chunks_mut::<N>().0;
-    let width = (new.width as usize).max(1);
-    if planes {
-        let (red, rest) = out.split_at_mut(out.len() / 3);
-        let (green, blue) = rest.split_at_mut(rest.len() / 2);
-        let reds = red.chunks_exact_mut(width);
-        let others = green.chunks_exact_mut(width).zip(blue.chunks_exact_mut(width));
-        for (row, (red, (green, blue))) in rows.zip(reds.zip(others)) {
-            let targets = red.iter_mut().zip(green.iter_mut().zip(blue.iter_mut()));
-            let put =
-                |((red, (green, blue)), [r, g, b]): ((&mut _, (&mut _, &mut _)), &[u8; 3])| {
-                    *red = value(Channel::Red, *r);
-                    *green = value(Channel::Green, *g);
-                    *blue = value(Channel::Blue, *b);
-                };
-            let pixels = row.as_chunks::<3>().0.iter();
-            if flip {
-                targets.zip(pixels.rev()).for_each(put);
-            } else {
-                targets.zip(pixels).for_each(put);
-            }
-        }
-    } else {
-        for (row, target) in rows.zip(out.chunks_exact_mut(width.saturating_mul(3))) {
-            let targets = target.as_chunks_mut::<3>().0.iter_mut();
-            let put = |(target, [r, g, b]): (&mut [[u8; N]; 3], &[u8; 3])| {
-                let [red, green, blue] = [Channel::Red, Channel::Green, Channel::Blue];
-                *target = [value(red, *r), value(green, *g), value(blue, *b)];
-            };
-            let pixels = row.as_chunks::<3>().0.iter();
-            if flip {
-                targets.zip(pixels.rev()).for_each(put);
-            } else {
-                targets.zip(pixels).for_each(put);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mirrored_row_has_its_pixels_in_reverse() {
-        for width in 0..14u8 {
-            let row: Vec<u8> = (0..width * 3).collect();
-            let mut found = vec![0; row.len()];
-            mirror(&row, &mut found);
-            let expected: Vec<u8> = row.chunks(3).rev().flatten().copied().collect();
-            assert_eq!(found, expected);
-        }
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock import formats
@@ -24,31 +25,80 @@ class OutputFile:
     final: str
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A number of records, and the name of the file or files that they are written to."""
+
+    target: str
+    num_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How records are divided into files: into a number of files, by a number of records, or not at all."""
+
+    num_shards: int | None = None
+    shard_records: int | None = None
+
+    @property
+    def is_sharded(self) -> bool:
+        return self.num_shards is not None or self.shard_records is not None
+
+    def edges(self, total: int) -> list[int]:
+        """Return the first record of each shard, then the total, with the same split as in `write`."""
+        if self.num_shards is not None:
+            base, longer = divmod(total, self.num_shards)
+            return [n * base + min(n, longer) for n in range(self.num_shards + 1)]
+        if self.shard_records is not None:
+            return [*range(0, max(total, 1), self.shard_records), total]
+        return [0, total]
+
+
 def plan(
-    reading: Reading,
-    kind: Format,
-    target: str,
-    is_folder: bool,
-    num_shards: int | None,
-    shard_records: int | None,
-    compression: str | None,
+    reading: Reading, kind: Format, target: str, is_folder: bool, cut: Cut, compression: str | None
 ) -> list[OutputFile]:
     """Return the files to write, in the order of their records. Nothing is written here."""
     dataset = reading.dataset
     if is_folder:
-        if num_shards is not None or shard_records is not None:
+        if cut.is_sharded:
             raise ValueError(
                 "a folder gets one file per source shard; num_shards needs a file name"
             )
         edges = [int(first) for first in reading.firsts]
         finals = [_in_folder(path, target, kind, compression) for path in dataset.paths]
     else:
-        edges = _edges(reading.num_records, num_shards, shard_records)
-        is_sharded = num_shards is not None or shard_records is not None
-        names = Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
-        finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
+        edges = cut.edges(reading.num_records)
+        finals = _finals(target, kind, cut, len(edges) - 1)
     check_names(finals, target, reading)
     return [OutputFile(n, edges[n], edges[n + 1], final) for n, final in enumerate(finals)]
+
+
+def plan_pieces(
+    reading: Reading, kind: Format, pieces: Sequence[Piece], cut: Cut
+) -> list[OutputFile]:
+    """Return the files to write for several pieces, one piece after another."""
+    found: list[OutputFile] = []
+    start = 0
+    for piece in pieces:
+        edges = [start + edge for edge in cut.edges(piece.num_records)]
+        for final in _finals(piece.target, kind, cut, len(edges) - 1):
+            first, last = edges[:2]
+            found.append(OutputFile(len(found), first, last, final))
+            edges = edges[1:]
+        start += piece.num_records
+    check_names([part.final for part in found], pieces[0].target, reading)
+    return found
+
+
+def common_folder(pieces: Sequence[Piece]) -> str:
+    """Return the folder that the files of all pieces are in or below."""
+    folders = {os.path.dirname(piece.target) for piece in pieces}
+    return folders.pop() if len(folders) == 1 else os.path.commonpath(folders)
+
+
+def _finals(target: str, kind: Format, cut: Cut, total: int) -> list[str]:
+    names = Names(target, kind.info.extensions, cut.is_sharded, total)
+    return [names.final(number, total) for number in range(total)]
 
 
 def check_names(finals: list[str], target: str, reading: Reading) -> None:
@@ -62,16 +112,6 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
                 raise ValueError(f"{path} is a source, so it cannot be a target")
     for final in finals:
         refuse_device(final)
-
-
-def _edges(total: int, num_shards: int | None, shard_records: int | None) -> list[int]:
-    """Return the first record of each shard, then the total. `write` splits in the same way."""
-    if num_shards is not None:
-        base, longer = divmod(total, num_shards)
-        return [n * base + min(n, longer) for n in range(num_shards + 1)]
-    if shard_records is not None:
-        return [*range(0, max(total, 1), shard_records), total]
-    return [0, total]
 
 
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:

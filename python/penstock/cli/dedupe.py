@@ -1,0 +1,43 @@
+"""`penstock dedupe`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli import output
+from penstock.cli.options import NAMES, json_option, misuse, source_argument
+from penstock.cli.writing import datasets_of, source_of, writing, written_as
+
+
+@click.command(
+    "dedupe",
+    epilog="""\b
+Examples:
+  penstock dedupe 'train-*.tfrecord' --into unique.tfrecord
+  penstock dedupe crawl.parquet --by url --into unique.parquet
+  penstock dedupe 'train-*.tfrecord' --by image --into unique.tfrecord --num-shards 8
+""",
+)
+@source_argument
+@click.option("--into", required=True, type=click.Path(), help="The file or files to write.")
+@click.option(
+    "--by",
+    type=NAMES,
+    metavar="NAME,…",
+    help="Fields to compare. [default: all]",
+)
+@writing()
+@json_option
+def command(
+    source: tuple[str, ...], into: str, by: list[str] | None, as_json: bool, **options: Any
+) -> None:
+    """Write the records of SOURCE without duplicates: the first of equal ones, in their order."""
+    import penstock as ps
+
+    data = source_of(source, options)
+    pairs = written_as(options)
+    with output.progress("dedupe") as progress, misuse(named=by or ()):
+        made = ps.dedupe(data, by, into=into, progress=progress, **pairs)
+    output.show_summary(made, as_json, datasets_of(data))

@@ -1,0 +1,48 @@
+"""`penstock sort`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock.cli import output
+from penstock.cli.options import NAMES, json_option, misuse, source_argument
+from penstock.cli.writing import datasets_of, source_of, writing, written_as
+
+
+@click.command(
+    "sort",
+    epilog="""\b
+Examples:
+  penstock sort 'train-*.tfrecord' --by id --into sorted.tfrecord
+  penstock sort steps.parquet --by episode,step --into sorted.parquet --num-shards 4
+  penstock sort train.arrow --by score --descending --into best-first.arrow
+""",
+)
+@source_argument
+@click.option("--into", required=True, type=click.Path(), help="The file or files to write.")
+@click.option(
+    "--by",
+    type=NAMES,
+    required=True,
+    metavar="NAME,…",
+    help="The field to sort by; a further one decides where those before are equal.",
+)
+@click.option("--descending", is_flag=True, help="The largest values first.")
+@writing()
+@json_option
+def command(
+    source: tuple[str, ...], into: str, by: list[str], as_json: bool, **options: Any
+) -> None:
+    """Write the records of SOURCE in the order of a field. Equal ones keep their order.
+
+    NaN comes after all numbers, and null last, in either direction.
+    """
+    import penstock as ps
+
+    data = source_of(source, options)
+    pairs = written_as(options)
+    with output.progress("sort") as progress, misuse(named=by):
+        made = ps.sort(data, by, into=into, progress=progress, **pairs)
+    output.show_summary(made, as_json, datasets_of(data))

@@ -1,0 +1,108 @@
+"""`penstock split`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument
+from penstock.cli.writing import source_of, writing, written_as
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+
+@click.command(
+    "split",
+    epilog="""\b
+Examples:
+  penstock split data.tfrecord --into 'out/{split}.tfrecord' --shares train=0.9,val=0.1
+  penstock split 'in-*.tfrecord' --into 'out/{split}-{shard}.tfrecord' --num-shards 8
+  penstock split users.parquet --into '{split}.parquet' --by user
+  penstock split images.tar --into '{split}.tar' --stratify cls --shares train=0.7,test=0.3
+""",
+)
+@source_argument
+@click.option(
+    "--into",
+    required=True,
+    type=click.Path(),
+    help="The name of the files, with {split} in it.",
+)
+@click.option(
+    "--shares",
+    type=NAMES,
+    default="train=0.8,val=0.1,test=0.1",
+    show_default=True,
+    metavar="NAME=PART,…",
+    help="The part of the records that each split gets.",
+)
+@click.option(
+    "--by",
+    type=NAMES,
+    metavar="NAME,…",
+    help="Let the values of these fields decide: equal ones stay together, whatever is added later.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Another seed makes other splits.",
+)
+@click.option("--stratify", metavar="NAME", help="Divide the records of each value of this field.")
+@writing(shard_bytes=False)
+@json_option
+def command(
+    source: tuple[str, ...],
+    into: str,
+    shares: list[str],
+    by: list[str] | None,
+    stratify: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Divide the records of SOURCE into files for training, validation and test.
+
+    The same command makes the same files. Sizes are exact, except with --by. `penstock.open(folder,
+    split="train")` opens the files of one split.
+    """
+    import penstock as ps
+
+    parts = _parts_of(shares)
+    data = source_of(source, options)
+    pairs = written_as(options)
+    with output.progress("split") as progress, misuse(named={*(by or ()), stratify or ""}):
+        made = ps.write_splits(
+            data, into, parts, by=by, stratify=stratify, progress=progress, **pairs
+        )
+    if as_json:
+        output.emit(
+            {"splits": {name: _document(part) for name, part in made.items()}, "damage": []}
+        )
+        return
+    for name, part in made.items():
+        click.echo(f"{describe.escape(name)}: {output.summary_line(part)}")
+    output.print_notes(next(iter(made.values())))
+
+
+def _parts_of(shares: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, text in pairs_of(shares, "--shares").items():
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"--shares: {text!r} is not a part of 1, such as 0.1") from None
+    return found
+
+
+def _document(part: ps.Summary) -> dict[str, Any]:
+    return {
+        "paths": part.paths,
+        "num_records": part.num_records,
+        "num_bytes": part.num_bytes,
+        "notes": part.notes,
+    }

@@ -1,0 +1,63 @@
+"""The options of all formats as keywords, for type checkers: a misspelt keyword of `open`, `write` or `convert` is found
+before the program runs. A test compares these names with the options of the formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+Checksums = Literal["all", "headers", "none", "index"]
+Damage = Literal["error", "stop", "skip"]
+Dialect = Literal["protobuf", "tensorflow"]
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options of formats that are read; their pages in docs/formats say what they mean."""
+
+    arrays: Sequence[str] | None
+    compression: str | None
+    custom_fields: Mapping[str, str]
+    datasets: Sequence[str] | None
+    decode: bool
+    file_names: bool | None
+    header: bool | None
+    infer_records: int | str
+    label: str | None
+    layout: Literal["auto", "values", "array"]
+    other_files: str
+    table: str | None
+
+
+class ConvertOptions(TypedDict, total=False):
+    """The options of formats that are written, without those that are keywords of `convert` itself."""
+
+    batch_bytes: int
+    batch_records: int
+    chunk_records: int | None
+    compress_probability: float
+    describe: bool
+    dictionary: bool
+    idx: bool
+    image_mode: str
+    jpeg_quality: int
+    key: str | None
+    level: int | None
+    max_side: int | None
+    member_bytes: int
+    page_bytes: int
+    page_checksums: bool
+    payload: str | None
+    row_group_bytes: int
+    row_group_records: int
+    smart_threshold: int | None
+    stream: bool
+    table: str
+    text_length: int | None
+
+
+class WriteOptions(ConvertOptions, total=False):
+    """The options of formats that are written."""
+
+    seed: int
+    shuffle: bool | None

@@ -1,0 +1,83 @@
+"""The files of one split, such as train, found by the names of files and folders.
+
+A file belongs to a split by its own name without endings and without its number (`train-00000-of-00010.tfrecord`
+counts as `train`), or by the name of a folder that it is in. If no file has exactly the split's name, those
+belong to it whose name ends with it (`mnist-train.tfrecord-00000-of-00001`), and if there are none, those whose name
+contains it as a word (`data-train-part-7.tar`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.storage.base import Storage
+from penstock.storage.paths import Expanded, expand
+
+_NUMBER = re.compile(r"[-_.]?\d+(-of-\d+)?$")
+_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")
+_MOST_LISTED = 20
+
+
+def expand_split(source: Any, split: str | None, storage: Storage, *, is_folder: bool) -> Expanded:
+    """Expand a source to its files, or to those of one split.
+
+    Raises:
+        ValueError: there are no files of the split.
+        The errors of `expand`.
+    """
+    if split is None:
+        return expand(source, storage, is_folder=is_folder)
+    if isinstance(source, (str, os.PathLike)):
+        folder = os.path.join(os.fsdecode(source), split)
+        if os.path.isdir(folder):
+            return expand(folder, storage, is_folder=is_folder)
+    found = expand(source, storage, is_folder=is_folder)
+    paths = _files_of(found.paths, split, source)
+    chosen = set(paths)
+    sets = [[path for path in files if path in chosen] for files in found.sets]
+    return Expanded(paths, found.skipped, [files for files in sets if files], None)
+
+
+def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
+    """Return the files of a split, in their order.
+
+    Raises:
+        ValueError: there are none; the message lists the splits that there are.
+    """
+    start = _start_of(source, paths)
+    names = [_names(os.path.relpath(path, start)) for path in paths]
+    word = re.escape(split)
+    ends_with = re.compile(rf"[^A-Za-z0-9]{word}")
+    has_word = re.compile(rf"(^|.*[^A-Za-z0-9]){word}([^A-Za-z0-9].*|$)")
+    rules: list[Callable[[str], Any]] = [
+        lambda name: name == split,
+        lambda name: ends_with.fullmatch(name[-len(split) - 1 :]),
+        has_word.fullmatch,
+    ]
+    for holds in rules:
+        found = [path for path, own in zip(paths, names, strict=True) if any(map(holds, own))]
+        if found:
+            return found
+    folders = {own[0] for own in names if len(own) > 2}
+    known = sorted(folders if len(folders) > 1 else {own[-1] or own[-2] for own in names})
+    listed = ", ".join(known[:_MOST_LISTED]) + ", …" * (len(known) > _MOST_LISTED)
+    raise ValueError(f"no files of the split {split!r}; there are: {listed}")
+
+
+def _start_of(source: Any, paths: Sequence[str]) -> str:
+    """Return the folder that a source names, or that a pattern begins with, or that all files are in."""
+    if not isinstance(source, (str, os.PathLike)):
+        return os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    text = os.fsdecode(source)
+    return text if os.path.isdir(text) else os.path.dirname(re.split(r"[*?[{]", text)[0]) or "."
+
+
+def _names(path: str) -> list[str]:
+    """Return the names by which a file may belong to a split; the last one is that of the file without its number."""
+    *folders, name = path.replace("\\", "/").split("/")
+    while ending := _ENDING.search(_NUMBER.sub("", name)) or _ENDING.search(name):
+        name = name[: ending.start()]
+    return [*folders, name, _NUMBER.sub("", name)]

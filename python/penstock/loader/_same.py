@@ -1,0 +1,282 @@
+"""The columns that `Image(same=...)` names: cropped, resized and flipped with the image of their record.
+
+| kind | column | in a batch |
+|---|---|---|
+| `nearest` | encoded masks; or tensors uint8 or uint16 [height, width] or [height, width, channels] | uint8 [n, height, width], or uint16 if a mask of the batch has 16 bits; [n, height, width, 3] of masks in colour |
+| `image` | encoded images, or pixels | as the image |
+| `xyxy` | lists or tensors of four numbers | of the same form: floats as they are stored, float32 of integers |
+| `xy` | lists or tensors of two numbers | likewise |
+
+Coordinates are edges of pixels: pixel 3 reaches from 3.0 to 4.0, and an image of width 640 from 0.0 to 640.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow
+from penstock.columns.types import is_fixed_tensor
+from penstock.errors import SchemaError
+from penstock.limits import Limits
+from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._image_batches import ImageBatch, ImageFault, array_of, pixel_shape
+from penstock.loader.images import Image, decode_into, recipe_of
+
+COORDINATES = {"xyxy": 4, "xy": 2}
+"""Numbers of a box, and of a point."""
+
+
+def check_same(decode: Mapping[str, Any] | None, schema: pa.Schema) -> None:
+    """Refuse `same=` with columns that do not exist, are decoded otherwise, or cannot hold boxes or points."""
+    taken = set(decode or ())
+    for spec in (decode or {}).values():
+        for path, kind in ((spec.same if isinstance(spec, Image) else None) or {}).items():
+            if path in taken:
+                raise SchemaError("same= names a column that is decoded otherwise", field=path)
+            taken.add(path)
+            type_ = _type_at(schema, path)
+            if kind not in COORDINATES and path not in schema.names:
+                raise SchemaError("same= takes masks and images from whole columns", field=path)
+            if kind in COORDINATES and not _holds_groups(type_, COORDINATES[kind], is_list=False):
+                count = COORDINATES[kind]
+                message = f"same= with {kind!r} is for lists of {count} numbers, not {type_}"
+                raise SchemaError(message, field=path)
+
+
+def _type_at(schema: pa.Schema, path: str) -> Any:
+    """The type of a column, or of a field of a struct column."""
+    if path in schema.names:
+        return schema.field(path).type
+    first, *names = path.split(".")
+    type_: Any = schema.field(first).type if first in schema.names else None
+    for name in names:
+        index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
+        type_ = type_.field(index).type if index >= 0 else None
+    if type_ is None:
+        known = ", ".join(schema.names)
+        raise SchemaError(f"no such column for same=; there are: {known}", field=path)
+    return type_
+
+
+def _holds_groups(type_: Any, count: int, *, is_list: bool) -> bool:
+    """Whether values are lists or tensors whose innermost ones can hold groups of `count` numbers."""
+    if is_fixed_tensor(type_):
+        fits = type_.permutation is None and type_.shape[-1] % count == 0
+        return fits and _holds_groups(type_.value_type, count, is_list=True)
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.extension_name == "arrow.variable_shape_tensor"
+    if pa.types.is_fixed_size_list(type_):
+        is_inner = not pa.types.is_nested(type_.value_type)
+        fits = not is_inner or type_.list_size % count == 0
+        return fits and _holds_groups(type_.value_type, count, is_list=True)
+    if has_offsets(type_):
+        return _holds_groups(type_.value_type, count, is_list=True)
+    return is_list and (pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+# -- masks and images -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """How columns are made that share the view of an image.
+
+    Attributes:
+        spec: how the image is made.
+        sizes: width and height of each image (uint32), null where its head is not valid.
+        keys: uint64[n], of the records.
+        how: threads, limits, damage and pool, as `decode_into` takes them.
+    """
+
+    spec: Image
+    sizes: pa.StructArray
+    keys: np.ndarray
+    how: dict[str, Any]
+
+    def decoded(self, column: Any, kind: str) -> tuple[Any, list[ImageFault]]:
+        """The images or masks of a column, and those that are damaged."""
+        if kind == "image":
+            return decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
+        return self._masks(column)
+
+    def _masks(self, column: Any) -> tuple[Any, list[ImageFault]]:
+        spec, limits = self.spec, self.how["limits"]
+        array, pixels, is_deep = _masks_of(column)
+        if pixels is None:
+            channels, is_deep = _core.mask_kind(array, limits.image_pixels)
+        else:
+            channels = 1 if pixels[2] < 3 else 3
+        tail = () if channels == 1 else (3,)
+        size = spec.height_width or (pixels and pixels[:2])
+        shapes: list[tuple[int, ...]] = [(*size, *tail)] if size else _own(array, limits, tail)
+        dtype = np.dtype(np.uint16 if is_deep else np.uint8)
+        batch = ImageBatch(
+            array,
+            recipe_of(spec),
+            self.keys,
+            shapes,
+            dtype,
+            pixels,
+            (channels, is_deep),
+            is_deep and pixels is not None,
+            self.sizes,
+        )
+        return batch.make(None, **self.how)
+
+    def moved(self, batch: pa.RecordBatch, path: str, kind: str) -> pa.RecordBatch:
+        """A batch with boxes or points moved to where they are in the results."""
+        views = pa.array(recipe_of(self.spec).views(self.sizes, as_arrow(self.keys)))
+        move = _Move(COORDINATES[kind], views)
+        name, names = (path, []) if path in batch.schema.names else _split(path)
+        place = batch.schema.get_field_index(name)
+        try:
+            column = _within(batch.column(place), names, move)
+        except SchemaError as error:
+            raise error.at(field=path) from None
+        field = batch.schema.field(place).with_type(column.type)
+        return batch.set_column(place, field, column)
+
+
+def _own(array: pa.Array, limits: Limits, tail: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shape of each mask at its own size, (0,) where that is not known."""
+    sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
+    sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
+    pairs = zip(*sides, strict=True)
+    return [(0,) if h is None else (h, w, *tail) for h, w in pairs] or [(0, 0, *tail)]
+
+
+def _masks_of(column: Any) -> tuple[pa.Array, tuple[int, int, int] | None, bool]:
+    """The masks as one array; height, width and channels of tensors; whether those have 16 bits."""
+    type_ = column.type
+    if not is_fixed_tensor(type_):
+        return (*array_of(column), False)
+    is_deep = type_.value_type == pa.uint16()
+    if not (is_deep or type_.value_type == pa.uint8()) or type_.permutation is not None:
+        raise SchemaError(f"masks are uint8 or uint16 [height, width], not {type_}")
+    shape = tuple(type_.shape)
+    pixels = pixel_shape(shape if len(shape) == 3 else (*shape, 1))
+    storage = column.storage
+    if is_deep:
+        values = storage.flatten().view(pa.uint16())
+        data = pa.Array.from_buffers(
+            pa.uint8(), 2 * len(values), [None, values.buffers()[1]], offset=2 * values.offset
+        )
+        storage = pa.FixedSizeListArray.from_arrays(data, 2 * storage.type.list_size)
+    return storage, pixels, is_deep
+
+
+# -- boxes and points -----------------------------------------------------------------------------
+
+
+class _Move:
+    """Moves coordinates of images to those of the results.
+
+    A box that is cut off keeps its place, with a side of length 0, so that labels still belong to their boxes.
+    """
+
+    def __init__(self, count: int, views: pa.StructArray) -> None:
+        self.count = count
+
+        def numbers(name: str) -> np.ndarray:
+            column = views.field(name).fill_null(1)
+            return column.to_numpy(zero_copy_only=False).astype(np.float64)
+
+        self._start = np.stack([numbers("left"), numbers("top")], -1)
+        self._end = np.stack([numbers("new_width"), numbers("new_height")], -1)
+        self._scale = self._end / np.stack([numbers("width"), numbers("height")], -1)
+        self._flip = views.field("flip").fill_null(False).to_numpy(zero_copy_only=False)
+
+    def __call__(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Move groups of numbers [n, 2 or 4] that belong to rows of the batch."""
+        points = numbers.reshape(-1, 2)
+        of = np.repeat(rows, self.count // 2)
+        end, flip = self._end[of], self._flip[of]
+        moved = (points - self._start[of]) * self._scale[of]
+        moved[flip, 0] = end[flip, 0] - moved[flip, 0]
+        moved = np.clip(moved, 0, end).reshape(-1, self.count)
+        if self.count == 4:  # what was the right side is the left one now
+            flipped = self._flip[rows]
+            moved[flipped] = moved[flipped][:, [2, 1, 0, 3]]
+        return moved
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    first, *names = path.split(".")
+    return first, names
+
+
+def _within(array: Any, names: list[str], move: _Move) -> Any:
+    """The array with the coordinates at a path moved."""
+    if not names:
+        return _moved(array, np.arange(len(array)), move)
+    place = array.type.get_field_index(names[0])
+    children = [array.field(n) for n in range(array.type.num_fields)]
+    children[place] = _within(children[place], names[1:], move)
+    fields = [f.with_type(c.type) for f, c in zip(array.type, children, strict=True)]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
+
+def _moved(array: Any, rows: np.ndarray, move: _Move) -> Any:
+    """Lists or tensors with their coordinates moved. `rows`: the row of the batch of each value."""
+    type_ = array.type
+    if is_fixed_tensor(type_):
+        storage = _moved(array.storage, rows, move)
+        made = pa.fixed_shape_tensor(storage.type.value_type, type_.shape, type_.dim_names)
+        return pa.ExtensionArray.from_storage(made, storage)
+    if isinstance(type_, pa.BaseExtensionType):
+        return _moved_tensors(array, rows, move)
+    if not (pa.types.is_fixed_size_list(type_) or has_offsets(type_)):
+        return _moved_numbers(array, rows, move)
+    starts, values = list_parts(array)
+    counts = np.diff(starts)
+    if not pa.types.is_nested(type_.value_type):
+        _check_groups(counts, move.count)
+    try:
+        inner = _moved(values, np.repeat(rows, counts), move)
+    except SchemaError as error:
+        raise of_record(error, starts) from None
+    return _listed(inner, starts, type_)
+
+
+def _listed(values: Any, starts: np.ndarray, type_: Any) -> Any:
+    """Values as lists again, of the kind of `type_`."""
+    if pa.types.is_fixed_size_list(type_):
+        return pa.FixedSizeListArray.from_arrays(values, type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.LargeListArray.from_arrays(pa.array(starts), values)
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), values)
+
+
+def _check_groups(counts: np.ndarray, count: int) -> None:
+    """Refuse lists of numbers that are not whole boxes or points."""
+    wrong = np.flatnonzero(counts % count)
+    if len(wrong):
+        what = "boxes of four numbers" if count == 4 else "points of two numbers"
+        message = f"a list of {counts[wrong[0]]} numbers, where same= has {what}"
+        raise SchemaError(message, record=int(wrong[0]))
+
+
+def _moved_tensors(array: Any, rows: np.ndarray, move: _Move) -> Any:
+    """Tensors whose shape differs by record."""
+    data, shape = array.storage.field("data"), array.storage.field("shape")
+    made = _moved(data, rows, move)
+    type_ = type(array.type)(made.type.value_type, array.type.num_dimensions)
+    fields = [
+        f.with_type(t) for f, t in zip(type_.storage_type, (made.type, shape.type), strict=True)
+    ]
+    storage = pa.StructArray.from_arrays([made, shape], fields=fields, mask=array.is_null())
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+def _moved_numbers(array: Any, rows: np.ndarray, move: _Move) -> Any:
+    type_ = array.type if pa.types.is_floating(array.type) else pa.float32()
+    numbers = array.to_numpy(zero_copy_only=False).astype(np.float64)
+    moved = move(numbers.reshape(-1, move.count), rows[:: move.count]).reshape(-1)
+    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(moved.astype(type_.to_pandas_dtype()), type_, mask=nulls)

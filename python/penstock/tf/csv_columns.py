@@ -1,0 +1,144 @@
+"""`tf.io.decode_csv`: lines of CSV as columns, by RFC 4180."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.tf import probing
+from penstock.tf.dtypes import as_dtype, string
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.number_texts import number_of
+from penstock.tf.tensor import Tensor, convert_to_tensor
+from penstock.tf.text_values import strings, text_of
+
+
+def _placeholders(records: Any, record_defaults: Sequence[Any], *_: Any, **__: Any) -> list[Any]:
+    kinds = [convert_to_tensor(default).dtype for default in record_defaults]
+    return [probing.array(np.shape(records), kind).view(Tensor) for kind in kinds]
+
+
+@probing.instead(_placeholders)
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+    name: str | None = None,
+) -> list[Tensor]:
+    r"""Lines of CSV as one tensor for each column.
+
+    Args:
+        records: the lines, strings of any shape.
+        record_defaults: for each column the value of an empty field, a number, a string or a tensor of one; an empty
+            tensor if a field is required. It also gives the type: float32, float64, int32, int64 or string.
+        field_delim: between fields.
+        use_quote_delim: whether quotes group a field.
+        na_value: another text of an empty field.
+        select_cols: the columns that are read, in order.
+        name: ignored.
+
+    Returns:
+        A tensor of the shape of `records` for each column.
+
+    Raises:
+        InvalidArgumentError: another number of fields, an empty field that is required, no number.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> [c.numpy() for c in tf.io.decode_csv('1,"a, b",', [0, "", 2.5])]
+        [np.int32(1), b'a, b', np.float32(2.5)]
+    """
+    given = strings(records)
+    defaults = [convert_to_tensor(default) for default in record_defaults]
+    chosen = None if select_cols is None else [int(c) for c in select_cols]
+    columns = [np.empty(given.size, d.dtype.dtype) for d in defaults]
+    between = text_of(field_delim)
+    for number, line in enumerate(given.ravel().tolist()):
+        fields = fields_of(line, between.encode(), use_quote_delim)
+        if chosen is not None:
+            _check_count(number, len(fields), max(chosen, default=-1) + 1, at_least=True)
+            fields = [fields[c] for c in chosen]
+        _check_count(number, len(fields), len(defaults))
+        for place, (field, default) in enumerate(zip(fields, defaults, strict=True)):
+            columns[place][number] = value_of(field, default, text_of(na_value), number, place)
+    return [column.reshape(given.shape).view(Tensor) for column in columns]
+
+
+def _check_count(number: int, found: int, wanted: int, at_least: bool = False) -> None:
+    if found < wanted or (found != wanted and not at_least):
+        raise InvalidArgumentError(
+            None, None, f"Expect {wanted} fields but have {found} in record {number}"
+        )
+
+
+def fields_of(line: bytes, between: bytes = b",", quotes: bool = True) -> list[bytes]:
+    """The fields of a line.
+
+    Raises:
+        InvalidArgumentError: a quote in the middle of a field, or one that does not end.
+    """
+    if not quotes or b'"' not in line:
+        return line.split(between)
+    fields: list[bytes] = []
+    at = 0
+    while True:
+        if line[at : at + 1] == b'"':
+            field, at = _quoted(line, at + 1, between)
+        else:
+            end = line.find(between, at)
+            end = len(line) if end < 0 else end
+            field, at = line[at:end], end
+            if b'"' in field:
+                raise InvalidArgumentError(None, None, "Unquoted fields cannot have quotes inside")
+        fields.append(field)
+        if at >= len(line):
+            return fields
+        at += len(between)
+
+
+def _quoted(line: bytes, at: int, between: bytes) -> tuple[bytes, int]:
+    """A quoted field, and the place after it."""
+    found = bytearray()
+    while True:
+        end = line.find(b'"', at)
+        if end < 0:
+            raise InvalidArgumentError(None, None, "Quoted field has to end with quote")
+        found += line[at:end]
+        if line[end + 1 : end + 2] != b'"':
+            if end + 1 < len(line) and not line.startswith(between, end + 1):
+                raise InvalidArgumentError(
+                    None, None, "Quoted field has to end with quote followed by delim or end"
+                )
+            return bytes(found), end + 1
+        found += b'"'
+        at = end + 2
+
+
+def value_of(field: bytes, default: Tensor, missing: str, record: int, place: int) -> Any:
+    """The value of a field; its column's default if it is empty.
+
+    Raises:
+        InvalidArgumentError: an empty field that is required, or text that is not a number.
+    """
+    if not field or field == missing.encode():
+        if not default.size:
+            raise InvalidArgumentError(
+                None, None, f"Field {place} is required but missing in record {record}!"
+            )
+        return default.reshape(-1)[0].numpy()
+    kind = as_dtype(default.dtype)
+    if kind is string:
+        return field
+    try:
+        return number_of(field, kind)
+    except InvalidArgumentError:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Field {place} in record {record} is not a valid {kind.name}: {field.decode(errors='replace')}",
+        ) from None

@@ -1,0 +1,48 @@
+"""Names of TensorFlow that programs use around their data: `tf.autograph`, `tf.version`, `tf.test`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.tf.data.op import as_leaf, spec_of
+from penstock.tf.shapes import TypeSpec
+
+
+def _itself(func: Callable[..., Any] | None = None, **_: Any) -> Any:
+    """The function: functions are not converted."""
+    return _itself if func is None else func
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """No effect."""
+
+
+def _never(*_: Any, **__: Any) -> bool:
+    """No: there is no GPU here."""
+    return False
+
+
+autograph = SimpleNamespace(
+    experimental=SimpleNamespace(do_not_convert=_itself, set_loop_options=_nothing),
+    set_verbosity=_nothing,
+    to_graph=_itself,
+)
+version = SimpleNamespace(VERSION="2.21.0", GIT_VERSION="penstock.tf")
+test = SimpleNamespace(
+    gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never
+)
+
+
+def type_spec_from_value(value: Any) -> TypeSpec:
+    """The spec of a tensor, or of what converts to one.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.type_spec_from_value(tf.constant([1, 2]))
+        TensorSpec(shape=(2,), dtype=tf.int32, name=None)
+    """
+    if isinstance(value, TypeSpec):
+        return value
+    return spec_of(as_leaf(value))

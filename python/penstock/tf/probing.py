@@ -1,0 +1,125 @@
+"""Placeholder values, with which a user's function is called to learn the shapes and dtypes of its results.
+
+TensorFlow traces a function to know these. Here the function runs three times, with values of three sizes wherever a
+size is unknown (5 and more, 97 and less, 0). Sizes of its results that differ between runs are unknown, too.
+Only operations whose result depends on what strings contain, or that would refuse a placeholder, ask `is_on`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from penstock.tf.dtypes import as_dtype
+
+RUNS = 3
+_NUMBERS = 1, 3, 0
+_MOST_DECISIONS = 1000
+TEXT = b"0"
+"""The placeholder for a string."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _State(threading.local):
+    run: int | None = None
+    decisions = 0
+
+
+_STATE = _State()
+
+
+class NoPlaceholder(Exception):
+    """A function cannot run with placeholders."""
+
+
+@contextmanager
+def probing(run: int) -> Generator[None]:
+    """Operations in this context get placeholders."""
+    before = _STATE.run, _STATE.decisions
+    _STATE.run, _STATE.decisions = run, 0
+    try:
+        yield
+    finally:
+        _STATE.run, _STATE.decisions = before
+
+
+def is_on() -> bool:
+    """Whether values are placeholders."""
+    return _STATE.run is not None
+
+
+def decision() -> bool:
+    """The answer to `if` for a placeholder: another one in the second run.
+
+    Raises:
+        NoPlaceholder: asked so often that it may never end.
+    """
+    _STATE.decisions += 1
+    if _STATE.decisions > _MOST_DECISIONS:
+        raise NoPlaceholder
+    return _STATE.run != 1
+
+
+def size(axis: int = 0) -> int:
+    """The size of a dimension of unknown size."""
+    # Neither the sizes nor their proportions are the same in two runs.
+    return (5 + axis, max(97 - 29 * axis, 10), 0)[_STATE.run or 0]
+
+
+def sizes(shape: Any) -> tuple[int, ...]:
+    """A shape with unknown sizes replaced; of an unknown rank, another rank in each run."""
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return tuple(size(axis) for axis in range(1 + (_STATE.run or 0)))
+    return tuple(size(axis) if s is None else int(s) for axis, s in enumerate(shape))
+
+
+def array(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """A placeholder of a shape, in which None is an unknown size."""
+    kind, wanted = as_dtype(dtype), sizes(shape)
+    if kind.name == "string":
+        made = np.empty(wanted, object)
+        made[...] = TEXT
+        return made
+    if wanted and _STATE.run == 1 and kind.kind != "b":
+        # Different values, so that operations that look for equal ones find none.
+        return (np.arange(int(np.prod(wanted))) % 100).astype(kind.dtype).reshape(wanted)
+    if kind.name == "bool":
+        return np.full(wanted, _STATE.run != 1)
+    return np.full(wanted, _NUMBERS[_STATE.run or 0], kind.dtype)
+
+
+def instead(placeholder: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator of an operation: with placeholders, another function of its arguments gives the result."""
+
+    def decorate(operation: Callable[P, R]) -> Callable[P, R]:
+        @wraps(operation)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if _STATE.run is None:
+                return operation(*args, **kwargs)
+            return placeholder(*args, **kwargs)
+
+        return run
+
+    return decorate
+
+
+def give_shape(placeholder: np.ndarray[Any, Any], shape: Any) -> None:
+    """Give a placeholder another shape, in place."""
+    current = np.ndarray.shape.__get__(placeholder)  # type: ignore[attr-defined]
+    if len(current) == len(shape):
+        shape = [c if s is None else s for c, s in zip(current, shape, strict=True)]
+    wanted = sizes(shape)
+    if wanted == current:
+        return
+    made = array(wanted, placeholder.dtype)
+    raw: Any = made.ravel().tolist() if made.dtype == object else made.tobytes()
+    state: Any = (1, wanted, made.dtype, False, raw)
+    placeholder.__setstate__(state)

@@ -1,0 +1,1 @@
+"""Verbs that choose records, or order them: split, dedupe, sort."""

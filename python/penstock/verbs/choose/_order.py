@@ -1,0 +1,116 @@
+"""The stable order of values: numbers, then NaN, then null, in either direction.
+
+A stable order is unique, so it does not matter how it is found. NumPy sorts plain integers many times faster than it
+finds a stable order of them, so numbers become one integer each that holds the rank of the value and the row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from penstock.columns.numbers import as_arrow
+from penstock.columns.types import is_bytes, is_text
+from penstock.errors import SchemaError
+
+_kinds = pa.types
+_compute: Any = compute  # Any: its functions are created at import, so they have no types
+
+
+def order_by(table: pa.Table, *, descending: bool) -> np.ndarray:
+    """Return the order of the rows of a table, int64. A column decides between rows that are equal in those before.
+
+    Raises:
+        SchemaError: the values of a column have no order.
+    """
+    order: np.ndarray | None = None
+    # Stable orders by one column after another, the last column first, are the order by all.
+    for name in reversed(table.schema.names):
+        values = _plain(table.column(name), name)
+        if order is None:
+            order = stable_order(values, descending=descending)
+        else:
+            order = order[stable_order(values.take(as_arrow(order)), descending=descending)]
+    assert order is not None, "there is a column at least"
+    return order
+
+
+def _plain(column: pa.ChunkedArray, name: str) -> Any:
+    """Return a column as one array of integers, floats or bytes, whose order is that of the values."""
+    type_: Any = column.type
+    values: Any = column
+    if isinstance(type_, pa.BaseExtensionType) and (
+        is_text(type_.storage_type) or is_bytes(type_.storage_type)
+    ):
+        values = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
+    if _kinds.is_dictionary(type_):
+        values = column.cast(type_.value_type)
+    type_ = values.type
+    if is_text(type_) or is_bytes(type_) or _kinds.is_fixed_size_binary(type_):
+        values = values.cast(pa.string() if type_ == pa.string_view() else _bytes(type_))
+        values = values.cast(pa.large_binary())
+    elif _kinds.is_float16(type_):
+        values = values.cast(pa.float32())
+    elif _kinds.is_boolean(type_) or _kinds.is_null(type_):
+        values = values.cast(pa.uint8())
+    elif _kinds.is_date32(type_) or _kinds.is_time32(type_):
+        values = values.cast(pa.int32())
+    elif _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
+        values = values.cast(pa.int64())
+    elif not (_kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)):
+        hint = "sort by a column of numbers, texts, bytes, times or truth values"
+        raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
+    return values.combine_chunks()
+
+
+def _bytes(type_: pa.DataType) -> pa.DataType:
+    is_odd = type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_)
+    return pa.binary() if is_odd else type_
+
+
+def stable_order(values: Any, *, descending: bool) -> np.ndarray:
+    """Return the rows of an array in the order of its values, int64."""
+    if not (_kinds.is_integer(values.type) or _kinds.is_floating(values.type)):
+        order = "descending" if descending else "ascending"
+        found = _compute.array_sort_indices(values, order=order, null_placement="at_end")
+        return found.to_numpy().astype(np.int64)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    keys = _compute.fill_null(values, 0).to_numpy()
+    no_number = np.isnan(keys) & ~missing if keys.dtype.kind == "f" else np.zeros(0, bool)
+    if not (values.null_count or no_number.any()):
+        return _ordered(keys, descending=descending)
+    odd = missing | no_number if len(no_number) else missing
+    rows = np.flatnonzero(~odd)
+    ends = [np.flatnonzero(no_number), np.flatnonzero(missing)]
+    return np.concatenate([rows[_ordered(keys[rows], descending=descending)], *ends])
+
+
+def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
+    """Return the stable order of numbers that are not NaN."""
+    if descending:
+        keys = -keys if keys.dtype.kind == "f" else ~keys  # neither overflows
+    count = len(keys)
+    if not count:
+        return np.zeros(0, np.int64)
+    is_whole = keys.dtype.kind != "f"
+    least, most = (int(keys.min()), int(keys.max())) if is_whole else (0, 0)
+    if is_whole and (most - least + 1) * count < 1 << 63:
+        wide = keys.astype(np.uint64 if keys.dtype.kind == "u" else np.int64)
+        return _by_rank((wide - wide.dtype.type(least)).astype(np.int64), np.arange(count))
+    order = np.argsort(keys)
+    ordered = keys[order]
+    is_next = ordered[1:] != ordered[:-1]
+    if is_next.all():
+        return order
+    return _by_rank(np.concatenate([[0], np.cumsum(is_next)]), order)
+
+
+def _by_rank(ranks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return rows in the order of their ranks, and of the rows themselves where ranks are equal."""
+    count = len(rows)
+    both = ranks * count + rows
+    both.sort()
+    return both % count

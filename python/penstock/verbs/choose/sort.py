@@ -1,0 +1,97 @@
+"""`sort` writes records in the order of their values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.contract.format import Summary
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
+from penstock.verbs.choose._keys import (
+    check_has_numbers,
+    check_unchanged,
+    checked_columns,
+    values_of,
+)
+from penstock.verbs.choose._order import order_by
+from penstock.verbs.convert.choice import Choice
+from penstock.verbs.convert.convert import How, write_chosen
+from penstock.verbs.progress import Progress, meter_of
+
+
+def sort(
+    source: Any,
+    by: str | Sequence[str],
+    *,
+    into: str | os.PathLike[str],
+    descending: bool = False,
+    prove: bool = False,
+    format: str | None = None,
+    compression: str | None = None,
+    num_shards: int | None = None,
+    shard_records: int | None = None,
+    shard_bytes: int | None = None,
+    index: bool | str = True,
+    overwrite: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    write_options: Mapping[str, Any] | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Write the records of a dataset in the order of the values of a column. Records with equal values keep their
+    order. NaN comes after all numbers, and null after everything, in either direction.
+
+    The values of the columns are in memory, with 24 bytes for each record; the records are gathered block by block.
+    For large Parquet files, in which records are far apart, this takes many passes.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        by: the column of numbers, texts, bytes, times or truth values; or a list of columns, of which each decides
+            between records that are equal in those before it.
+        into: the target, as for `convert`.
+        descending: the largest values first.
+        prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
+        write_options, format_options: as for `convert`.
+
+    Returns:
+        A Summary of the written files.
+
+    Raises:
+        SchemaError: a column is unknown, or its values have no order; or the target format cannot hold one.
+        UnsupportedError: the dataset skips damage, so its records have no numbers.
+        FileExistsError: a target exists and `overwrite` is False.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [3, 1, 2]}, "some.tfrecord", overwrite=True)
+        >>> _ = ps.sort("some.tfrecord", "id", into="sorted.tfrecord", overwrite=True)
+        >>> ps.open("sorted.tfrecord").to_table().to_pydict()
+        {'id': [1, 2, 3]}
+    """
+    how = How(
+        prove=prove,
+        format=format,
+        compression=compression,
+        num_shards=num_shards,
+        shard_records=shard_records,
+        shard_bytes=shard_bytes,
+        index=index,
+        overwrite=overwrite,
+        exact=exact,
+        threads=threads,
+        progress=progress,
+        write_options=write_options,
+        format_options=format_options,
+    )
+    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    check_has_numbers(dataset, "sort")
+    columns = checked_columns(dataset, by, "by")
+    table = values_of(dataset, columns, threads, meter_of(progress, dataset))
+    numbers = order_by(table, descending=descending)
+    del table  # its memory is needed to gather the records
+    made = write_chosen(source, into, Choice(numbers=numbers), how)
+    check_unchanged(dataset)
+    return made

@@ -1,0 +1,287 @@
+"""`split` divides a dataset into disjoint parts, such as train and validation."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate, islice
+from typing import Any
+
+import numpy as np
+
+from penstock.contract.format import Summary
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
+from penstock.orders.keys import Draw, checked_seed, permuted
+from penstock.storage.folder import size_of
+from penstock.verbs.choose._keys import (
+    check_has_numbers,
+    check_unchanged,
+    checked_columns,
+    draws,
+    groups,
+)
+from penstock.verbs.convert.choice import Choice
+from penstock.verbs.convert.convert import How, write_chosen
+from penstock.verbs.convert.parts import Cut, Piece
+from penstock.verbs.progress import Progress
+
+_ROUNDING = 1e-9
+"""Shares such as thirds need not add up to exactly 1."""
+
+
+def split(
+    source: Any,
+    shares: Mapping[str, float],
+    *,
+    by: str | Sequence[str] | None = None,
+    seed: int = 0,
+    stratify: str | None = None,
+    threads: int | None = None,
+) -> dict[str, Dataset]:
+    """Divide a dataset into parts that have no record in common, without a copy.
+
+    The same call on the same records gives the same parts, on every machine and in every version of penstock.
+
+    Args:
+        source: a Dataset, or anything that `penstock.open` takes.
+        shares: the part of the records that each split gets, {name: share}. If the shares add up to less than 1,
+            the rest of the records is in no split, and a warning says so.
+        by: a column, or a list of columns, whose values decide by a hash which split a record is in. Records with
+            equal values are in the same split, and stay there when other records are added. The sizes are the
+            expected ones, not exact ones. None draws exact numbers of records at random.
+        seed: another seed makes other splits.
+        stratify: a column whose every value is divided by the same shares, exactly. Not together with `by`.
+        threads: the number of threads; None for all cores.
+
+    Returns:
+        A Dataset for each split, with the records in the order of the files.
+
+    Raises:
+        ValueError: shares are negative, zero or more than 1 together.
+        SchemaError: a column is unknown.
+        UnsupportedError: the dataset skips damage, so its records have no numbers.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": list(range(10))}, "ten.tfrecord", overwrite=True)
+        >>> parts = ps.split("ten.tfrecord", {"train": 0.8, "val": 0.2})
+        >>> {name: len(part) for name, part in parts.items()}
+        {'train': 8, 'val': 2}
+    """
+    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    found = _numbers(dataset, shares, by, seed, stratify, threads)
+    return {name: dataset.subset(part) for name, part in found.items()}
+
+
+def write_splits(
+    source: Any,
+    into: str | os.PathLike[str],
+    shares: Mapping[str, float],
+    *,
+    by: str | Sequence[str] | None = None,
+    seed: int = 0,
+    stratify: str | None = None,
+    prove: bool = False,
+    format: str | None = None,
+    compression: str | None = None,
+    num_shards: int | None = None,
+    shard_records: int | None = None,
+    index: bool | str = True,
+    overwrite: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    write_options: Mapping[str, Any] | None = None,
+    **format_options: Any,
+) -> dict[str, Summary]:
+    """Divide a dataset as `split` does, and write the splits as files of their own.
+
+    No file gets its name until all are complete. After a kill, the same call continues.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        into: the name of the files, with `{split}` where the name of the split goes, such as
+            `"out/{split}.tfrecord"` or `"out/{split}-{shard}.tfrecord"`. `penstock.open("out", split="train")`
+            opens the files of one.
+        shares: as for `split`.
+        by: as for `split`.
+        seed: as for `split`.
+        stratify: as for `split`.
+        num_shards: the number of files of each split.
+        shard_records: the number of records of each file, except the last one of a split.
+        prove, format, compression, index, overwrite, exact, threads, progress, write_options, format_options: as
+            for `convert`.
+
+    Returns:
+        A Summary for each split.
+
+    Raises:
+        ValueError: `into` has no `{split}`, or the errors of `split`.
+        FileExistsError: a target exists and `overwrite` is False.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": list(range(10))}, "ten.tfrecord", overwrite=True)
+        >>> made = ps.write_splits(
+        ...     "ten.tfrecord",
+        ...     "{split}-{shard}.tfrecord",
+        ...     {"train": 0.8, "val": 0.2},
+        ...     overwrite=True,
+        ... )
+        >>> made["val"].paths, made["val"].num_records
+        (('val-00000.tfrecord',), 2)
+    """
+    pattern = os.fspath(into)
+    if "{split}" not in pattern:
+        raise ValueError(f"{pattern} would be the file of every split; put {{split}} in the name")
+    for name in shares:
+        if "/" in name or "\\" in name or "{" in name or name.startswith("."):
+            raise ValueError(f"the name of the split {name!r} cannot be a part of a file's name")
+    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    found = _numbers(dataset, shares, by, seed, stratify, threads)
+    pattern = pattern.replace("{shard}", "{shard:05d}")
+    pieces = [Piece(pattern.replace("{split}", name), len(part)) for name, part in found.items()]
+    how = How(
+        prove=prove,
+        format=format,
+        compression=compression,
+        num_shards=num_shards,
+        shard_records=shard_records,
+        index=index,
+        overwrite=overwrite,
+        exact=exact,
+        threads=threads,
+        progress=progress,
+        write_options=write_options,
+        format_options=format_options,
+    )
+    numbers = np.concatenate(list(found.values()))
+    whole = write_chosen(source, pattern, Choice(numbers=numbers), how, pieces)
+    check_unchanged(dataset)
+    return dict(zip(shares, _by_piece(whole, pieces, Cut(num_shards, shard_records)), strict=True))
+
+
+def _by_piece(whole: Summary, pieces: Sequence[Piece], cut: Cut) -> Iterator[Summary]:
+    """Yield the summary of each piece of a job."""
+    paths = iter(whole.paths)
+    for piece in pieces:
+        files = tuple(islice(paths, len(cut.edges(piece.num_records)) - 1))
+        yield Summary(files, piece.num_records, sum(map(size_of, files)), whole.notes)
+
+
+def _numbers(
+    dataset: Dataset,
+    shares: Mapping[str, float],
+    by: str | Sequence[str] | None,
+    seed: int,
+    stratify: str | None,
+    threads: int | None,
+) -> dict[str, np.ndarray]:
+    """Return the numbers of the records of each split, ascending."""
+    exact = _checked_shares(shares)
+    seed = checked_seed(seed)
+    check_has_numbers(dataset, "split")
+    if by is not None and stratify is not None:
+        raise ValueError("stratify= makes sizes exact, and by= lets the values decide; use one")
+    if by is not None:
+        which = _by_hash(dataset, exact, checked_columns(dataset, by, "by"), seed, threads)
+    elif stratify is not None:
+        (column,) = checked_columns(dataset, stratify, "stratify")
+        which = _stratified(dataset, exact, column, seed, threads)
+    else:
+        which = _at_random(len(dataset), exact, seed)
+    _warn_of_rest(which, len(exact))
+    return {name: np.flatnonzero(which == n) for n, name in enumerate(shares)}
+
+
+def _checked_shares(shares: Mapping[str, float]) -> list[Fraction]:
+    """Return the shares as exact numbers: 0.1 is a tenth."""
+    if not shares:
+        raise ValueError("shares= names no split, such as {'train': 0.9, 'val': 0.1}")
+    for name, share in shares.items():
+        if not name or not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  users may pass anything
+            raise ValueError(f"a split has a name, not {name!r}")
+        if isinstance(share, bool) or not 0 < share <= 1:
+            raise ValueError(f"the share of {name} is a part of 1, such as 0.1, and not {share!r}")
+    exact = [Fraction(repr(float(share))) for share in shares.values()]
+    total = sum(exact)
+    if total > 1 + _ROUNDING:
+        raise ValueError(f"the shares add up to {float(total):g}, which is more than 1")
+    return exact
+
+
+def _leaves_none_out(shares: Sequence[Fraction]) -> bool:
+    return sum(shares) > 1 - _ROUNDING
+
+
+def sizes_of(total: int, shares: Sequence[Fraction]) -> list[int]:
+    """Return how many of `total` records each share gets: whole numbers by the largest remainder."""
+    rest = [] if _leaves_none_out(shares) else [1 - sum(shares)]
+    wanted = [total * share for share in (*shares, *rest)]
+    sizes = [int(one) for one in wanted]
+    fullest = sorted(range(len(wanted)), key=lambda n: (sizes[n] - wanted[n], n))
+    for n in fullest[: total - sum(sizes)]:
+        sizes[n] += 1
+    return sizes[: len(shares)]
+
+
+def _at_random(total: int, shares: Sequence[Fraction], seed: int) -> np.ndarray:
+    """Return the split of each record, int16; the number of splits for a record of none."""
+    which = np.full(total, len(shares), np.int16)
+    order = permuted(total, seed, 0, Draw.SPLITS, 0, total)
+    start = 0
+    for n, size in enumerate(sizes_of(total, shares)):
+        which[order[start : start + size]] = n
+        start += size
+    return which
+
+
+def _stratified(
+    dataset: Dataset, shares: Sequence[Fraction], column: str, seed: int, threads: int | None
+) -> np.ndarray:
+    found = [group for group, _ in groups(dataset, [column], threads)]
+    group = np.concatenate([np.zeros(0, np.int64), *found])
+    total = len(group)
+    order = permuted(total, seed, 0, Draw.SPLITS, 0, total)
+    # All records of one group after another, in random order within each.
+    order = order[np.argsort(group[order], kind="stable")]
+    which = np.full(total, len(shares), np.int16)
+    counts = np.bincount(group).tolist()
+    sizes = {count: sizes_of(count, shares) for count in set(counts)}
+    start = 0
+    for count in counts:
+        at = start
+        for n, size in enumerate(sizes[count]):
+            which[order[at : at + size]] = n
+            at += size
+        start += count
+    return which
+
+
+def _by_hash(
+    dataset: Dataset,
+    shares: Sequence[Fraction],
+    columns: list[str],
+    seed: int,
+    threads: int | None,
+) -> np.ndarray:
+    """Return the split of each record by a number of 64 bits that its values determine."""
+    ends = [min(int(end * 2**64), 2**64) for end in accumulate(shares)]
+    if _leaves_none_out(shares):
+        ends[-1] = 2**64
+    lasts = np.array([end - 1 for end in ends], np.uint64)
+    found = (
+        np.searchsorted(lasts, numbers, "left").astype(np.int16)
+        for numbers in draws(dataset, columns, seed, threads)
+    )
+    return np.concatenate([np.zeros(0, np.int16), *found])
+
+
+def _warn_of_rest(which: np.ndarray, num_splits: int) -> None:
+    rest = int(np.count_nonzero(which == num_splits))
+    if rest:
+        message = f"{rest} of {len(which)} records are in no split, since the shares add up to less than 1"
+        warnings.warn(message, stacklevel=4)

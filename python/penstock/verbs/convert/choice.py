@@ -1,0 +1,87 @@
+"""The choice of the records to convert and of their order: filtered, sampled, shuffled, or given by numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.conditions import Where, filter_of
+from penstock.datasets.dataset import Dataset
+from penstock.orders import Shuffled
+from penstock.orders.keys import Draw, checked_seed, permuted
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which records are chosen, and in which order."""
+
+    where: Where | None = None
+    reads: list[str] | None = None
+    sample: float | None = None
+    sample_rest: float | None = None
+    shuffle: int | None = None
+    seed: int = 0
+    numbers: np.ndarray | None = None
+    """The numbers of the records in the order to be written. Nothing else is then given."""
+
+    @property
+    def is_all(self) -> bool:
+        asked = (self.where, self.sample, self.sample_rest, self.shuffle, self.numbers)
+        return all(one is None for one in asked)
+
+
+def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
+    """Return the numbers of the chosen records, int64, in the order of writing, or None for all records in the order
+    of the files. Raise ValueError for an invalid `sample`."""
+    if choice.is_all:
+        return None
+    if choice.numbers is not None:
+        return choice.numbers
+    numbers = _sampled(_fulfilling(dataset, choice, threads), choice)
+    if choice.shuffle is not None:
+        numbers = numbers[Shuffled(choice.shuffle).take(len(numbers), 0, 0, len(numbers))]
+    return numbers
+
+
+def _sampled(numbers: np.ndarray, choice: Choice) -> np.ndarray:
+    """Return a sample of records, or those that are not in it, in their order."""
+    if choice.sample is None and choice.sample_rest is None:
+        return numbers
+    if choice.sample is not None and choice.sample_rest is not None:
+        raise ValueError(
+            "sample= and sample_rest= are two halves of the records; write one at a time"
+        )
+    total = len(numbers)
+    order = permuted(total, checked_seed(choice.seed), 0, Draw.SAMPLES, 0, total)
+    if choice.sample is not None:
+        order = order[: _count("sample", choice.sample, total)]
+    elif choice.sample_rest is not None:
+        order = order[_count("sample_rest", choice.sample_rest, total) :]
+    return numbers[np.sort(order)]
+
+
+def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray:
+    if choice.where is None:
+        return np.arange(len(dataset))
+    asked = filter_of(choice.where, dataset.schema.names, choice.reads)
+    found: list[np.ndarray] = []
+    done = 0
+    for batch in dataset.scan(columns=asked.columns, threads=threads):
+        found.append(done + np.flatnonzero(asked.holds(batch)))
+        done += batch.num_rows
+    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
+
+
+def _count(option: str, sample: float, num_records: int) -> int:
+    if isinstance(sample, bool) or not sample > 0:
+        raise ValueError(
+            f"{option}= must be a fraction up to 1 or a number of records, not {sample!r}"
+        )
+    if isinstance(sample, float):
+        if sample > 1:
+            raise ValueError(f"{option}={sample} is above 1; a number of records must be an int")
+        return round(num_records * sample)
+    if sample > num_records:
+        raise ValueError(f"{option}={sample} is more than the {num_records} records")
+    return sample

@@ -1,0 +1,46 @@
+"""The shards that are still to be baked, and the removal of overlays that are baked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
+from penstock.limits import limits_from
+from penstock.overlay.file import find
+from penstock.storage.local import LocalStorage
+from penstock.verbs.fields.overlays import identify, overlays, remove_empty_folder, remove_overlay
+from penstock.verbs.fields.rewrite_journal import Journal
+
+
+def bare(source: Any) -> Dataset:
+    """Return the dataset without its overlays."""
+    if isinstance(source, Dataset):
+        return source.whole("bake_fields").reopened(columns=None, overlays=False)
+    return open_dataset(source, overlays=False)
+
+
+def left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
+    """Return the shards that a killed bake has not written, after removing the overlays of written shards."""
+    written = journal.written()
+    for shard in written:
+        _remove_baked(paths[shard])
+        remove_empty_folder(paths[shard])  # a killed run may have left an empty folder
+    if written and overlays([paths[shard] for shard in written]):
+        journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
+        written = []
+    return [shard for shard in range(len(paths)) if shard not in written]
+
+
+def remove_overlays(path: str) -> None:
+    """Remove the overlays of a file."""
+    for overlay in overlays(path):
+        remove_overlay(path, overlay.name)
+
+
+def _remove_baked(path: str) -> None:
+    """Remove the overlays that were made for a file before it was replaced."""
+    state = identify(open_dataset(path, overlays=False), 0)
+    for overlay in find(path, LocalStorage(), limits_from(None)):
+        if not state.fits(overlay.identity):
+            remove_overlay(path, overlay.name)

@@ -1,0 +1,142 @@
+"""`penstock split`, `dedupe`, `sort`, and `--where` of `head`, `stats` and `fields replace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from running import run, run_process
+
+import penstock as ps
+
+
+def ids(*paths: str | Path, **how: str) -> list[int]:
+    return ps.open(list(map(str, paths)), **how).to_table(["id"])["id"].to_pylist()
+
+
+def test_split_writes_files_that_open_by_the_name_of_the_split(
+    shards: Path, tmp_path: Path
+) -> None:
+    into = tmp_path / "out" / "{split}-{shard}.tfrecord"
+    done = run("split", "--json", shards, "--into", into, "--num-shards", 2)
+    assert done.status == 0
+    made = done.document["splits"]
+    assert {name: part["num_records"] for name, part in made.items()} == {
+        "train": 240,
+        "val": 30,
+        "test": 30,
+    }
+    found = [n for name in made for n in ids(tmp_path / "out" / f"{name}-*", split=name)]
+    assert sorted(found) == list(range(300))
+    shown = run("split", shards, "--into", into, "--num-shards", 2, "--overwrite")
+    assert shown.out.splitlines()[0].startswith("train: 240 records, ")
+    assert run("split", shards, "--into", into, "--num-shards", 2).status == 2
+
+
+def test_split_by_a_field_and_stratified(shards: Path, tmp_path: Path) -> None:
+    how = ("--shares", "a=0.5,b=0.5")
+    run("split", shards, "--into", tmp_path / "{split}.arrow", *how, "--by", "name")
+    names = [set(ps.open(tmp_path / f"{s}.arrow").to_table()["name"].to_pylist()) for s in "ab"]
+    assert not names[0] & names[1]
+    run("split", shards, "--into", tmp_path / "{split}.parquet", *how, "--stratify", "name")
+    for s in "ab":
+        found = ps.open(tmp_path / f"{s}.parquet").to_table()["name"].to_pylist()
+        assert {found.count(name) for name in set(found)} == {50}
+
+
+def test_split_says_what_it_leaves_out(shards: Path, tmp_path: Path) -> None:
+    into = tmp_path / "{split}.arrow"
+    done = run_process("split", shards, "--into", into, "--shares", "few=0.1")
+    assert done.status == 0
+    assert "warning: 270 of 300 records are in no split" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shares", "a=0.9,b=0.2"), "more than 1"),
+        (("--shares", "a=-1"), "a part of 1"),
+        (("--shares", "a=many"), "a part of 1"),
+        (("--shares", "a"), "is not NAME=VALUE"),
+        (("--by", "nothing"), "there is no field 'nothing'"),
+        (("--by", "id", "--stratify", "name"), "use one"),
+    ],
+)
+def test_split_refuses_what_is_no_split(
+    options: tuple[str, ...], message: str, shards: Path, tmp_path: Path
+) -> None:
+    done = run("split", shards, "--into", tmp_path / "{split}.arrow", *options)
+    assert done.status == 2
+    assert message in done.err
+    assert not list(tmp_path.glob("*.arrow"))
+    assert run("split", shards, "--into", tmp_path / "x.arrow").status == 2
+
+
+def test_dedupe_and_sort(shards: Path, tmp_path: Path) -> None:
+    out = tmp_path / "unique.tfrecord"
+    assert (
+        run("dedupe", "--json", shards, "--into", out, "--by", "name").document["num_records"] == 3
+    )
+    assert ids(out) == [0, 1, 2]
+    assert run("dedupe", shards, "--into", out, "--overwrite").status == 0
+    assert ids(out) == list(range(300))
+    out = tmp_path / "sorted.arrow"
+    assert run("sort", shards, "--into", out, "--by", "id", "--descending").status == 0
+    assert ids(out) == list(range(299, -1, -1))
+    assert run("sort", shards, "--into", out, "--by", "score,id", "--overwrite").status == 0
+    assert ids(out)[-75:] == list(range(0, 300, 4))
+    for command in ("sort", "dedupe"):
+        done = run(command, shards, "--into", tmp_path / "x.arrow", "--by", "nothing")
+        assert done.status == 2
+        assert "there is no field 'nothing'" in done.err
+
+
+def test_damage_that_is_skipped_leaves_no_numbers(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "{split}.arrow"
+    for command in (("split",), ("dedupe",), ("sort", "--by", "id")):
+        done = run(*command, damaged, "--into", out, "--damage", "skip")
+        assert done.status == 1
+        assert "repair" in done.err
+        assert run(*command, damaged, "--into", out).status == 1
+    assert not list(tmp_path.glob("*.arrow"))
+
+
+def test_the_rest_of_a_sample_is_what_the_sample_leaves(shards: Path, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        some, rest = tmp_path / f"some-{seed}.arrow", tmp_path / f"rest-{seed}.arrow"
+        assert run("convert", shards, some, "--sample", "0.1", "--seed", seed).status == 0
+        assert run("convert", shards, rest, "--sample-rest", "0.1", "--seed", seed).status == 0
+        assert len(ids(some)) == 30
+        assert sorted(ids(some) + ids(rest)) == list(range(300))
+    assert ids(tmp_path / "some-0.arrow") != ids(tmp_path / "some-1.arrow")
+    done = run("convert", shards, rest, "--sample", "0.1", "--sample-rest", "0.1", "--overwrite")
+    assert done.status == 2
+    assert "--sample" in done.err
+
+
+def test_head_and_stats_of_the_records_that_fulfil_a_condition(shards: Path) -> None:
+    found = run("head", "--json", "-n", 2, "--where", "id >= 150 and name == 'x'", shards)
+    assert found.status == 2
+    found = run("head", "--json", "-n", 2, "--where", "id >= 150 and len(tokens) == 2", shards)
+    assert [row["id"] for row in found.document["records"]] == [152, 157]
+    found = run("head", "--json", "-n", 2, "--start", 1, "--where", "id >= 298", shards)
+    assert [row["id"] for row in found.document["records"]] == [299]
+    assert "no records" in run("head", "--where", "id < 0", shards).err
+    stats = run("stats", "--json", "--where", "id < 10", shards).document
+    assert stats["num_records"] == 10
+    assert ps.stats(str(shards), where="id < 10").num_records == 10
+    for command in ("head", "stats"):
+        done = run(command, "--where", "nothing == 3", shards)
+        assert done.status == 2
+        assert "there is no field 'nothing'" in done.err
+        assert run(command, "--where", "id == 'a'", shards).status == 2
+
+
+def test_replaced_fields_of_some_records(single: Path) -> None:
+    how = ("--set", "name=other", "--where", "id < 2", "--in-place")
+    assert run("fields", "replace", single, *how).status == 0
+    names = ps.open(single).to_table()["name"].to_pylist()
+    assert names[:2] == ["other", "other"]
+    assert "other" not in names[2:]
+    done = run("fields", "replace", single, "--set", "name=a", "--where", "nope == 1", "--in-place")
+    assert done.status == 2

@@ -1,0 +1,123 @@
+"""Laws of `dedupe`: the first of equal records stay, in their order, as a set of Python would have it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+
+NAN = float("nan")
+VALUES = st.one_of(
+    st.none(),
+    st.sampled_from([0.0, -0.0, 1.5, NAN, math.inf]),
+    st.floats(width=32, allow_nan=False),
+)
+ROWS = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 5),
+        "x": VALUES,
+        "name": st.one_of(st.none(), st.sampled_from(["", "a", "b", "a\0"])),
+        "tokens": st.one_of(st.none(), st.lists(st.integers(-1, 1), max_size=2)),
+    }
+)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("x", pa.float64()),
+        ("name", pa.string()),
+        ("tokens", pa.list_(pa.int64())),
+        ("row", pa.int64()),
+    ]
+)
+
+
+def key_of(value: Any) -> Any:
+    """What Python compares: NaN equals NaN, and a list is what it holds."""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return tuple(value) if isinstance(value, list) else value
+
+
+def first_rows(rows: list[dict[str, Any]], by: list[str]) -> list[dict[str, Any]]:
+    seen: set[Any] = set()
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        key = tuple(key_of(row[name]) for name in by)
+        if key not in seen:
+            seen.add(key)
+            kept.append(row)
+    return kept
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(ROWS, max_size=30),
+    st.sampled_from([["id"], ["x"], ["name"], ["tokens"], ["id", "x"], ["name", "tokens", "x"]]),
+    st.integers(1, 4),
+)
+def test_the_first_of_equal_records_stay(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], by: list[str], shards: int
+) -> None:
+    folder = tmp_path_factory.mktemp("dedupe")
+    rows = [{**row, "row": n} for n, row in enumerate(rows)]
+    ps.write(pa.Table.from_pylist(rows, SCHEMA), folder / "in.arrow", num_shards=shards)
+    made = ps.dedupe(folder / "in-*.arrow", by, into=folder / "out.arrow")
+    found = ps.open(folder / "out.arrow").to_table()["row"].to_pylist()
+    assert found == [row["row"] for row in first_rows(rows, by)]
+    assert made.num_records == len(found)
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "parquet", "arrow", "msgpack"])
+def test_without_columns_whole_records_are_compared(ending: str, tmp_path: Path) -> None:
+    rows = [{"a": n % 5, "b": "x" * (n % 3), "c": [n % 2] * 2} for n in range(200)]
+    ps.write(pa.Table.from_pylist(rows), tmp_path / f"in.{ending}", num_shards=2)
+    ps.dedupe(tmp_path / f"in-*.{ending}", into=tmp_path / f"out.{ending}")
+    found = ps.open(tmp_path / f"out.{ending}").to_table().to_pylist()
+    assert found == rows[:30]
+
+
+def test_payloads_pass_from_tfrecord_to_tfrecord_unparsed(tmp_path: Path) -> None:
+    ps.write({"id": [3, 1, 3, 2]}, tmp_path / "in.tfrecord")
+    ps.dedupe(str(tmp_path / "in.tfrecord"), "id", into=tmp_path / "out.tfrecord")
+    payloads = ps.open(tmp_path / "in.tfrecord", raw=True).to_table()["record"].to_pylist()
+    kept = ps.open(tmp_path / "out.tfrecord", raw=True).to_table()["record"].to_pylist()
+    assert kept == [payloads[n] for n in (0, 1, 3)]
+
+
+def test_a_column_of_many_values_is_exact(tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(0, 50_000, 100_000)
+    ps.write({"id": ids, "row": np.arange(len(ids))}, tmp_path / "in.parquet")
+    ps.dedupe(tmp_path / "in.parquet", "id", into=tmp_path / "out.parquet", num_shards=3)
+    found = ps.open(tmp_path / "out-*.parquet").to_table()
+    _, first = np.unique(ids, return_index=True)
+    assert found["row"].to_pylist() == sorted(first.tolist())
+
+
+def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> None:
+    ps.write({"id": [1, 1]}, tmp_path / "in.tfrecord")
+    out = tmp_path / "out.tfrecord"
+    with pytest.raises(ps.SchemaError, match="there are: id"):
+        ps.dedupe(tmp_path / "in.tfrecord", "nothing", into=out)
+    with pytest.raises(ValueError, match="names no column"):
+        ps.dedupe(tmp_path / "in.tfrecord", [], into=out)
+    with pytest.raises(ps.UnsupportedError, match="damage='skip'"):
+        ps.dedupe(ps.open(tmp_path / "in.tfrecord", damage="skip"), into=out)
+    assert not out.exists()
+    ps.dedupe(tmp_path / "in.tfrecord", into=out)
+    with pytest.raises(FileExistsError):
+        ps.dedupe(tmp_path / "in.tfrecord", into=out)
+
+
+def test_a_field_that_only_later_records_have_is_not_lost_in_silence(tmp_path: Path) -> None:
+    ps.write({"id": [1] * 2000}, tmp_path / "in-0.tfrecord")
+    ps.write({"id": [1], "late": [5]}, tmp_path / "in-1.tfrecord")
+    with pytest.raises(ps.SchemaError, match="late"):
+        ps.dedupe(tmp_path / "in-*.tfrecord", into=tmp_path / "out.arrow")
