@@ -1,4 +1,4 @@
-"""What all tests share: where the files of others are, and that nothing is written beside them."""
+"""What all tests share: the location of files from elsewhere, and checks that nothing is written next to them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
-# Output is compared as it is piped, whatever the width of the terminal where the tests run.
+# Output is compared as it is piped, whatever the width of the terminal that runs the tests.
 os.environ.pop("COLUMNS", None)
-# Deadlines measure the machine's other users; the seed is printed where a test fails.
+# Deadlines measure the machine's other users; the seed is printed if a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
 
@@ -40,7 +40,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def index_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reading keep indexes beside the data, for tests of what becomes of these."""
+    """Let reading keep indexes next to the data, for tests of such indexes."""
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
 
 
@@ -65,7 +65,7 @@ def no_threads_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_beside_shared() -> Iterator[None]:
-    """No test may leave a sidecar beside files that are not ours."""
+    """No test may leave a sidecar next to files that penstock did not write."""
     yield
     found = sorted(SHARED.rglob("*.penstock")) if SHARED.exists() else []
     assert not found, f"sidecars were written beside {SHARED}: {found[:3]}"

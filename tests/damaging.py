@@ -38,7 +38,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def tell_the_old_state(index: dict[Path, bytes], path: Path) -> None:
-    """Write an index beside a file as if it were of the file as it is now."""
+    """Write a sidecar that claims to describe the file in its present state."""
     for place, data in index.items():
         place.write_bytes(data)
         known = sidecar.load(str(place), LocalStorage())

@@ -36,7 +36,7 @@ def masked(data: bytes) -> int:
 
 
 def head(length: int) -> bytes:
-    """The 12 bytes before a payload of `length` bytes, which may be a lie."""
+    """The 12 bytes before a payload of `length` bytes, which may be false."""
     bare = struct.pack("<Q", length)
     return bare + struct.pack("<I", masked(bare))
 
@@ -52,7 +52,7 @@ def file_of(payloads: Iterable[bytes]) -> bytes:
 
 
 def starts_of(payloads: Iterable[bytes]) -> list[int]:
-    """Where each frame starts, and where the last one ends."""
+    """Where each frame starts, and where the last frame ends."""
     starts = [0]
     for payload in payloads:
         starts.append(starts[-1] + FRAMING + len(payload))

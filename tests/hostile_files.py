@@ -30,7 +30,7 @@ PNG = (
 
 
 class Bomb:
-    """Its pickle leaves a file behind when it is loaded."""
+    """Its pickle writes a file when it is loaded."""
 
     def __init__(self, sung: Path) -> None:
         self._sung = sung

@@ -14,7 +14,7 @@ def all_regions(regions: Iterable[ps.Region]) -> Iterator[ps.Region]:
 
 
 def check_regions(found: ps.Layout) -> None:
-    """The regions tile the file. The children of each lie in it, in order."""
+    """The regions tile the file. The children of each region are inside it, in order."""
     at = 0
     for region in found.regions:
         if not region.within:

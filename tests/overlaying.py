@@ -1,4 +1,4 @@
-"""Fields kept beside a file of many records, for the tests of overlays."""
+"""Overlays of a file of many records, for the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def file_of_ids(folder: Path) -> str:
 
 
 def keep(source: Any, name: str = "new", overwrite: bool = False, **columns: Any) -> ps.Summary:
-    """Keep columns beside the one shard of a source, or each beside as many."""
+    """Write overlays of the one shard of a source, or of as many shards."""
     batch = pa.record_batch(columns)
     dataset = source if isinstance(source, ps.Dataset) else ps.open(source)
     firsts = dataset.files.firsts

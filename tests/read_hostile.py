@@ -1,4 +1,4 @@
-"""Reads files that nobody vouches for, one after the other, and says what came of each.
+"""Reads untrusted files, one after the other, and reports the result of each.
 
 Run as a program: on standard input one JSON object a line, on standard output one for each, written
 before the next file is opened; so a file that ends the process by a signal, or never ends, is the
@@ -7,7 +7,7 @@ one without an answer. `tests/hostile/test_whole_corpus.py` and `tests/hostile/t
 Measured for each reading: CPU seconds of all threads (a busy machine does not lengthen them) and how
 far the resident memory grew, from a peak that is reset before each (`/proc/self/clear_refs`).
 Watched while reading: what Python calls "audit events". Files that libraries open themselves raise
-none; where that matters the kernel is asked to tell of every opening (`watched`).
+none; if that matters, the kernel is asked to report every opening (`watched`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ CODE = ("exec", "compile", "marshal.loads")
 
 
 class Audit:
-    """What Python did while a file was read, and none of its business was."""
+    """What Python did while a file was read that reading should not do."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -155,7 +155,7 @@ class Audit:
 
 
 def _is_sidecar(path: str, of: str) -> bool:
-    """Whether a name is one that penstock gives to what belongs to a file and lies beside it."""
+    """Whether penstock uses this name for a file that it keeps next to a data file."""
     folder, name = os.path.split(of)
     own = rf"{re.escape(folder)}/\.+{re.escape(name)}\.penstock.*"
     return re.fullmatch(own, path) is not None
@@ -176,7 +176,7 @@ def _parses() -> bool:
 
 
 class Inotify:
-    """The openings of files that the kernel tells of, whoever opens them."""
+    """The openings of files that the kernel reports, by any code."""
 
     def __init__(self) -> None:
         self._descriptor = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -218,7 +218,7 @@ def _status(name: str) -> int:
 
 
 def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> dict[str, Any]:
-    """Do it; return what it cost, and what it raised where that is no error of penstock's."""
+    """Do it; return what it cost, and what it raised if that is not an error of penstock."""
     gc.collect()  # quick: what importing made is frozen
     pa.default_memory_pool().release_unused()
     if hasattr(LIBC, "malloc_trim"):
@@ -230,7 +230,7 @@ def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> d
     audit.start(*allowed)
     try:
         found = work()
-    except Exception:  # what must not happen is told as it is
+    except Exception:  # what must not happen is reported as it is
         found = {"stray": traceback.format_exc(limit=-6)}
     found["events"] = audit.stop()
     found["seconds"] = time.process_time() - begin
@@ -295,7 +295,7 @@ def read(path: str, index: str, keep: list[Any], **options: Any) -> dict[str, An
         assert error.file == path, error
         return found
     if "damage" in options and count != length:
-        return found  # the numbers of what was passed over are those of no record of the scan
+        return found  # the numbers of skipped records belong to no record of the scan
     numbers = sorted({0, scanned // 2, scanned - 1} & set(range(scanned)), reverse=True)
     if numbers:
         try:
@@ -365,7 +365,7 @@ def picture(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
 
 
 def hostile(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
-    """One file that wants another opened: with every format that is told, and with none."""
+    """One file that refers to another: with every format that is given, and with none."""
     path, own = task["path"], task["own"]
     answer: dict[str, Any] = {"path": path, "readings": []}
     for options in task["options"]:

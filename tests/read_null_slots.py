@@ -1,5 +1,5 @@
 """A program that takes legal arrays with garbage in their null slots through every verb. The name of what is about
-to happen is printed before it does, so that a signal can be told by the last line."""
+to happen is printed before it does, so that the last line identifies the cause of a signal."""
 
 import os
 import sys

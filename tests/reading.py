@@ -1,4 +1,4 @@
-"""How the tests read: from memory where a thousand variants are opened, and with the error kept."""
+"""How the tests read: from memory if a thousand variants are opened, and with the error kept."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def shared_path(*parts: str) -> Path:
 
 
 def index_of(path: str | os.PathLike[str]) -> Path:
-    """Where the sidecar beside a file is."""
+    """The path of a file's sidecar."""
     return Path(path_for(os.fspath(path), None))
 
 
 @dataclass
 class Delivered:
-    """What reading gave: payloads up to the error, the error, and what was passed over."""
+    """The result of reading: payloads up to the error, the error, and the skipped regions."""
 
     records: list[bytes]
     error: ps.PenstockError | None

@@ -1,4 +1,4 @@
-"""Reading in programs of their own: what ends or stops them is an answer too."""
+"""Reading in subprocesses: a crash or a hang of one is a result too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENCE = 60.0
 
 
 class Program:
-    """`read_hostile.py`, started again where a file ends it. `warm` are files to read before any
+    """`read_hostile.py`, restarted if a file ends it. `warm` are files to read before any
     that is measured, so that what is imported when first needed counts for none."""
 
     def __init__(self, warm: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def warm_files(folder: Path) -> list[str]:
 
 
 def answers(tasks: list[dict[str, Any]], warm: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """What came of each task, in their order; two programs share them."""
+    """The result of each task, in order; two programs share the tasks."""
 
     def some(part: list[dict[str, Any]]) -> list[dict[str, Any]]:
         program = Program(warm)

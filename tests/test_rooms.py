@@ -1,6 +1,6 @@
-"""The rooms of the house: a file imports from its own room and from rooms below it, and nothing in a circle.
+"""The package order: a file imports from its own package and from lower ones, without cycles.
 
-The table is the one in docs/architecture.md; a file that is in no row of it belongs nowhere.
+The table is in docs/architecture.md; every file must be in a row of it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def is_deliberate(file: str, other: str) -> bool:
-    """Whether the loader names one of its adapters: the one way up."""
+    """Whether the loader imports one of its adapters, the only upward import allowed."""
     return file == "loader/loader.py" and room_of(other) == "adapters"
 
 
@@ -71,7 +71,7 @@ def test_every_file_has_a_room_and_every_room_has_files() -> None:
     assert found == rooms().keys()
 
 
-def test_few_modules_stand_at_the_top() -> None:
+def test_few_modules_are_at_the_top() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= MOST_AT_THE_TOP
 
 
@@ -114,7 +114,7 @@ def test_private_modules_are_imported_by_their_own_folder() -> None:
 
 
 def test_people_get_only_what_is_public() -> None:
-    """The command line and the benches prove that the public names are enough."""
+    """The command line and the benches show that the public names are enough."""
     wrong = []
     for folder in ("cli", "bench"):
         own = rf"from penstock\.{folder}\b"

@@ -5,7 +5,7 @@
     >>> ps.open("numbers.tfrecord")[2]
     {'id': 3}
 
-What reading needs is imported at once, everything else when it is first named. The public names are those of
+What reading needs is imported immediately, everything else at its first use. The public names are those of
 `__init__.pyi`.
 """
 

@@ -1,4 +1,4 @@
-"""A real browser that opens a page and tells what it saw: the elements, complaints, requests."""
+"""A real browser that opens a page and reports what it saw: the elements, complaints and requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Seen:
 
 
 def look_at(page: Path, *options: str) -> Seen:
-    """Open a page. Skips the test where there is no browser; `.ci/needs` installs one."""
+    """Open a page. Skips the test if there is no browser; `.ci/needs` installs one."""
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("no chromium on this machine (Debian: chromium-headless-shell)")
@@ -58,7 +58,7 @@ def look_at(page: Path, *options: str) -> Seen:
     console = [
         line for line in dumped.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line
     ]
-    # The log may be cut where the browser ended, so it is searched rather than parsed.
+    # The log may be truncated if the browser ended early, so it is searched rather than parsed.
     asked = re.findall(r'"url":\s*("(?:[^"\\]|\\.)*")', log.read_text("utf-8"))
     urls = {json.loads(text) for text in asked}
     requests = sorted(one for one in urls if not one.startswith(("file:", "data:")))

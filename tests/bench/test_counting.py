@@ -24,7 +24,7 @@ def test_reads_that_follow_each_other_are_no_seeks(tmp_path: Path) -> None:
     assert counts.num_bytes == 1000 + 1000 + 10 + 5 + 7
     assert counts.reads == 5, "one of nothing is none"
     assert counts.seeks == 3
-    # Bytes 0 to 2000 lie in one block, 50,000 to 50,015 in one, 0 to 7 in one that is read again.
+    # Bytes 0 to 2000 are in one block, 50,000 to 50,015 in another; 0 to 7 are read again.
     assert counts.block_bytes == 3 * BLOCK_BYTES
 
 

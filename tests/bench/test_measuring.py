@@ -1,4 +1,4 @@
-"""What the measurements stand on: samples, repeats, memory, likeness of pictures, processes."""
+"""The basis of the measurements: samples, repeats, memory, similarity of images, processes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_an_exact_shuffle_has_the_figures_that_theory_says(layout: Layout) -> No
     assert mix.label_distance == pytest.approx(10 * deviation / 2, rel=0.05)
 
 
-def test_windows_lie_between(layout: Layout) -> None:
+def test_wider_windows_mix_better(layout: Layout) -> None:
     exact = mean_of([mix_of(ps.Shuffled(seed), layout, 0, 100) for seed in (1, 2, 3)])
     found = [
         compared(mix_of(Windowed(window), layout, 0, 100), exact, 4)

@@ -40,7 +40,7 @@ def run(*arguments: object) -> Ran:
 
 
 def run_process(*arguments: object, cwd: Path | None = None, **environment: str) -> Ran:
-    """Run a command in a process of its own, its output piped."""
+    """Run a command in a separate process with its output piped."""
     done = subprocess.run(
         [sys.executable, "-m", "penstock", *map(str, arguments)],
         env={**os.environ, **environment},

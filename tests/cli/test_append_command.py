@@ -37,7 +37,7 @@ def test_append_makes_a_new_shard(tmp_path: Path) -> None:
     assert str(tmp_path / "p-2.tfrecord.gz") in shown.out
 
 
-def test_append_tells_misuse_from_records_that_do_not_fit(tmp_path: Path) -> None:
+def test_append_distinguishes_misuse_from_records_that_do_not_fit(tmp_path: Path) -> None:
     source = tmp_path / "new.tfrecord"
     ps.write({"id": [3]}, source)
     ps.write({"name": ["a"]}, tmp_path / "x.tfrecord", num_shards=1)

@@ -80,7 +80,7 @@ def test_json_is_one_document_and_the_page_is_written(
         (["formats", "--temporary", "/no/such/folder"], "does not exist"),
     ],
 )
-def test_misuse_is_told_before_anything_is_measured(
+def test_misuse_is_reported_before_anything_is_measured(
     pictures: Path, arguments: list[str], message: str
 ) -> None:
     ran = run("bench", arguments[0], pictures, *arguments[1:], "--rounds", 1, "--seconds", 0)

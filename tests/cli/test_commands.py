@@ -111,7 +111,7 @@ def test_damage_is_salvaged_by_repair_alone(single: Path) -> None:
     assert "penstock repair --salvage" in done.err
 
 
-def test_unknown_column_names_those_that_are_there(single: Path) -> None:
+def test_an_unknown_column_names_the_existing_columns(single: Path) -> None:
     assert "id, name, score, tokens" in run("head", "--columns", "label", single).err
 
 
@@ -161,7 +161,7 @@ def test_a_wrong_option_of_a_format_is_misuse(tmp_path: Path, read: str) -> None
 
 
 @pytest.mark.parametrize("read", ["payloads=false", "progress=1", "storage=1", "limits={}"])
-def test_an_option_of_the_read_format_is_none_of_the_verb(single: Path, read: str) -> None:
+def test_an_option_of_the_read_format_is_not_an_option_of_the_verb(single: Path, read: str) -> None:
     done = run("verify", single, "--read", read)
     assert done.status == 2
     assert f"{read.partition('=')[0]!r} is not an option of a format" in done.err
@@ -169,7 +169,7 @@ def test_an_option_of_the_read_format_is_none_of_the_verb(single: Path, read: st
 
 
 @pytest.mark.parametrize("value", ["[1]", "1", '{"a":1}', "x"])
-def test_a_list_of_names_is_one(tmp_path: Path, value: str) -> None:
+def test_an_option_of_names_must_be_a_list(tmp_path: Path, value: str) -> None:
     ps.write({"x": [1]}, tmp_path / "a.h5")
     done = run("head", tmp_path / "a.h5", "--read", f"datasets={value}")
     assert done.status == 2
@@ -180,13 +180,13 @@ def test_a_list_of_names_is_one(tmp_path: Path, value: str) -> None:
 
 
 @pytest.mark.parametrize("columns", ["abc", "-3", "0", "", "1.5", "99999999999"])
-def test_a_width_that_is_none_is_ignored(single: Path, columns: str) -> None:
+def test_an_invalid_width_is_ignored(single: Path, columns: str) -> None:
     usual = run_process("head", "-n", "1", single, COLUMNS="100")
     assert run_process("head", "-n", "1", single, COLUMNS=columns) == usual
     assert usual.out
 
 
-def test_an_interrupt_while_the_program_is_imported_is_told() -> None:
+def test_an_interrupt_while_the_program_is_imported_is_reported() -> None:
     script = """if True:
         import sys
         class Finder:

@@ -38,7 +38,7 @@ def test_convert_takes_options_of_both_sides(damaged: Path, tmp_path: Path) -> N
     assert record == {"number": 0}
 
 
-def test_convert_overwrites_only_where_told(single: Path, tmp_path: Path) -> None:
+def test_convert_overwrites_only_on_request(single: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.parquet"
     target.write_bytes(b"mine")
     assert run("convert", single, target).status == 2
@@ -163,7 +163,7 @@ def test_where_of_another_type_and_a_name_that_is_taken_are_misuse(
         assert done.err.splitlines()[-1].startswith("Error: field '")
 
 
-def test_what_is_changed_is_told_and_refused_where_asked(tmp_path: Path) -> None:
+def test_changed_values_are_reported_and_refused_on_request(tmp_path: Path) -> None:
     ps.write({"share": [0.1]}, tmp_path / "a.parquet")
     note = "field 'share': float64 is rounded to float32, which the format holds"
     shown = run("convert", tmp_path / "a.parquet", tmp_path / "a.tfrecord")

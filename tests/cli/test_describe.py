@@ -103,7 +103,7 @@ def test_long_values_are_cut_and_say_how_long_they_are() -> None:
     assert describe.value(pa.scalar(list(range(1000))), 20) == "[0, 1, … of 1,000]"
 
 
-def test_a_huge_list_is_shown_at_once() -> None:
+def test_a_huge_list_is_shown_quickly() -> None:
     values = pa.array([0]).take(pa.array([0] * 1_000_000))
     scalar = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)[0]
     assert describe.value(scalar, 400).endswith("… of 1,000,000]")
@@ -114,7 +114,7 @@ def test_sizes_have_three_digits() -> None:
     assert shown == ["0 B", "999 B", "1.00 kB", "12.3 kB", "999 kB", "1.00 MB", "1.00 TB"]
 
 
-def test_bars_are_empty_only_where_nothing_is() -> None:
+def test_bars_are_empty_only_for_zero() -> None:
     assert describe.bars([0, 1, 1000]) == " ▁█"
     assert describe.bars([]) == ""
     assert len(describe.bars([1] * 64)) == 32
@@ -136,9 +136,9 @@ def test_bars_are_empty_only_where_nothing_is() -> None:
         (pa.uuid(), "arrow.uuid (fixed_size_binary[16])"),
     ],
 )
-def test_types_are_told_in_words(type_: pa.DataType, words: str) -> None:
+def test_types_are_described_in_words(type_: pa.DataType, words: str) -> None:
     assert describe.kind(type_) == words
 
 
-def test_a_dtype_that_arrow_lacks_is_told_with_what_keeps_it() -> None:
+def test_a_dtype_that_arrow_lacks_is_reported_with_what_keeps_it() -> None:
     assert describe.kind(pa.uint16(), b"bfloat16") == "bfloat16 (kept as uint16)"

@@ -1,4 +1,4 @@
-"""`penstock fields`: what is kept beside the files, on the command line."""
+"""`penstock fields`: overlay fields on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def keep(source: Path, name: str, **columns: object) -> None:
     )
 
 
-def test_list_tells_names_fields_and_files(shards: Path) -> None:
+def test_list_shows_names_fields_and_files(shards: Path) -> None:
     keep(shards, "scores", score=range(300), word=["w"] * 300)
     first = ps.open(shards).paths[0]
     keep(Path(first), "\x1b[31mred", other=[0.5] * 100)

@@ -23,7 +23,7 @@ def scores(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run in a folder with a module; what was imported from it is forgotten."""
+    """Run in a folder with a module, and forget what was imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lengths.py").write_text(
@@ -41,7 +41,7 @@ def column(source: Path, name: str) -> list[object]:
     return [row[name] for row in ps.open(source)]
 
 
-def test_add_without_a_place_keeps_the_field_beside_the_files(shards: Path, scores: Path) -> None:
+def test_add_without_a_place_writes_an_overlay(shards: Path, scores: Path) -> None:
     before = {path: path.read_bytes() for path in shards.glob("*.tfrecord")}
     ran = run("fields", "add", shards, "--from", scores, "--by", "id", "--name", "points", "--json")
     assert ran.status == 0
@@ -99,7 +99,7 @@ def test_add_what_a_function_gives(single: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_modules")
-def test_a_process_of_its_own_finds_the_function_too(single: Path, tmp_path: Path) -> None:
+def test_a_separate_process_finds_the_function_too(single: Path, tmp_path: Path) -> None:
     given = ("--function", "lengths:measure", "--reads", "name", "--into", "out.tfrecord")
     ran = run_process("fields", "add", single.name, *given, "--json", cwd=tmp_path)
     assert (ran.status, ran.err) == (0, "")
@@ -121,7 +121,7 @@ def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
     assert set(column(single, "name")) == {"x"}
 
 
-def test_a_missing_key_is_told_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
+def test_a_missing_key_is_reported_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
     table = tmp_path / "few.parquet"
     ps.write({"id": [n for n in range(300) if n != 42], "points": [1] * 299}, table)
     before = single.read_bytes()
@@ -140,7 +140,9 @@ def column_or_none(source: Path, name: str) -> list[object]:
     return [row.get(name) for row in ps.open(source)]
 
 
-def test_a_key_that_comes_twice_and_a_short_table_are_told(single: Path, tmp_path: Path) -> None:
+def test_a_key_that_comes_twice_and_a_short_table_are_reported(
+    single: Path, tmp_path: Path
+) -> None:
     table = tmp_path / "twice.parquet"
     ps.write({"id": [1, 2, 1], "points": [1, 2, 3]}, table)
     ran = run("fields", "add", single, "--from", table, "--by", "id", "--in-place")
@@ -185,7 +187,7 @@ def test_rename_lets_two_change_places(single: Path) -> None:
     assert "field 'score': the records already have this field" in taken.err
 
 
-def test_bake_puts_what_is_beside_into_the_records(shards: Path, tmp_path: Path) -> None:
+def test_bake_puts_overlays_into_the_records(shards: Path, tmp_path: Path) -> None:
     assert run("fields", "add", shards, "--set", "n=1", "--name", "first").status == 0
     assert run("fields", "add", shards, "--set", "m=2", "--name", "second").status == 0
     shown = ps.open(shards)[:].to_pylist()

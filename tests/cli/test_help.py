@@ -29,7 +29,7 @@ def command_named(name: str) -> click.Command:
 
 
 def leaves() -> list[str]:
-    """All commands that do something: those of groups instead of the groups."""
+    """All commands that do something: the commands of each group, not the group."""
     named = {name: command_named(name) for name in COMMANDS}
     return [
         leaf

@@ -51,7 +51,7 @@ from penstock.cli.program import program
         ("nothing", 'damage="skip"', 'damage="skip"'),
     ],
 )
-def test_keywords_become_options_where_the_command_has_them(
+def test_keywords_become_options_if_the_command_has_them(
     command: str, hint: str, told: str
 ) -> None:
     assert in_options(hint, [*command.split(), "--json", "file"], program) == told
@@ -103,7 +103,7 @@ def test_a_field_that_is_not_there_is_a_misuse(
     assert failed.err.endswith("Error: there is no field 'nope'; there are: id\n")
 
 
-def test_a_misuse_is_told_in_the_options_of_the_command_and_in_json(
+def test_a_misuse_is_reported_in_the_options_of_the_command_and_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

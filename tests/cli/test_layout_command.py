@@ -23,7 +23,7 @@ def test_json_is_the_layout_as_a_dict(golden: Path) -> None:
     assert (shown.status, shown.document) == (0, ps.layout(path).to_dict())
 
 
-def test_the_exit_status_is_1_where_something_differs_or_is_damaged(golden: Path) -> None:
+def test_the_exit_status_is_1_if_something_differs_or_is_damaged(golden: Path) -> None:
     differs = run("layout", golden / "tfrecord" / "bad_data_crc.tfrecord", "--record", 1)
     damaged = run("layout", golden / "tfrecord" / "trunc_in_payload.tfrecord", "--json")
     assert (differs.status, damaged.status) == (1, 1)

@@ -10,7 +10,7 @@ from running import run
 import penstock as ps
 
 
-def test_plan_prints_who_reads_what(shards: Path) -> None:
+def test_plan_prints_which_rank_reads_what(shards: Path) -> None:
     ran = run("plan", shards, "--batch-size", 32, "--world-size", 4, "--audit")
     assert ran.status == 0
     assert "3 on every rank" in ran.out

@@ -18,7 +18,7 @@ from reading import HOSTILE, index_of
 # -- info -----------------------------------------------------------------------------------------
 
 
-def test_info_tells_files_records_and_sizes(shards: Path) -> None:
+def test_info_shows_files_records_and_sizes(shards: Path) -> None:
     document = run("info", "--json", shards).document
     assert document["num_files"] == 3
     assert document["num_records"] == 300
@@ -34,7 +34,7 @@ def test_info_tells_files_records_and_sizes(shards: Path) -> None:
     assert [field["name"] for field in document["fields"]] == ["id", "name", "score", "tokens"]
 
 
-def test_info_tells_whether_an_index_was_there(damaged: Path) -> None:
+def test_info_shows_whether_there_was_an_index(damaged: Path) -> None:
     assert (
         run("info", "--json", "--index", "never", damaged).document["files"][0]["index"] == "none"
     )
@@ -116,7 +116,7 @@ def test_raw_head_shows_the_payload(single: Path) -> None:
 # -- schema ---------------------------------------------------------------------------------------
 
 
-def test_schema_says_what_it_was_told_from(single: Path) -> None:
+def test_schema_says_what_it_was_inferred_from(single: Path) -> None:
     document = run("schema", "--json", single).document
     assert next(field["type"] for field in document["fields"]) == "int64"
     assert "all 300 records" in document["inferred_from"]
@@ -153,7 +153,7 @@ def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
     assert "x-2.tfrecord and 4 more" in out
 
 
-def test_schema_does_not_speak_of_files_it_has_not_looked_at(tmp_path: Path) -> None:
+def test_schema_does_not_mention_files_it_has_not_read(tmp_path: Path) -> None:
     for number in range(103):
         ps.write({"a": [1]}, tmp_path / f"x-{number:03}.tfrecord", index=False)
     ps.write({"b": [1]}, tmp_path / "x-102.tfrecord", index=False, overwrite=True)
@@ -199,13 +199,15 @@ def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> N
     assert "stored in the file" in run("schema", tmp_path / "a.parquet").out
 
 
-def test_records_that_are_no_examples_have_a_schema_that_was_told(tmp_path: Path) -> None:
+def test_records_that_are_not_examples_have_an_inferred_schema(tmp_path: Path) -> None:
     ps.write([b"no message"] * 7, tmp_path / "a.tfrecord")
     assert "inferred from all 7 records of a.tfrecord" in run("schema", tmp_path / "a.tfrecord").out
     assert "undecoded records" in run("schema", "--raw", tmp_path / "a.tfrecord").out
 
 
-def test_a_description_for_tensorflow_says_that_it_was_told_from_a_sample(tmp_path: Path) -> None:
+def test_a_description_for_tensorflow_says_that_it_was_inferred_from_a_sample(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": range(1200)}, path)
     some = run("schema", "--tensorflow", path).out
@@ -236,7 +238,7 @@ def test_a_description_for_tensorflow_is_a_module(
 # -- stats ----------------------------------------------------------------------------------------
 
 
-def test_stats_are_those_of_the_records(shards: Path) -> None:
+def test_stats_match_the_records(shards: Path) -> None:
     document = run("stats", "--json", shards).document
     fields = {field["name"]: field for field in document["fields"]}
     assert document["num_records"] == 300

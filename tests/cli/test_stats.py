@@ -1,4 +1,4 @@
-"""`ps.stats`: exact, the same for any batches and threads, and right where numbers are extreme."""
+"""`ps.stats`: exact, the same for any batches and threads, and right for extreme numbers."""
 
 from __future__ import annotations
 
@@ -84,21 +84,21 @@ def test_the_mean_of_extreme_integers_is_exact() -> None:
     assert spread.mean == 0
 
 
-def test_nulls_nan_and_infinities_are_counted_apart(tmp_path: Path) -> None:
+def test_nulls_nan_and_infinities_are_counted_separately(tmp_path: Path) -> None:
     values = pa.array([1.0, None, math.nan, math.inf, -math.inf, 3.0])
     field = stats_of(tmp_path, x=values)["x"]
     assert (field.num_entries, field.num_null, field.num_nan, field.num_infinite) == (6, 1, 1, 2)
     assert field.values == ps.Spread(2, 1.0, 2.0, 3.0)
 
 
-def test_lists_tell_lengths_and_inner_values(tmp_path: Path) -> None:
+def test_stats_of_lists_have_lengths_and_inner_values(tmp_path: Path) -> None:
     field = stats_of(tmp_path, x=pa.array([[[1], [2, 3]], None, []]))["x"]
     assert field.lengths == ps.Spread(2, 0, 1.0, 2)
     assert field.values == ps.Spread(3, 1, 2.0, 3)
     assert field.num_null == 1
 
 
-def test_children_of_structs_are_fields_of_their_own(tmp_path: Path) -> None:
+def test_children_of_structs_are_separate_fields(tmp_path: Path) -> None:
     found = stats_of(tmp_path, s=pa.array([{"a": 1, "b": "x"}, None, {"a": 3, "b": None}]))
     assert [field.name for field in found.fields] == ["s", "s.a", "s.b"]
     assert found["s"].num_null == 1
@@ -150,7 +150,7 @@ def test_distinct_values_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     assert found["long"].num_distinct is None
 
 
-def test_text_is_told_from_bytes(tmp_path: Path) -> None:
+def test_text_is_distinguished_from_bytes(tmp_path: Path) -> None:
     found = stats_of(
         tmp_path,
         text=pa.array([b"caf\xc3\xa9", b"x"]),
@@ -164,7 +164,7 @@ def test_text_is_told_from_bytes(tmp_path: Path) -> None:
     assert found["view"].num_null == 1
 
 
-def test_images_are_told_by_kind_and_size(tmp_path: Path) -> None:
+def test_images_are_described_by_kind_and_size(tmp_path: Path) -> None:
     gif = [b"GIF89a" + bytes([side, 0, 2 * side, 0]) for side in (10, 20)]
     (images,) = stats_of(tmp_path, image=pa.array([*gif, b"no image", None]))["image"].images
     assert images.kind == "GIF"
@@ -210,7 +210,7 @@ def test_progress_reaches_the_end(tmp_path: Path) -> None:
         pa.array([["x" * 20, None], None], pa.list_(pa.string_view())),
     ],
 )
-def test_any_arrow_type_can_be_looked_at(array: pa.Array) -> None:
+def test_any_arrow_type_has_stats(array: pa.Array) -> None:
     observer = FieldObserver("x", array.type)
     observer.add(observer.look(array))
     observer.add(observer.look(array.slice(1)))

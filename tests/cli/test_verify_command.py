@@ -45,7 +45,7 @@ def test_verify_names_the_damage_and_ends_with_status_1(damaged: Path) -> None:
     assert finding["start_byte"] <= damaged.stat().st_size // 2 < finding["end_byte"]
 
 
-def test_verify_advises_repair_only_where_it_helps(tmp_path: Path) -> None:
+def test_verify_advises_repair_only_if_it_helps(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": range(1200)}, path, index=False)
     ps.write([b"no message"], tmp_path / "b.tfrecord", index=False)
@@ -77,7 +77,7 @@ def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> N
     assert "try: penstock repair FILE... --into repaired/\n" in run("verify", tar, damaged).out
 
 
-def test_repair_is_not_advised_where_it_could_do_nothing(tmp_path: Path) -> None:
+def test_repair_is_not_advised_if_it_could_do_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "uneven.npz", x=np.zeros(2), y=np.zeros(3))
     (tmp_path / "pets" / "cat").mkdir(parents=True)
     (tmp_path / "pets" / "cat" / "a.jpg").write_bytes(b"")

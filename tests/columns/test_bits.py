@@ -36,7 +36,7 @@ def test_bfloat16_comes_back_as_bfloat16(tmp_path: Path, name: str, shape: tuple
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.beton", "a.msgpack", "a.rec"])
 @pytest.mark.parametrize("shape", [(12,), (4, 3)])
-def test_bfloat16_is_refused_where_it_would_become_integers(
+def test_bfloat16_is_refused_if_it_would_become_integers(
     tmp_path: Path, name: str, shape: tuple[int, ...]
 ) -> None:
     for verb in (ps.write, ps.convert):

@@ -48,7 +48,7 @@ def test_the_formats_that_are_advised_hold_the_values(
         assert found.column(column).to_pylist() == table.column("x").to_pylist()
 
 
-def test_an_option_that_is_advised_is_one_of_the_format(tmp_path: Path) -> None:
+def test_an_advised_option_is_an_option_of_the_format(tmp_path: Path) -> None:
     how: dict[str, Any] = {"text_length": 8}
     write(STRUCTS, tmp_path / "x.npz", **how)
     assert pa.table(open_dataset(tmp_path / "x.npz")).to_pylist() == STRUCTS.to_pylist()

@@ -70,7 +70,7 @@ def test_values_that_fit_are_given(
         ([0, 86_400_000, 0, 5, 0], pa.date64()),
     ],
 )
-def test_the_error_names_the_record_and_comes_behind_those_before_it(
+def test_the_error_names_the_record_and_comes_after_the_records_before_it(
     values: list[object], type_: pa.DataType, tmp_path: Path
 ) -> None:
     ps.write({"a": values}, tmp_path / "a.tfrecord")
@@ -111,7 +111,7 @@ def test_dates_and_times_come_back_as_what_they_were(tmp_path: Path) -> None:
     "name", ["x.npy", "x.npz", "x.h5", "x.msgpack", "x.parquet", "x.arrow", "x.tar"]
 )
 @pytest.mark.parametrize("narrow", [pa.float32(), pa.float16()])
-def test_a_float_beyond_a_narrower_one_is_no_infinity(
+def test_a_float_beyond_a_narrower_type_is_not_infinity(
     tmp_path: Path, name: str, narrow: Any
 ) -> None:
     path = str(tmp_path / name)
@@ -127,7 +127,7 @@ def test_a_float_beyond_a_narrower_one_is_no_infinity(
         ps.open(path, schema=schema).take([0, 1])
 
 
-def test_floats_inside_lists_and_structs_are_looked_at(tmp_path: Path) -> None:
+def test_floats_inside_lists_and_structs_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     ps.write(pa.table({"s": pa.array([{"a": 1.5, "b": [1.0, 1e300]}, None])}), path)
     for inner, fits in ((pa.float64(), True), (pa.float32(), False)):

@@ -1,4 +1,4 @@
-"""What stands in null slots does not count: it ends no process, whichever verb the arrays pass through."""
+"""The contents of null slots do not matter: no verb crashes on them."""
 
 import subprocess
 import sys

@@ -46,7 +46,7 @@ def test_empty_feature_lists_are_read(tmp_path: Path, index: bool) -> None:
     path = tmp_path / "a.tfrecord"
     table = {"x": pa.array([[], []], pa.list_(pa.list_(pa.int64()))), "y": [0, 1]}
     ps.write(table, path, index=index)
-    # The sidecar says what they would hold; without it nothing does, so they are of nulls.
+    # Only the sidecar knows their type; without it, they are columns of nulls.
     inner = pa.int64() if index else pa.null()
     assert ps.open(path).schema.field("x").type == pa.list_(pa.list_(inner))
     assert [record["x"] or [] for record in ps.open(path)] == [[], []]
@@ -94,7 +94,7 @@ def test_values_without_bytes_are_refused_or_come_back(
         assert [record["x"] for record in ps.open(path)] == column.to_pylist()
 
 
-def test_attributes_that_are_no_text_and_no_json(tmp_path: Path) -> None:
+def test_attributes_that_are_neither_text_nor_json(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(3)
         file.attrs["bytes"] = np.bytes_(b"\xff\xfe")

@@ -1,4 +1,4 @@
-"""Tensors whose shapes differ by record: pyarrow makes a type of its own of them, wherever it reads
+"""Tensors whose shapes differ by record: pyarrow gives them its own type, wherever it reads
 bytes or a C stream; they are to be the same in penstock wherever they come from."""
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def test_they_are_written_from_a_stream_that_waits_to_be_counted(tmp_path: Path)
     assert ps.open(tmp_path / "a-*.tar").schema.field("x").type == TYPE
 
 
-def test_they_are_kept_beside_a_shard(tmp_path: Path) -> None:
+def test_they_are_stored_in_overlays(tmp_path: Path) -> None:
     ps.write({"n": [0, 1, 2]}, tmp_path / "a.tfrecord")
     ps.add_fields(tmp_path / "a.tfrecord", {"x": batch().column("x")})
     check(tmp_path / "a.tfrecord")
 
 
-# What Arrow's type may say besides, where no value depends on it.
+# Other parameters of Arrow's type, on which no value depends.
 SAYINGS = [
     '{"dim_names": ["H", "W"]}',
     '{"uniform_shape": [null, 2]}',
@@ -136,7 +136,7 @@ def test_they_are_written_whatever_else_their_type_says(
     check(tmp_path / name)
 
 
-def test_they_are_kept_beside_a_shard_whatever_else_their_type_says(tmp_path: Path) -> None:
+def test_they_are_stored_in_overlays_whatever_else_their_type_says(tmp_path: Path) -> None:
     ps.write({"n": [0, 1, 2]}, tmp_path / "a.tfrecord")
     ps.add_fields(tmp_path / "a.tfrecord", {"x": saying(SAYINGS[0])["x"]})
     check(tmp_path / "a.tfrecord")

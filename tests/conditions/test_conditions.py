@@ -1,4 +1,4 @@
-"""The language of conditions: what it means, beside DuckDB's SQL, and what it refuses."""
+"""The language of conditions: what it means, compared with DuckDB's SQL, and what it refuses."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ("[" * 100_000, "expected a value"),
     ],
 )
-def test_what_is_not_a_condition_says_what_was_expected_where(where: str, message: str) -> None:
+def test_an_invalid_condition_names_what_was_expected_and_where(where: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(where)
 
@@ -151,7 +151,7 @@ def test_lists_views_and_tensors_have_a_length_and_values() -> None:
     assert kept("contains(fixed, 2)", batch) == [0]
 
 
-# -- beside DuckDB -----------------------------------------------------------------------------
+# -- compared with DuckDB -------------------------------------------------------------------------
 
 NUMBERS = st.sampled_from(["x", "f", "2", "-3", "1.5", "0"])
 TEXTS = st.sampled_from(["t", '"a"', '""'])
@@ -206,7 +206,7 @@ def test_conditions_mean_what_they_mean_in_sql(where: str) -> None:
     assert kept(where) == wanted
 
 
-def test_a_condition_on_a_field_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+def test_a_condition_on_a_missing_field_names_the_existing_fields(tmp_path: Path) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
     with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
         ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")

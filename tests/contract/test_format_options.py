@@ -47,7 +47,7 @@ class Elsewhere:
         ("words", "anything", "anything"),
     ],
 )
-def test_values_become_those_of_python(word: str, value: Any, becomes: Any) -> None:
+def test_values_become_python_values(word: str, value: Any, becomes: Any) -> None:
     made = getattr(options_from(Known, {word: value}, "toy"), word)
     assert made == becomes and type(made) is type(becomes)
 
@@ -69,7 +69,7 @@ def test_others_are_refused_by_name(word: str, value: Any, expected: str) -> Non
     assert str(caught.value) == f"toy: option {word} is {expected}, not {value!r}"
 
 
-def test_what_annotations_do_not_tell_is_left_to_the_format() -> None:
+def test_unresolved_annotations_are_left_to_the_format() -> None:
     assert options_from(Elsewhere, {"level": "high"}, "toy").level == "high"
     with pytest.raises(TypeError, match="has no option 'other'; its options: level, part"):
         options_from(Elsewhere, {"other": 1}, "toy")

@@ -36,7 +36,7 @@ def test_a_first_file_without_records_does_not_decide_the_schema(tmp_path: Path)
     assert ps.open([empty, zipped]).schema.names == ["record"]
 
 
-def test_text_indexes_of_files_are_no_data(tmp_path: Path) -> None:
+def test_text_indexes_of_files_are_not_data(tmp_path: Path) -> None:
     numbers(tmp_path / "x.tfrecord", [1, 2])
     ps.index(tmp_path / "x.tfrecord", text=True)
     assert (tmp_path / "x.tfrecord.idx").exists()
@@ -93,7 +93,9 @@ def test_a_scan_does_not_go_on_in_a_forked_process(tmp_path: Path) -> None:
     assert sum(batch.num_rows for batch in scan) == 299_990
 
 
-def test_a_replaced_file_of_the_same_size_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+def test_a_replaced_file_of_the_same_size_is_distinguished_from_a_damaged_file(
+    tmp_path: Path,
+) -> None:
     payloads = [bytes([n]) * 50 for n in range(62)]
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames.file_of(payloads))
@@ -122,7 +124,7 @@ def test_heads_beyond_all_bounds_do_not_stop_a_verification(
 def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write([{"always": 1, "maybe": 2}, {"always": 3}], path)
-    # The types that a sidecar keeps do not say which values are in every record; a look at these does.
+    # The types that a sidecar keeps do not say which values are in every record; reading the records does.
     text = describe(ps.open(path, index="never").schema)
     assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
     assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text
@@ -142,7 +144,9 @@ TWINS = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     ],
     ids=["a far year", "a time zone", "a long time", "two names", "two names in a later record"],
 )
-def test_what_python_has_no_value_for_is_told_as_that(tmp_path: Path, column: pa.Array) -> None:
+def test_a_value_that_python_cannot_represent_is_reported_as_such(
+    tmp_path: Path, column: pa.Array
+) -> None:
     ps.write(pa.table({"id": [7], "x": column}), tmp_path / "x.arrow")
     dataset = ps.open(tmp_path / "x.arrow")
     assert dataset.take([0])["x"].equals(column)
@@ -153,7 +157,7 @@ def test_what_python_has_no_value_for_is_told_as_that(tmp_path: Path, column: pa
     assert list(ps.open(tmp_path / "x.arrow", columns=["id"])) == [{"id": 7}]
 
 
-def test_no_value_is_lost_where_two_fields_have_one_name(tmp_path: Path) -> None:
+def test_no_value_is_lost_if_two_fields_have_the_same_name(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
     with pa.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as writer:
         writer.write(table)
@@ -167,7 +171,7 @@ def test_no_value_is_lost_where_two_fields_have_one_name(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "name", ["npy", "parquet", "h5", "rec", "beton", "arrow", "msgpack", "npz"]
 )
-def test_a_file_gzipped_as_a_whole_is_told_as_that(tmp_path: Path, name: str) -> None:
+def test_a_file_gzipped_as_a_whole_is_reported_as_such(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"x.{name}.gz"
     path.write_bytes(frames.gzip_of(b"anything" * 100))
     with pytest.raises(ps.UnsupportedError, match="compressed with gzip") as caught:
@@ -186,7 +190,7 @@ def test_a_picture_says_how_it_is_opened(tmp_path: Path, head: bytes) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".tfrecord", ".rec", ".msgpack", ".tar"])
-def test_what_is_no_number_of_records_to_infer_from_is_refused(suffix: str, tmp_path: Path) -> None:
+def test_an_invalid_number_of_records_to_infer_from_is_refused(suffix: str, tmp_path: Path) -> None:
     path = str(tmp_path / f"a{suffix}")
     ps.write({"data": [b"a", b"b"]}, path)
     for wrong in (0, -1, True, 1.5, None, "x", "10"):
@@ -207,9 +211,7 @@ def mode_of(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("mode", "folder"), [(0o600, 0o700), (0o640, 0o750), (0o440, 0o750)])
-def test_what_is_kept_beside_a_private_file_is_private(
-    tmp_path: Path, mode: int, folder: int
-) -> None:
+def test_files_next_to_a_private_file_are_private(tmp_path: Path, mode: int, folder: int) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path, index=False)
     path.chmod(mode)
@@ -267,7 +269,7 @@ def test_what_replaces_a_private_file_is_private(tmp_path: Path, change: str) ->
     assert len(os.listdir(tmp_path)) >= 2
 
 
-def test_a_note_of_an_append_is_open_to_nobody_else(tmp_path: Path) -> None:
+def test_a_note_of_an_append_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path)
     path.chmod(0o600)
@@ -298,7 +300,7 @@ def test_an_index_in_a_folder_is_as_private_as_its_file(tmp_path: Path, how: str
     assert mode_of(kept) == 0o600
 
 
-def test_a_file_that_is_not_there_is_named_apart_from_the_message(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_separately_from_the_message(tmp_path: Path) -> None:
     missing = str(tmp_path / "x.tfrecord")
     with pytest.raises(FileNotFoundError, match="no such file") as caught:
         ps.open(missing)

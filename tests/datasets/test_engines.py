@@ -65,7 +65,7 @@ def test_duckdb_reads_the_columns_of_a_query(data: ps.Dataset, columns_read: lis
     assert [set(columns) for columns in columns_read] == [{"id", "label"}, {"id"}, {"id"}]
 
 
-def test_an_arrow_dataset_does_what_those_of_pyarrow_do(data: ps.Dataset) -> None:
+def test_an_arrow_dataset_does_what_pyarrows_datasets_do(data: ps.Dataset) -> None:
     found, other = data.to_arrow_dataset(), pads.dataset(data.to_table())
     where = (pc.field("label") == 3) & (pc.field("id") > 1000)
     assert isinstance(found, pads.Dataset)
@@ -118,7 +118,7 @@ def test_bytes_read(tmp_path: Path) -> None:
         return int(Path("/proc/self/io").read_text().split()[1])
 
     def share_of(ending: str, query: Any) -> float:
-        """The bytes that a query reads, over those of the file."""
+        """The bytes that a query reads, divided by the bytes of the file."""
         path = tmp_path / f"wide.{ending}"
         query(ps.open(path))  # what is imported is read, too
         before = bytes_so_far()

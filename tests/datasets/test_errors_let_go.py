@@ -61,7 +61,9 @@ def test_a_file_is_closed_with_its_dataset(
     except (ps.PenstockError, IndexError):
         pass
     del dataset
-    end = time.monotonic() + 5  # a thread may be about to end; what only the collector frees stays
+    end = (
+        time.monotonic() + 5
+    )  # a thread may be about to end; objects that only the collector frees stay
     while times_open(path) and time.monotonic() < end:
         time.sleep(0.02)
     assert times_open(path) == 0

@@ -1,4 +1,4 @@
-"""What the first records or the first file hold is no fact of the whole dataset: what follows is kept or refused,
+"""The first records or the first file do not determine the whole dataset: later values are kept or refused,
 and neither rounded nor left out."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def npz(value: Any) -> bytes:
 
 @pytest.mark.parametrize(("ending", "made"), [("npy", npy), ("npz", npz)])
 @pytest.mark.parametrize("shape", [(), (3,)])
-def test_a_wider_float_behind_the_first_members_is_not_rounded(
+def test_a_wider_float_after_the_first_members_is_not_rounded(
     tmp_path: Path, ending: str, made: Any, shape: tuple[int, ...]
 ) -> None:
     narrow, wide = made(np.full(shape, 0.1, np.float32)), made(np.full(shape, 0.1))
@@ -103,7 +103,7 @@ def test_a_first_file_without_a_value_leaves_the_type_to_the_next(
     assert texts == [None] * 4 + ["a", "b"]
 
 
-def test_a_value_in_a_column_that_had_none_is_an_error(tmp_path: Path) -> None:
+def test_a_value_in_a_column_that_had_no_values_is_an_error(tmp_path: Path) -> None:
     ps.write(pa.table({"x": pa.nulls(1), "n": [1]}), tmp_path / "a.tar")
     ps.write(pa.table({"x": ["a"], "n": [1]}), tmp_path / "b.tar")
     schema = ps.open(tmp_path / "a.tar").schema
@@ -111,7 +111,7 @@ def test_a_value_in_a_column_that_had_none_is_an_error(tmp_path: Path) -> None:
         list(ps.open(tmp_path / "b.tar", schema=schema).scan())
 
 
-def test_fields_of_a_tar_say_what_they_were_told_from(tmp_path: Path) -> None:
+def test_fields_of_a_tar_say_what_they_were_inferred_from(tmp_path: Path) -> None:
     members = [(f"{n:05d}.cls", b"1") for n in range(1100)]
     path = tar(tmp_path / "a.tar", [*members, ("x.cls", b"2"), ("x.txt", b"late")])
     first = ps.schemas(path)
@@ -122,7 +122,7 @@ def test_fields_of_a_tar_say_what_they_were_told_from(tmp_path: Path) -> None:
     assert whole.files[0].inferred_from == "all 1101 records of a.tar"
 
 
-def test_small_tars_are_looked_at_until_there_are_enough_records(tmp_path: Path) -> None:
+def test_small_tars_are_read_until_there_are_enough_records(tmp_path: Path) -> None:
     one = tar(tmp_path / "a.tar", [("a.cls", b"1")])
     two = tar(tmp_path / "b.tar", [("b.cls", b"1"), ("b.txt", b"later")])
     assert rows(ps.open([one, two]), "txt") == [None, "later"]

@@ -55,7 +55,7 @@ def test_take_of_too_much_is_a_limit_and_skips_nothing(
 
 
 @pytest.mark.parametrize("damage", ["error", "skip"])
-def test_a_scan_reads_fewer_records_at_once_where_a_chunk_is_too_much(
+def test_a_scan_reads_fewer_records_at_a_time_if_a_chunk_is_too_large(
     damage: str, tmp_path: Path
 ) -> None:
     table = pa.table({"id": range(100), "b": [bytes([n]) * 1000 for n in range(100)]})

@@ -44,7 +44,7 @@ def place(path: Path, images: list[bytes], record: int) -> int:
 
 
 def _head(data: bytes, payload: int) -> bytes:
-    """What stands before a payload, if a frame starts twelve bytes before it."""
+    """The head of a payload, if a frame starts twelve bytes before it."""
     length = int.from_bytes(data[payload - 12 : payload - 4], "little")
     return data[payload - 12 : payload] if 50_000 < length < 100_000 else b""
 

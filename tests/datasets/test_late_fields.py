@@ -17,7 +17,7 @@ from fuzz.mxnet_rules import pack
 
 
 def tfrecord(sizes: list[int]) -> bytes:
-    """Examples, the last of which has one more feature; so below."""
+    """Examples, of which the last has one more feature."""
     payloads = [example({"data": [bytes(size)]}) for size in sizes[:-1]]
     return file_of([*payloads, example({"data": [bytes(sizes[-1])], "late": [b"x"]})])
 

@@ -64,7 +64,7 @@ def test_batches_of_any_size_bring_the_records_before_an_error(
     assert (found, caught.value.record) == (500, 500)
 
 
-def test_sidecars_in_a_list_are_no_data(tmp_path: Path) -> None:
+def test_sidecars_in_a_list_are_not_data(tmp_path: Path) -> None:
     for number in range(2):
         path = tmp_path / f"toy.tfrecord-0000{number}-of-00002"
         ps.write({"i": [number]}, path, format="tfrecord")
@@ -91,7 +91,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
-def test_a_limit_holds_with_an_index_as_without_one(tmp_path: Path, name: str) -> None:
+def test_a_limit_holds_with_and_without_an_index(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write([b"x" * 100] * 5 + [b"y" * 5000] + [b"z" * 100] * 5, path, payload="raw")
     ends = set()

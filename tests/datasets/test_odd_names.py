@@ -1,4 +1,4 @@
-"""Files whose names are no UTF-8, as old disks and other systems leave them, are read like others."""
+"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like others."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_compression_may_be_said_in_tensorflows_words(tmp_path: Path) -> None:
         assert ps.open(path, compression=word)[0] == {"a": 1}
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_reported() -> None:
     from importlib.metadata import version
 
     assert ps.__version__ == version("penstock")
@@ -96,7 +96,7 @@ def test_the_version_is_told() -> None:
 def test_files_of_the_longest_names_are_written_and_read(
     ending: str, length: int, tmp_path: Path
 ) -> None:
-    """Nothing that is kept beside one of them can be there."""
+    """No sidecar or other file next to such a name can exist."""
     path = tmp_path / ("x" * (length - len(ending) - 1) + "." + ending)
     ps.write({"a": [1, 2, 3]}, path, index=False)
     found = ps.open(path)
@@ -122,7 +122,7 @@ def test_names_of_the_greatest_length_have_indexes_and_overlays(tmp_path: Path) 
     assert all(len(os.fsencode(name)) <= 255 for name in os.listdir(tmp_path))
 
 
-def test_a_name_that_no_file_can_have_is_one_of_no_file(tmp_path: Path) -> None:
+def test_an_impossible_file_name_is_reported_as_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ps.open(tmp_path / ("x" * 300 + ".tfrecord"))
 
@@ -137,7 +137,7 @@ def _images(folder: bytes, *names: bytes) -> str:
     return os.fsdecode(folder)
 
 
-def test_a_class_whose_name_is_no_text_is_one_error_everywhere(tmp_path: Path) -> None:
+def test_a_class_whose_name_is_not_text_is_the_same_error_everywhere(tmp_path: Path) -> None:
     folder = _images(os.fsencode(tmp_path / "images"), b"cat/a.png", b"d\xffg/a.png")
     target = tmp_path / "a.parquet"
     verbs: list[Callable[[], Any]] = [
@@ -157,7 +157,7 @@ def test_a_class_whose_name_is_no_text_is_one_error_everywhere(tmp_path: Path) -
     assert not target.exists() and not (tmp_path / "whole").exists()
 
 
-def test_a_file_name_that_is_no_text_is_an_error_where_it_is_a_value(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_text_is_an_error_if_it_is_a_value(tmp_path: Path) -> None:
     folder = _images(os.fsencode(tmp_path / "images"), b"a\xff.png")
     with pytest.raises(ps.FormatError, match="leave it out with file_names=False") as caught:
         ps.open(folder, format="imagefolder")

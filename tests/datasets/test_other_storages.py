@@ -27,7 +27,7 @@ def elsewhere(tmp_path: Path) -> ps.Dataset:
 
 
 @pytest.mark.parametrize("cut", [{}, {"shard_bytes": 600}, {"num_shards": 3}])
-def test_what_lies_elsewhere_is_converted(cut: dict[str, int], tmp_path: Path) -> None:
+def test_remote_files_are_converted(cut: dict[str, int], tmp_path: Path) -> None:
     name = "a-{shard:05d}.parquet" if cut else "a.parquet"
     made = ps.convert(elsewhere(tmp_path), str(tmp_path / name), **cut)
     assert pa.table(ps.open(list(made.paths))).column("id").to_pylist() == list(range(100))
@@ -68,7 +68,7 @@ def test_a_pickled_dataset_has_the_limits_that_it_was_opened_with(tmp_path: Path
     assert pickle.loads(pickle.dumps(dataset))[7] == {"id": 7}
 
 
-def test_info_of_a_file_is_the_same_with_fields_beside_it(tmp_path: Path) -> None:
+def test_info_of_a_file_is_the_same_with_an_overlay(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tfrecord.gz")
     ps.write(TABLE, path, compression="gzip")
     before = ps.info(path)
@@ -77,7 +77,7 @@ def test_info_of_a_file_is_the_same_with_fields_beside_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("verb", [ps.verify, ps.index])
-def test_a_dataset_is_no_list_of_files(verb: object, tmp_path: Path) -> None:
+def test_a_dataset_is_not_a_list_of_files(verb: object, tmp_path: Path) -> None:
     ps.write(TABLE, tmp_path / "a.tfrecord")
     with pytest.raises(TypeError, match="expected a path"):
         verb(ps.open(tmp_path / "a.tfrecord"))  # type: ignore[operator]
@@ -119,7 +119,7 @@ READING: dict[str, Verb] = {
 
 @pytest.mark.parametrize("verb", [*WRITING, *READING])
 @pytest.mark.parametrize("index", [None, 0, 1, 3, 1.5, b"x", ["x"]])
-def test_what_is_no_word_and_no_folder_is_no_index(
+def test_an_index_option_must_be_a_known_word_or_a_folder(
     verb: str, index: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The index: where it is kept, what it costs, and that through it any record is one read away."""
+"""The index: where it is kept, what it costs, and that any record takes one read with it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_taking_from_several_shards_keeps_the_order_asked(
     assert len(dataset) == 2000
 
 
-def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
+def test_the_sidecar_is_next_to_the_data_and_small(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
     dataset = ps.open(str(path), raw=True, index="beside")
@@ -118,7 +118,7 @@ def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
     assert ps.open(str(tmp_path), raw=True).paths == (str(path),), "it is no data"
 
 
-def test_where_no_sidecar_can_be_written_the_cache_has_it(
+def test_if_no_sidecar_can_be_written_the_index_goes_to_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -177,7 +177,7 @@ def test_a_pickled_dataset_keeps_its_storage_and_can_be_copied_twice() -> None:
         assert copy.copy(dataset)[3] == dataset[3]
 
 
-def test_numbers_beyond_any_integer_are_those_of_no_record(tmp_path: Path) -> None:
+def test_numbers_beyond_any_integer_are_not_record_numbers(tmp_path: Path) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
     dataset = ps.open(tmp_path / "a.tfrecord")
     for wrong in (2**70, -(2**70)):
@@ -188,7 +188,7 @@ def test_numbers_beyond_any_integer_are_those_of_no_record(tmp_path: Path) -> No
     assert dataset.take(np.array([1, 0], dtype=object)).column(0).to_pylist() == [2, 1]
 
 
-def test_truth_values_and_floats_are_no_record_numbers(tmp_path: Path) -> None:
+def test_truth_values_and_floats_are_not_record_numbers(tmp_path: Path) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
     dataset = ps.open(tmp_path / "a.tfrecord")
     wrong: list[Any] = [[1.0], np.array([1.0]), [True], np.array([True], object), ["1"], [0, None]]

@@ -16,7 +16,7 @@ PIECE = bytes(range(256)) * (MIB // 256)
 
 
 class Reserving(Calls):
-    """The real calls, of which `reserve` does what it is told; `seen` are those that have to do with room."""
+    """The real calls, of which `reserve` does as instructed; `seen` has the calls that reserve or free space."""
 
     def __init__(self, answers: list[bool]) -> None:
         self._answers = answers
@@ -51,7 +51,7 @@ def written(path: Path, num_pieces: int, calls: Calls, tail: bytes = b"end") -> 
     sink.commit()
 
 
-def test_nothing_is_kept_behind_the_end_of_a_file(tmp_path: Path) -> None:
+def test_nothing_is_kept_after_the_end_of_a_file(tmp_path: Path) -> None:
     # From 32 MiB on there is room up to 64, if the system keeps any.
     written(tmp_path / "large", 40, Calls())
     told = os.stat(tmp_path / "large")

@@ -35,12 +35,12 @@ def test_fields_and_lists_that_only_later_files_have_are_seen(tmp_path: Path) ->
     assert told == b"all 5 records of 5 files"
 
 
-def test_empty_files_between_them_do_not_end_the_look(tmp_path: Path) -> None:
+def test_empty_files_between_them_do_not_end_the_search(tmp_path: Path) -> None:
     write(tmp_path, [[], [frames.example({"a": [1]})], [], [frames.example({"a": [1, 2]})]])
     assert pa.table(ps.open(tmp_path))["a"].to_pylist() == [[1], [1, 2]]
 
 
-def test_scalars_that_all_have_are_still_told(tmp_path: Path) -> None:
+def test_scalars_that_all_records_have_are_still_recognised(tmp_path: Path) -> None:
     write(tmp_path, [[frames.example({"a": [n], "b": [n]})] for n in range(3)])
     described = ps.features.describe(ps.open(tmp_path).schema)
     assert "'a': tf.io.FixedLenFeature([], tf.int64)" in described
@@ -52,9 +52,7 @@ def test_a_large_first_file_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [b"no example at all", b""])
-def test_what_is_wrong_with_a_later_file_is_told_when_it_is_read(
-    tmp_path: Path, later: bytes
-) -> None:
+def test_a_fault_in_a_later_file_is_reported_when_it_is_read(tmp_path: Path, later: bytes) -> None:
     write(tmp_path, [[frames.example({"a": [1]})], [frames.example({"a": [2]})]])
     (tmp_path / "a-00002.tfrecord").write_bytes(frames.file_of([later])[:-1])
     dataset = ps.open(tmp_path)
@@ -65,7 +63,7 @@ def test_what_is_wrong_with_a_later_file_is_told_when_it_is_read(
     assert read == [1, 2]
 
 
-def test_values_of_several_kinds_are_told_when_they_are_read(tmp_path: Path) -> None:
+def test_values_of_several_kinds_are_reported_when_they_are_read(tmp_path: Path) -> None:
     write(tmp_path, [[frames.example({"a": [1]})], [frames.example({"a": [b"x"]})]])
     dataset = ps.open(tmp_path)
     assert dataset.take([0])["a"].to_pylist() == [1]

@@ -27,7 +27,7 @@ TABLES = {"small": SMALL, "large": LARGE, "lists": LISTS, "missing": MISSING, "t
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each take of a shard, whether it was done at once."""
+    """For each take of a shard, whether it was done in one call."""
     seen: list[bool] = []
     own = FramedReader.at_once
 
@@ -61,7 +61,7 @@ def test_the_same_records_come_as_by_a_scan(
 
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_every_damaged_record_is_told_by_its_number(
+def test_every_damaged_record_is_reported_by_its_number(
     name: str, mmap: bool, tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -82,7 +82,7 @@ def test_every_damaged_record_is_told_by_its_number(
         data[place] ^= 4
 
 
-def test_a_record_beyond_the_limit_or_a_wrong_value_is_told_as_ever(
+def test_a_record_beyond_the_limit_or_a_wrong_value_is_reported_as_usual(
     tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -100,7 +100,7 @@ def test_a_record_beyond_the_limit_or_a_wrong_value_is_told_as_ever(
     assert at_once == [True, False, True, False]
 
 
-def test_a_file_that_was_cut_since_it_was_opened_is_told(
+def test_a_file_truncated_since_it_was_opened_is_reported(
     tmp_path: Path, at_once: list[bool]
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -133,17 +133,17 @@ def test_few_strings_of_large_records_hold_no_more_memory_than_they_need(
     assert sum(batch.num_rows for batch in kept) == 2000
     assert at_once == [True] * 20
     assert pa.total_allocated_bytes() - before < 1 << 20
-    # 200 MB if each kept the room for what was read; the shelf keeps some buffers for the next ones.
+    # 200 MB if each kept the room for what was read; the pool keeps some buffers for the next batches.
     assert memory_of_this_process() - resident < 100 << 20
 
 
 def memory_of_this_process() -> int:
-    """Resident bytes of its own, without files that are mapped."""
+    """Resident bytes of the process, without mapped files."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) << 10
 
 
-def test_a_limit_beyond_64_bits_is_none(tmp_path: Path, at_once: list[bool]) -> None:
+def test_a_limit_beyond_64_bits_is_no_limit(tmp_path: Path, at_once: list[bool]) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1, 2, 3]}, path)
     limits = ps.Limits(record_bytes=(1 << 64) - 1)

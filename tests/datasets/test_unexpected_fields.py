@@ -73,7 +73,7 @@ def test_a_field_that_comes_late_is_an_error_of_a_conversion(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_who_names_columns_or_reads_is_not_disturbed(name: str, tmp_path: Path) -> None:
+def test_naming_columns_or_reading_raises_no_error(name: str, tmp_path: Path) -> None:
     late(tmp_path / name)
     dataset = ps.open(tmp_path / name)
     column = next(c for c in dataset.schema.names if not c.startswith("__"))
@@ -85,7 +85,7 @@ def test_who_names_columns_or_reads_is_not_disturbed(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_another_file_has_is_told_and_found(name: str, tmp_path: Path) -> None:
+def test_fields_of_other_files_are_reported_and_found(name: str, tmp_path: Path) -> None:
     stem, suffix = name.split(".")
     paths = [tmp_path / f"{stem}-{n}.{suffix}" for n in range(3)]
     rows = [[{"id": b"1"}, {"id": b"2"}], [{"id": b"3", "late": b"x"}], [{"only": b"y"}]]
@@ -148,7 +148,7 @@ def test_a_conversion_keeps_what_fields_say_of_themselves(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("late", [2**63 + 5, "text", {"a": 1}])
-def test_a_proof_looks_at_all_records_that_were_written(late: object, tmp_path: Path) -> None:
+def test_a_proof_reads_all_written_records(late: object, tmp_path: Path) -> None:
     early = 1 if isinstance(late, int) else None
     type_ = pa.uint64() if isinstance(late, int) else None
     column = pa.array([early] * MANY + [late], type_)

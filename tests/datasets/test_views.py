@@ -100,7 +100,7 @@ def test_a_view_pickles(tmp_path: Path, where: Any) -> None:
     assert other.fingerprint == view.fingerprint
 
 
-def test_views_have_fingerprints_of_their_own(tmp_path: Path) -> None:
+def test_views_have_different_fingerprints(tmp_path: Path) -> None:
     ds = opened(tmp_path, "tfrecord")
     views = [ds, ds.filter("id < 10"), ds.filter("id > 10"), ds.filter("id < 11")]
     assert len({view.fingerprint for view in views}) == 4

@@ -98,7 +98,7 @@ def test_a_record_beyond_the_limit_is_an_error(sparse: Path) -> None:
 
 
 class TestDamage:
-    """The parts of a chunk are passed over, and end, as a chunk does."""
+    """The parts of a chunk are skipped, and end, as a chunk does."""
 
     BAD = (5003, 20_000, 20_001, NUM_RECORDS - 1)
 
@@ -159,10 +159,10 @@ class TestDamage:
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("compression", ["", "gzip"])
     @pytest.mark.parametrize("indexed", [False, True])
-    def test_a_lost_record_and_one_that_is_no_example(
+    def test_a_lost_record_and_a_record_that_is_not_an_example(
         self, tmp_path: Path, compression: str, indexed: bool, threads: int
     ) -> None:
-        """In one chunk, so that records are known by their numbers where the chunk is divided."""
+        """In one chunk, so that records keep their numbers when the chunk is divided."""
         payloads = [*PAYLOADS[:5000], b"\xff" * 9, *PAYLOADS[5001:]]
         whole, starts = frames.file_of(payloads), frames.starts_of(payloads)
         path = tmp_path / "both.tfrecord"
@@ -183,7 +183,7 @@ class TestDamage:
         assert [region.start_byte for region in dataset.damage] == [starts[bad] for bad in lost]
 
     @pytest.mark.parametrize("threads", [1, 2])
-    def test_what_is_lost_is_told_where_nothing_of_a_part_is_left(
+    def test_lost_records_are_reported_if_nothing_of_a_part_is_left(
         self, tmp_path: Path, threads: int
     ) -> None:
         path = tmp_path / "hole.tfrecord"

@@ -1,4 +1,4 @@
-"""A format in a page: records of one size behind b"FIXD" and that size as uint32, little endian."""
+"""A format in a page: records of one size after b"FIXD" and that size as uint32, little endian."""
 
 import struct
 from collections.abc import Iterator

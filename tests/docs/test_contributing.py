@@ -11,7 +11,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-def test_every_target_is_one_of_the_makefile() -> None:
+def test_every_target_is_in_the_makefile() -> None:
     named = set(re.findall(r"make ([a-z-]+)", TEXT))
     assert named and named <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 

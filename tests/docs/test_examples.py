@@ -16,7 +16,7 @@ import penstock
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# A block is passed over only with its reason: <!-- not run: needs a bucket -->
+# A block is skipped only with a reason: <!-- not run: needs a bucket -->
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: .+? -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -33,7 +33,7 @@ def blocks(page: Path) -> list[tuple[int, str]]:
 
 
 def run_doctest(source: str, name: str, path: str, line: int, names: dict[str, Any]) -> None:
-    """Run the examples of a text; their output must be what stands there."""
+    """Run the examples of a text; their output must equal the output in the text."""
     test = doctest.DocTestParser().get_doctest(source, names, name, path, line)
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=FLAGS)

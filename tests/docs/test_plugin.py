@@ -1,4 +1,4 @@
-"""A format in a package of its own: installed, it is found by its entry point and has every verb."""
+"""A format in a separate package: once installed, it is found by its entry point and has every verb."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ assert len(ps.open("b.parquet")) == 9000
 
 
 def installed(folder: Path, entries: str) -> dict[str, str]:
-    """Install the package into a folder; the environment in which programs find it there."""
+    """Install the package into a folder, and return the environment in which programs find it."""
     package, target = folder / "package", folder / "site"
     package.mkdir()
     shutil.copy(HERE / "fixed_size.py", package)

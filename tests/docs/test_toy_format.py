@@ -63,7 +63,7 @@ def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest
         ps.open(path, index="never", schema=pa.schema([(own.names[0], pa.large_binary())]))
 
 
-def test_a_registered_format_replaces_one_of_its_name_and_none_of_penstocks(
+def test_a_registered_format_replaces_its_namesake_but_not_a_format_of_penstock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = list(formats.FORMATS)
@@ -103,7 +103,7 @@ def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path, index_besid
 def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
     starts = frames.starts_of([line.encode() for line in LINES[:1001]])
     data = bytearray(lines.read_bytes())
-    data[starts[1000] + 9] ^= 1  # of the head: the payload is proved right
+    data[starts[1000] + 9] ^= 1  # of the head: the payload is verified
     data[starts[10] + 14] ^= 1  # of the payload
     lines.write_bytes(data)
     with pytest.raises(ps.ChecksumError) as caught:
@@ -117,7 +117,7 @@ def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
     ]
 
 
-def test_a_line_that_is_no_text_is_a_schema_error(lines: Path) -> None:
+def test_a_line_that_is_not_text_is_a_schema_error(lines: Path) -> None:
     lines.write_bytes(frames.file_of([b"text", b"\xff"]))
     with pytest.raises(ps.SchemaError, match=r"text\.tfl.*UTF-8"):
         list(ps.open(lines, index="never").scan())
@@ -139,7 +139,7 @@ def test_a_cut_file_is_located(numbers: Path) -> None:
     assert (caught.value.record, caught.value.byte) == (9_999, 8 + 2 * 9_999)
 
 
-def test_fields_are_kept_beside_it(numbers: Path) -> None:
+def test_overlays_of_it_work(numbers: Path) -> None:
     ds = ps.open(numbers)
     ranks = pa.record_batch({"rank": range(len(VALUES), 0, -1)})
     write_overlay(ds, "rank", ranks.schema, lambda shard: [ranks])

@@ -152,7 +152,7 @@ def test_hundreds_of_empty_and_tiny_streams(threads: int) -> None:
     assert found == [s * 1000 for s in range(300) if s % 2]
 
 
-def test_no_threads_is_a_mistake() -> None:
+def test_zero_threads_are_an_error() -> None:
     with pytest.raises(ValueError, match="threads"):
         list(in_order([], lambda t: [t], lambda _: 0, 0))
 
@@ -176,7 +176,7 @@ def test_a_scan_left_early_leaves_no_threads() -> None:
     assert not threads_of_ours()
 
 
-def test_many_scans_of_one_dataset_at_once() -> None:
+def test_many_simultaneous_scans_of_one_dataset() -> None:
     storage, paths, records = shards(4)
     dataset = ps.open(paths, storage=storage, raw=True, index="never")
     found: list[object] = []
@@ -255,7 +255,7 @@ def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
+def test_the_caller_runs_a_task_instead_of_waiting(threads: int) -> None:
     doers = set()
 
     def run(task: int) -> list[int]:
@@ -383,7 +383,7 @@ def test_an_error_of_a_pushed_task_comes_in_its_place(threads: int) -> None:
     assert not threads_of_ours()
 
 
-def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
+def test_ctrl_c_in_a_task_of_the_caller_ends_it_immediately() -> None:
     def run(task: int) -> list[int]:
         if threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
@@ -396,7 +396,7 @@ def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
     assert not threads_of_ours()
 
 
-def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
+def test_no_thread_waits_for_a_task_that_ctrl_c_took_from_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changed = threading.Condition()
@@ -443,7 +443,7 @@ def test_ctrl_c_finds_no_lock_half_taken() -> None:
 
 
 def test_a_thread_stays_with_its_stream() -> None:
-    """What a stream is read with lies in the caches of the core that read it last."""
+    """The state of a stream is in the caches of the core that read it last."""
     log: list[int] = []
     is_second_open, is_second_read = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Adds a field in place in a process of its own for every line it reads, to be killed there."""
+"""Adds a field in place, in a child process for every line it reads, to be killed there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bakes overlays in place in a process of its own for every line it reads, to be killed there."""
+"""Bakes overlays in place, in a child process for every line it reads, to be killed there."""
 
 from __future__ import annotations
 

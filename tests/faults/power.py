@@ -25,7 +25,7 @@ ROOT = 0
 
 @dataclass
 class Write:
-    """Bytes of a file; None only gives it this size."""
+    """Write bytes of a file; None only sets its size."""
 
     file: int
     start: int
@@ -84,7 +84,7 @@ class Recorder:
         return self._numbers.get((found.st_dev, found.st_ino))
 
     def _place(self, path: Any) -> tuple[int, str] | None:
-        """The folder that a path is in, and its name there; None where that is not in the root."""
+        """The folder of a path, and its name there; None if it is not in the root."""
         inside = os.path.relpath(os.path.abspath(os.fsdecode(path)), self.root).split(os.sep)
         if inside[0] == "..":
             return None

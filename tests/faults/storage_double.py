@@ -63,7 +63,7 @@ class FailingCalls(Calls):
         super().fsync(fd)
 
     def close(self, fd: int) -> None:
-        # The descriptor is gone even where close reports an error.
+        # The descriptor is gone even if close reports an error.
         super().close(fd)
         self._count("close")
 
@@ -108,7 +108,7 @@ class FullDisk(FailingCalls):
 
 @dataclass
 class _File:
-    """A file's bytes: those in the page cache, and those on the platter."""
+    """A file's bytes: in the page cache, and on the platter."""
 
     cached: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
@@ -211,7 +211,7 @@ class RecordingCalls(Calls):
     """The real calls in one real folder, and what a power cut after each of them may leave.
 
     `moments` has, for each call, several folders as they may be found: with and without the names
-    that were not synced, and with all, half or none of the bytes that were not synced behind those
+    that were not synced, and with all, half or none of the bytes that were not synced after those
     that were, or with zeros in their place.
     """
 
@@ -229,7 +229,7 @@ class RecordingCalls(Calls):
         self._synced_names = self._names()
 
     def _number(self, inode: int, *, is_new: bool = False) -> int:
-        """Inodes are used again; these numbers are not."""
+        """Inodes are reused, these numbers are not."""
         if is_new or inode not in self._numbers:  # a lock, which no call makes
             self._next += 1
             self._numbers[inode] = self._next

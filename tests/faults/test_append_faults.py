@@ -1,4 +1,4 @@
-"""Whatever fails while a file grows, its old records stay, and it has all new ones or none."""
+"""Whatever fails while a file grows, its old records stay, and it has all new records or none."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def before_and_after(tmp_path: Path, name: str) -> tuple[bytes, bytes, int]:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error: int) -> None:
+def test_every_failing_call_leaves_all_new_records_or_none(
+    tmp_path: Path, name: str, error: int
+) -> None:
     before, after, num_calls = before_and_after(tmp_path, name)
     told = set()
     for failing in range(num_calls + 2):
@@ -62,7 +64,7 @@ def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error:
         except OSError as caught:
             raised = caught
             told.add(calls.failed)
-        # Who is told of an error may try again, so nothing was added.
+        # The caller may try again after an error, so nothing may have been added.
         assert path.read_bytes() == (before if raised else after), (failing, calls.failed)
         assert ids(path) == list(range(300 if raised else 500))
         assert ps.verify(path).findings == ()
@@ -73,7 +75,7 @@ def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_disk_that_stays_full_leaves_all_or_none(tmp_path: Path, name: str) -> None:
+def test_a_disk_that_stays_full_leaves_all_new_records_or_none(tmp_path: Path, name: str) -> None:
     before, after, num_calls = before_and_after(tmp_path, name)
     for failing in range(num_calls):
         path = started(tmp_path / str(failing), name)
@@ -91,7 +93,9 @@ def test_a_disk_that_stays_full_leaves_all_or_none(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_power_cut_after_any_call_leaves_all_or_none(tmp_path: Path, name: str) -> None:
+def test_a_power_cut_after_any_call_leaves_all_new_records_or_none(
+    tmp_path: Path, name: str
+) -> None:
     path = started(tmp_path / "real", name)
     before = path.read_bytes()
     calls = RecordingCalls(str(path.parent))
@@ -169,7 +173,7 @@ def test_an_append_whose_first_page_was_lost_is_taken_back(tmp_path: Path) -> No
     data = bytearray(path.read_bytes())
     page = -(-len(before) // 4096) * 4096
     assert len(before) < page < len(data)
-    data[len(before) : page] = bytes(page - len(before))  # the page behind it was written
+    data[len(before) : page] = bytes(page - len(before))  # the page after it was written
     path.write_bytes(data)
     assert ids(path) == list(range(300))
     assert path.read_bytes() == before

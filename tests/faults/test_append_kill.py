@@ -1,4 +1,4 @@
-"""An append that is killed at random moments leaves all old records, and all of its own or none."""
+"""An append that is killed at random moments leaves all old records, and all new records or none."""
 
 from __future__ import annotations
 

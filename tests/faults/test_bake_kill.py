@@ -43,12 +43,12 @@ def wanted(shard: int) -> list[dict[str, object]]:
 
 def rows_of(path: str, *, overlays: bool) -> list[dict[str, object]]:
     rows = ps.open(path, overlays=overlays)[:].to_pylist()
-    # A kill between a file's new name and its sidecar leaves the types that the file itself tells.
+    # A kill between a file's new name and its sidecar leaves the types in the file itself.
     return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows]
 
 
 def where_values_are(path: str, shard: int) -> str:
-    """ "inside" or "beside"; fails where a shard has its values neither way."""
+    """ "inside" or "beside"; fails if a shard has its values neither way."""
     inside = rows_of(path, overlays=False)
     if "score" in inside[0]:
         assert inside == wanted(shard)
@@ -64,7 +64,7 @@ def only_shards_and_indexes(folder: Path) -> bool:
     return True
 
 
-def test_a_bake_killed_before_an_empty_folder_goes_leaves_none(tmp_path: Path) -> None:
+def test_a_bake_killed_before_it_removes_an_empty_folder_leaves_no_folder(tmp_path: Path) -> None:
     """The moment between the last overlay of a shard and the folder it was in."""
     make(tmp_path)
     victim = os.fork()

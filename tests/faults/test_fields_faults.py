@@ -31,7 +31,7 @@ def shards(folder: Path, compression: str | None) -> list[str]:
 
 
 def change(paths: list[str], calls: Calls | None = None) -> None:
-    """The job; all files that it writes, it writes by these calls."""
+    """The job. It writes all its files by these calls."""
     with pytest.MonkeyPatch.context() as patch:
         if calls is not None:
             for place in (rewrite, rewrite_journal):
@@ -72,7 +72,7 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
         found = contents(paths)
         where = (failing, calls.failed)
         assert all(f in (o, n) for f, o, n in zip(found, old, new, strict=True)), where
-        # What is not told may not matter to the records.
+        # A fault that is not reported may not affect the records.
         assert raised is not None or found == new, where
         mixed += 0 < sum(f == n for f, n in zip(found, new, strict=True)) < SHARDS
         if raised is not None:
@@ -84,8 +84,8 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
     assert mixed
 
 
-def test_a_failing_call_is_told(tmp_path: Path) -> None:
-    """The double does stand in the way of what is written."""
+def test_a_failing_call_is_reported(tmp_path: Path) -> None:
+    """The double does intercept the writes."""
     paths = shards(tmp_path / "a", None)
     with pytest.raises(OSError, match="No space left"):
         change(paths, FullDisk(0, errno.ENOSPC))

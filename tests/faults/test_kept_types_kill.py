@@ -88,7 +88,7 @@ def test_the_first_reader_gives_the_sidecar_its_name(name: str, tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == [index_of(path).name, name]
 
 
-def test_a_reader_that_may_not_write_there_reads_it_where_it_is(
+def test_a_reader_without_write_permission_reads_it_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = killed(tmp_path, "x.tfrecord")
@@ -102,7 +102,7 @@ def test_a_reader_that_may_not_write_there_reads_it_where_it_is(
 
 
 @pytest.mark.parametrize("name", ["x.tfrecord", "x.msgpack"])
-def test_another_file_of_the_name_has_none_of_its_types(name: str, tmp_path: Path) -> None:
+def test_another_file_of_the_same_name_does_not_get_its_types(name: str, tmp_path: Path) -> None:
     path = killed(tmp_path, name)
     copy = tmp_path / "copy"
     shutil.copyfile(path, copy)  # the same bytes, with another inode
@@ -157,7 +157,7 @@ def test_it_is_open_to_no_more_people_than_its_file(tmp_path: Path) -> None:
     assert ahead.left_of(str(path), None) is None
 
 
-def test_a_folder_of_indexes_is_made_where_there_are_some(tmp_path: Path) -> None:
+def test_a_folder_of_indexes_is_made_if_there_are_indexes(tmp_path: Path) -> None:
     ps.write({"n": pa.array(OLD, pa.int8())}, tmp_path / "x.tfrecord")
     kept = tmp_path / "kept"
     ps.convert(tmp_path / "x.tfrecord", tmp_path / "x.parquet", index=str(kept))

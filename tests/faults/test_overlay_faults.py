@@ -48,7 +48,7 @@ def keep(
 
 
 def scores(path: str) -> list[int] | None:
-    """The values that one shard shows; None where it has none."""
+    """The values that one shard shows; None if it has no overlay."""
     batch = ps.open(path).take(range(100))
     return batch.column("score").to_pylist() if "score" in batch.schema.names else None
 

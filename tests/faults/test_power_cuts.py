@@ -223,7 +223,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def records(path: Path) -> Rows | None:
-    """What a shard holds; Examples have no text, and give it as bytes."""
+    """The contents of a shard; Examples have no text type, and return text as bytes."""
     if not path.exists():
         return None
     return [
@@ -233,7 +233,7 @@ def records(path: Path) -> Rows | None:
 
 
 def content(path: Any) -> int:
-    """A number for what a name stands for, which stays the same on another disk."""
+    """A number for the file of a name, which stays the same on another disk."""
     found = hashlib.blake2b(digest_size=7)
     for file in sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]:
         if file.is_file():
@@ -302,7 +302,7 @@ def cut(writer: Writer, place: Path, seed: int, count: int) -> None:
         recorder.left(min(moment, len(recorder.ops)), rng, disk)
         shown = sorted(str(path.relative_to(disk)) for path in disk.rglob("*"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a note or an index that is none any more
+            warnings.simplefilter("ignore")  # of a note or an index that is no longer valid
             try:
                 check(writer, disk)
             except BaseException as error:

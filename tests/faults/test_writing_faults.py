@@ -1,4 +1,4 @@
-"""Whatever fails while a file is written, its name shows the old file, none, or the new one."""
+"""Whatever fails while a file is written, its name shows the old file, no file, or the new file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_failing_call_leaves_whole_files(
         assert raised is None or raised.errno == error
         for name, data in everything(folder).items():
             if name.endswith(TEMPORARY_SUFFIX):
-                # It may stay only where removing it was what failed.
+                # It may stay only if its removal failed.
                 assert calls.failed == "unlink"
             else:
                 assert data in (old.get(name), whole[name]), (failing, calls.failed, name)

@@ -45,7 +45,7 @@ def take(reader: Reader, records: list[int] | np.ndarray, columns: Any = None) -
 
 
 def numbers(count: int, start: int = 0) -> pa.RecordBatch:
-    """A batch whose records tell their own number."""
+    """A batch whose records contain their number."""
     ids = np.arange(start, start + count)
     return pa.record_batch(
         {
@@ -91,7 +91,7 @@ def of_every_kind() -> pa.RecordBatch:
 
 
 class Broken:
-    """A sink that takes so many bytes and then has no room."""
+    """A sink that takes this many bytes and then has no room."""
 
     path = "broken"
 

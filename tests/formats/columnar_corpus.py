@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("read_corpus.py")
 
 @dataclass(frozen=True)
 class Case:
-    """A file; the records and fields it has, or None where it must end in an error."""
+    """A file, and the records and fields it has, or None if reading it must end in an error."""
 
     path: str
     num_records: int | None
@@ -48,7 +48,7 @@ def cases(kind: str) -> list[Case]:
 def outcomes(
     kind: str, files: list[str], mmap: bool = False, compare: bool = True
 ) -> list[dict[str, Any]]:
-    """What reading each of the files came to, each in a process of its own.
+    """The result of reading each file, each in a separate process.
 
     `compare` has pyarrow read it too; it checks less, and may not survive a hostile file.
     """

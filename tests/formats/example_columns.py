@@ -9,7 +9,7 @@ from protobuf_example import Example
 
 
 def example(**values: list[Any]) -> bytes:
-    """A serialized Example; an empty list is a feature without a kind."""
+    """A serialized Example. An empty list becomes a feature without a kind."""
     message = Example()
     for key, given in values.items():
         feature = message.features.feature[key]

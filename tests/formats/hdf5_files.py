@@ -15,7 +15,7 @@ CORPUS = SHARED / "corpus" / "hdf5"
 
 
 def made(tmp_path: Path, name: str = "a.h5", **arrays: Any) -> str:
-    """A file of these datasets; a tuple is (data, keywords of create_dataset)."""
+    """A file of these datasets. A tuple is (data, keywords of create_dataset)."""
     path = str(tmp_path / name)
     with h5py.File(path, "w") as file:
         for key, value in arrays.items():

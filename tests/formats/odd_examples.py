@@ -58,7 +58,7 @@ class OddExamples:
         return self.tag(number, 2) + varint(length, self.rng) + content
 
     def with_unknown(self, content: bytes, share: float) -> bytes:
-        """With a field that nobody knows, before or after."""
+        """With an unknown field, before or after."""
         rng = self.rng
         if rng.random() > share:
             return content

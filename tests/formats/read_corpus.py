@@ -1,4 +1,4 @@
-"""Reads files with a format of penstock, each in a process of its own, and says what came of it.
+"""Reads files with a format of penstock, each in a separate process, and reports the result.
 
 Run as a program: the names of files, one a line, on standard input; one JSON object a line on
 standard output. A hostile file that ends its process by a signal so ends only that one.
@@ -75,7 +75,7 @@ def outcome(name: str, path: str, mmap: bool, compare: bool) -> dict[str, Any]:
         found.update(names=table.schema.names, num_records=table.num_rows)
     except ps.PenstockError as error:
         found.update(error=type(error).__name__, message=str(error), file=error.file)
-    except Exception as error:  # what must not happen is told as it is
+    except Exception as error:  # what must not happen is reported as it is
         found.update(stray=repr(error))
     found["seconds"] = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -51,7 +51,7 @@ def two_chunks() -> bytes:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_golden_records_are_those_that_the_peer_wrote(golden: Path, name: tuple[str, str]) -> None:
+def test_golden_records_equal_what_the_peer_wrote(golden: Path, name: tuple[str, str]) -> None:
     path = golden.joinpath(*name)
     wanted = json.loads(Path(f"{path}.expected.json").read_text())["records_hex"]
     dataset = ps.open(path)
@@ -62,7 +62,7 @@ def test_golden_records_are_those_that_the_peer_wrote(golden: Path, name: tuple[
     ]
 
 
-def test_corpus_records_are_those_that_the_peer_wrote(corpus: Path) -> None:
+def test_corpus_records_equal_what_the_peer_wrote(corpus: Path) -> None:
     folder = corpus / "array_record" / "peer-made"
     files = json.loads((folder / "array_record.expected.json").read_text())["files"]
     assert len(files) == 2
@@ -103,7 +103,7 @@ def test_plain_riegeli_files_are_refused_clearly(corpus: Path) -> None:
 
 
 def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
-    """The hash of the tests' own writer is that of the peer, so its files prove something."""
+    """The hash of the tests' writer equals the peer's, so its files are valid evidence."""
     data = golden.joinpath(*PEERS[0]).read_bytes()
     assert data.startswith(SIGNATURE)
     for length in range(40):
@@ -115,7 +115,7 @@ def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_records_lie_as_they_were_written() -> None:
+def test_records_are_stored_as_they_were_written() -> None:
     assert records(two_chunks()) == SMALL
     assert records(file_of([])) == []
     assert len(opened(file_of([]))) == 0
@@ -203,7 +203,7 @@ def test_a_file_cut_between_two_blocks_is_truncated(tmp_path: Path) -> None:
 
 
 def meaningful(data: bytes) -> list[int]:
-    """The bytes of a small file that are not of the chunks of padding behind footer and end."""
+    """The bytes of a small file, without the chunks of padding after footer and end."""
     places: list[int] = []
     for at, end in ((64, BLOCK), (BLOCK, 2 * BLOCK)):
         places += range(BLOCK if at == BLOCK else 0, BLOCK + 24 if at == BLOCK else 64)
@@ -257,7 +257,7 @@ def test_records_before_the_damage_come_first() -> None:
     assert next(batches)["record"].to_pylist() == SMALL[:2]
 
 
-def test_reading_goes_on_after_a_damaged_chunk() -> None:
+def test_reading_continues_after_a_damaged_chunk() -> None:
     groups = [[b"a%d" % n, b"b%d" % n] for n in range(5)]
     data = bytearray(file_of([chunk(group) for group in groups]))
     for text in (b"b1", b"a3"):
@@ -300,7 +300,7 @@ def test_a_transposed_chunk_says_what_to_do() -> None:
         chunk_of(b"z" + varint(10) + varint(1 << 62) + b"aaaaaa", 1, 1),
     ],
 )
-def test_a_chunk_that_lies_with_right_hashes_is_refused(bad: bytes) -> None:
+def test_a_false_chunk_with_right_hashes_is_refused(bad: bytes) -> None:
     with pytest.raises(ps.FormatError) as caught:
         records(file_of([chunk([b"first"]), bad]), raw=True)
     assert caught.value.file == "x.array_record"
@@ -337,7 +337,7 @@ FIRST, SECOND = 64, 64 + len(GOOD[0])
         ({"footer_offset": FIRST + 3}, "does not match"),
     ],
 )
-def test_a_footer_that_lies_with_right_hashes_is_refused(lie: dict[str, Any], message: str) -> None:
+def test_a_false_footer_with_right_hashes_is_refused(lie: dict[str, Any], message: str) -> None:
     with pytest.raises(ps.PenstockError, match=message):
         records(file_of(GOOD, **lie), raw=True)
 

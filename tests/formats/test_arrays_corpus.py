@@ -1,4 +1,4 @@
-"""Every published file of arrays is read within two seconds and 300 MB, in a process of its own."""
+"""Every published file of arrays is read within two seconds and 300 MB, in a separate process."""
 
 from __future__ import annotations
 

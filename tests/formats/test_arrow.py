@@ -44,7 +44,7 @@ def test_corpus_agrees_with_the_golden_json() -> None:
     assert compared > 40
 
 
-def test_corpus_is_told_by_its_first_bytes() -> None:
+def test_corpus_is_recognised_by_its_first_bytes() -> None:
     for case in cases("arrow"):
         head = Path(case.path).read_bytes()
         if case.num_records is not None:
@@ -105,7 +105,7 @@ def test_nested_dictionaries_that_differ_need_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deltas", [False, True])
-def test_a_streams_dictionaries_are_those_of_their_time(tmp_path: Path, deltas: bool) -> None:
+def test_a_batch_uses_the_streams_dictionaries_of_its_time(tmp_path: Path, deltas: bool) -> None:
     dictionaries = [["a"], ["a", "b"], ["a", "b", "c"]] if deltas else [["a"], ["x"], ["y", "z"]]
     batches = [
         pa.record_batch({"w": pa.DictionaryArray.from_arrays(pa.array([0, len(d) - 1]), d)})
@@ -198,7 +198,7 @@ def test_mmap_borrows_and_proves_a_batch_once(tmp_path: Path, stream: bool) -> N
 
 @BOTH
 def test_counting_reads_headers_only(tmp_path: Path, stream: bool) -> None:
-    """The bodies are damaged; their number is known all the same."""
+    """The bodies are damaged, but their number is known."""
     path = stored(tmp_path / "a", ten(), stream)
     damaged = bytearray(path.read_bytes())
     for chunk in opened(ARROW, path).chunks():
@@ -221,7 +221,9 @@ def test_many_threads_decode_one_reader(tmp_path: Path, stream: bool, mmap: bool
 
 
 @BOTH
-def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path, stream: bool) -> None:
+def test_sources_that_are_not_local_files_are_read_by_position(
+    tmp_path: Path, stream: bool
+) -> None:
     from penstock.contract.format import Options
     from penstock.storage import MemoryStorage
 
@@ -303,7 +305,7 @@ def test_two_columns_of_one_name_are_shown_and_not_converted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "in the middle")])
-def test_an_arrow_stream_is_no_shorter_after_an_error(
+def test_an_arrow_stream_is_not_shorter_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     path = tmp_path / "a.arrows"

@@ -114,7 +114,7 @@ def test_every_type_is_as_pyarrow_reads_it(
     assert repr(alone.column("x").to_pylist()) == repr(wanted)
 
 
-def test_slices_with_offsets_of_their_own_and_no_rows(tmp_path: Path) -> None:
+def test_slices_with_other_offsets_and_no_rows(tmp_path: Path) -> None:
     """pyarrow may write a slice with offsets that begin anywhere, and an empty array without any."""
     batch = pa.record_batch({k: column(*v, True) for k, v in TYPES.items() if k != "images"})
     for part in (batch.slice(13, 501), batch.slice(0, 0), batch.slice(COUNT - 1)):
@@ -152,7 +152,7 @@ def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, k
             with pa.ipc.open_file(path) as reader:
                 table = reader.read_all()
         except OSError as error:
-            # It looks at parts of the metadata that say nothing of the values.
+            # It reads parts of the metadata that do not affect the values.
             assert "Invalid flatbuffers" in str(error)
             continue
         table.validate(full=True)
@@ -221,7 +221,7 @@ def test_few_rows_of_a_large_batch_read_little(
 
 
 def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
-    """Each is inflated once where they are asked for in turn, and what goes by is kept for who asks late."""
+    """Each is inflated once if they are read in order, and skipped ones are kept for later reads."""
     begun: list[int] = []
 
     def make() -> Any:
@@ -235,7 +235,7 @@ def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
     assert begun == [0, 0, 1, 2, 3, 0, 0]
 
 
-def test_parts_behind_a_fault_are_the_same_fault() -> None:
+def test_parts_after_a_fault_are_the_same_fault() -> None:
     def make() -> Any:
         def part(number: int) -> int:
             if number == 2:
@@ -254,8 +254,8 @@ def test_parts_behind_a_fault_are_the_same_fault() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
-def test_a_fault_of_a_compressed_batch_costs_what_lies_behind_it(tmp_path: Path, kind: str) -> None:
-    """Parts before the fault are delivered; of what follows nothing can be known."""
+def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
+    """Parts before the fault are delivered; nothing after it can be trusted."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]
     path = written(tmp_path / "x.arrow", pa.record_batch({"text": texts}), kind)

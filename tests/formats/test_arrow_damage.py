@@ -38,10 +38,10 @@ def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
 
 @BOTH
 @pytest.mark.parametrize("kind", ["field", "child", "dictionary"])
-def test_a_name_that_is_no_text_is_an_error_before_anything_is_read(
+def test_a_name_that_is_not_text_is_an_error_before_anything_is_read(
     tmp_path: Path, stream: bool, kind: str
 ) -> None:
-    """pyarrow gives such batches, and a UnicodeDecodeError to whoever looks at the name."""
+    """pyarrow returns such batches, and raises a UnicodeDecodeError when the name is read."""
     child: Any = pa.array([{"somebody": 1}])
     if kind == "dictionary":
         child = pa.DictionaryArray.from_arrays(pa.array([0]), child)
@@ -95,7 +95,7 @@ def test_an_error_stays_an_error_when_asked_again(tmp_path: Path, stream: bool) 
 
 
 @BOTH
-def test_a_broken_header_is_passed_over_where_asked(tmp_path: Path, stream: bool) -> None:
+def test_a_broken_header_is_skipped_on_request(tmp_path: Path, stream: bool) -> None:
     path = stored(tmp_path / "a", ten(), stream)
     damaged = bytearray(path.read_bytes())
     chunk = list(opened(ARROW, path).chunks())[5]

@@ -223,7 +223,7 @@ def test_a_dtype_that_arrow_lacks_spares_the_other_fields(described: bytes) -> N
     assert caught.value.field == "v"
 
 
-def test_a_field_of_the_users_own_needs_to_be_told() -> None:
+def test_a_custom_field_type_must_be_given() -> None:
     data = put(written({"box": np.arange(3), "n": [4, 5, 6]}), 24, "B", 255)
     with pytest.raises(ps.UnsupportedError, match="user-defined") as caught:
         read(data)
@@ -383,7 +383,7 @@ def test_limits_come_before_memory() -> None:
 
 
 def test_a_small_file_cannot_ask_for_much_memory() -> None:
-    """Ten thousand records share one value of two MiB: 20 GB, if it were read at once."""
+    """Ten thousand records share one value of two MiB: 20 GB, if they were read together."""
     code = """
 import numpy as np, penstock as ps, struct, sys
 path = sys.argv[1]
@@ -433,14 +433,14 @@ def test_flipped_bits_end_in_data_or_an_error() -> None:
 # -- telling the format -------------------------------------------------------------------------
 
 
-def test_only_a_beton_is_taken_for_one(golden: Path) -> None:
+def test_only_a_beton_is_taken_for_a_beton(golden: Path) -> None:
     data = two_fields()
     sniff = BetonFormat().sniff
     assert sniff(data[:4096], len(data))
     assert not sniff(data[:1000], 1000)
     assert not sniff(put(data, 4, "I", 1 << 20)[:4096], len(data))
     assert not sniff(put(data, 24, "B", 9)[:4096], len(data))
-    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # behind a name's end
+    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # after a name's end
     others = [path for path in golden.rglob("*") if path.is_file() and "beton" not in str(path)]
     assert len(others) > 50
     for path in others:

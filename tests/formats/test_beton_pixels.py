@@ -1,4 +1,4 @@
-"""Pixels of a .beton that are lent: from where they lie in the file into a batch of a loader, or behind the
+"""Pixels of a .beton that are not copied: from their place in the file into a batch of a loader, or after the
 head of a file that a conversion writes."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def arrays(kind: str) -> list[np.ndarray]:
 
 
 def beton(path: Path, kind: str) -> str:
-    """Images, some long bytes, JSON and numbers; in 2 MiB pages, so that gaps are between them."""
+    """Images, some long bytes, JSON and numbers, in 2 MiB pages with gaps between them."""
     rng = np.random.default_rng(6)
     columns: dict[str, Any] = {
         "image": ps.encode_images(arrays(kind), "ppm"),
@@ -84,7 +84,7 @@ def test_a_loader_makes_of_them_what_it_makes_of_files(
     for spec in (ps.Image(48, crop="random", flip=True), ps.Image((70, 33), dtype="float32")):
         for order in (ps.Sequential(), ps.Shuffled(seed=2)):
             lent = ps.Loader(dataset, 16, order=order, decode={"image": spec}, drop_last=False)
-            # A function of the user's sees columns as the schema says, so nothing is lent.
+            # A user's function sees columns as the schema says, so no views are passed.
             decode = {"image": spec, "label": lambda column: column.to_numpy()}
             plain = ps.Loader(dataset, 16, order=order, decode=decode, drop_last=False)
             for one, other in zip(lent, plain, strict=True):
@@ -120,7 +120,7 @@ def test_shards_of_pixels_stay_in_parts(tmp_path: Path) -> None:
         assert as_lent(lent).equals(as_lent(ps.open(paths, columns=columns).take(order)))
 
 
-def test_pixels_beside_shards_of_another_format(tmp_path: Path) -> None:
+def test_pixels_next_to_shards_of_another_format(tmp_path: Path) -> None:
     first = beton(tmp_path / "a.beton", "sizes")
     second = str(tmp_path / "b.tfrecord")
     ps.write(ps.open(first, columns=["image", "label"]).take(range(COUNT)), second)

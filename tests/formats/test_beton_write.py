@@ -89,7 +89,7 @@ def test_values_come_back_as_the_documented_type(column: Any, wanted: list[Any])
     assert back(pa.table({"x": whole.slice(1, 2)})).column("x").to_pylist() == wanted[::-1]
 
 
-def test_empty_values_get_a_byte_of_their_own() -> None:
+def test_empty_values_get_a_separate_byte() -> None:
     data = written({"b": [b"aa", b"", b"bcd", b"", b"", b"efgh"]})
     table = struct.unpack_from("<Q", data, 16)[0]
     entries = list(struct.iter_unpack("<QQQ", data[table:]))
@@ -199,7 +199,7 @@ def test_raw_images_keep_every_pixel() -> None:
     assert decode_images(small).shape == (4, 2, 3, 3)
 
 
-def test_smart_stores_pixels_where_they_are_small() -> None:
+def test_smart_stores_pixels_if_they_are_small() -> None:
     values = as_ppm(pixels(1, 2, 2)) + as_ppm(pixels(1, 50, 50)) + as_ppm(pixels(1, 10, 10))
     assert modes(written({"i": images(values)}, image_mode="smart", smart_threshold=300), 3) == [
         1,

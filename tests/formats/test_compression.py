@@ -44,7 +44,7 @@ class Inflated:
 
 
 def drain(inflater: Inflater, data: bytes, in_bytes: int = 1 << 16, out_bytes: int = 1 << 20):
-    """Inflate all of `data`, pushing at most `in_bytes` at once."""
+    """Inflate all of `data`, pushing at most `in_bytes` in one call."""
     result, at, parts, source = Inflated(), 0, [], Buffer.from_bytes(data)
     while not inflater.finished:
         at_end = at + in_bytes >= len(data)
@@ -95,7 +95,7 @@ def full_header_member(plain: bytes) -> bytes:
 
 
 def zlib_blocks(plain: bytes, level: int = 6) -> bytes:
-    """A zlib stream flushed now and then, so that blocks of length 0 stand in it too."""
+    """A zlib stream flushed now and then, so that it also has blocks of length 0."""
     deflater = zlib.compressobj(level)
     parts = []
     for at in range(0, len(plain), 30_000):
@@ -188,7 +188,7 @@ def test_no_flipped_bit_gives_wrong_bytes_without_a_fault(container: str) -> Non
     assert len(silent) < len(file) // 20, silent
 
 
-def test_a_flip_in_a_plain_header_is_harmless_only_where_the_header_says_nothing() -> None:
+def test_a_flip_in_a_plain_header_is_harmless_only_in_fields_that_inflating_ignores() -> None:
     plain = b"some plain bytes" * 9
     file = gzip.compress(plain, mtime=0)
     for bit in range(10 * 8):
@@ -217,7 +217,7 @@ def test_what_inflated_before_a_fault_comes_before_the_fault() -> None:
     assert not inflater.finished
 
 
-def test_a_wrong_length_and_a_wrong_adler_are_told_with_both_values() -> None:
+def test_a_wrong_length_and_a_wrong_adler_are_reported_with_both_values() -> None:
     bad = gzip.compress(b"12345")[:-4] + struct.pack("<I", 7)
     fault = inflate("gzip", bad).fault
     assert (fault.kind, fault.byte) == ("compression_checksum", len(bad) - 4)
@@ -365,7 +365,7 @@ def test_members_with_records_are_found_by_hopping_and_inflated() -> None:
         inflate_members(data, places, len(plain) - 1)
 
 
-def test_members_of_others_have_no_head_but_inflate_at_once() -> None:
+def test_members_of_other_programs_have_no_head_but_inflate_in_one_call() -> None:
     file = full_header_member(b"plain bytes")
     data = Buffer.from_bytes(file)
     assert member_head(data, 0) is None
@@ -376,7 +376,7 @@ def test_members_of_others_have_no_head_but_inflate_at_once() -> None:
             inflate_member(data, 0, cut, GIB)
 
 
-def test_inflating_at_once_checks_sum_length_and_place() -> None:
+def test_inflating_in_one_call_checks_sum_length_and_place() -> None:
     good = gzip.compress(b"one")
     for bad, byte in [
         (good[:-8] + b"\0\0\0\0" + good[-4:], len(good) - 8),
@@ -438,7 +438,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("window_bits", range(9, 16))
 @pytest.mark.parametrize("level", [0, 1, 9])
-def test_zlib_files_of_any_window_are_told_by_their_bytes(
+def test_zlib_files_of_any_window_are_recognised_by_their_bytes(
     tmp_path: Path, window_bits: int, level: int
 ) -> None:
     path = tmp_path / "x"

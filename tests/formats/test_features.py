@@ -143,7 +143,7 @@ def test_each_feature_has_its_arrow_type() -> None:
         assert (field.type, field.nullable) == (kind, nullable), feature
 
 
-def test_fixed_shapes_keep_their_order_and_defaults_stand_in() -> None:
+def test_fixed_shapes_keep_their_order_and_defaults_fill_gaps() -> None:
     payloads = [example(x=[1, 2, 3, 4]), example(), example(x=[])]
     batch = tfe.decode(payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf")
     tensors = batch.column("x").to_numpy_ndarray()
@@ -161,7 +161,7 @@ def test_missing_lists_are_null_for_protobuf_and_empty_for_tensorflow() -> None:
         assert column(payloads, feature, "tensorflow") == [[1], [], []]
 
 
-def test_text_is_checked_only_where_it_was_asked_for() -> None:
+def test_text_is_checked_only_on_request() -> None:
     payloads = [example(x=[b"caf\xc3\xa9"]), example(x=[b"\xff"])]
     assert column(payloads, f.FixedLen([], "string")) == ["café".encode(), b"\xff"]
     assert column(payloads[:1], f.FixedLen([], str)) == ["café"]
@@ -339,7 +339,7 @@ def test_a_schema_without_features_is_described_by_its_types() -> None:
         f.describe(pa.schema([("x", pa.float64())]))
 
 
-def test_a_payload_that_is_no_such_message_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_payload_that_is_not_such_a_message_is_reported_with_its_place(tmp_path: Path) -> None:
     from google.protobuf import descriptor_pb2
 
     kind = descriptor_pb2.FieldDescriptorProto
@@ -424,7 +424,7 @@ def test_a_part_of_a_sequence_example_is_called_by_its_name_or_its_type(
         (pa.schema([("feature_lists/l", pa.int64())]), "a list in each record"),
     ],
 )
-def test_a_key_of_the_other_part_is_no_null(sequences: Path, schema: Any, hint: str) -> None:
+def test_a_key_of_the_other_part_is_not_a_null(sequences: Path, schema: Any, hint: str) -> None:
     with pytest.raises(SchemaError, match=hint):
         list(ps.open(sequences, schema=schema).scan())
     with pytest.raises(SchemaError, match=hint):

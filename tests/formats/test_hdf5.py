@@ -61,7 +61,7 @@ def datasets_of(file: h5py.File) -> list[str]:
 
 
 def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
-    """Each dataset of each file on its own; those that end in an error say which and why."""
+    """Each dataset of each file alone. A dataset that ends in an error says which and why."""
     read = refused = 0
     paths = sorted(p for p in CORPUS.rglob("*") if p.suffix in (".h5", ".hdf5"))
     assert len(paths) > 70, f"the corpus is not at {CORPUS}"
@@ -103,7 +103,7 @@ def check_values(path: Path, name: str, found: pa.Table) -> None:
     assert np.array_equal(array_of(column), wanted, equal_nan=dtype.kind == "f"), (path, name)
 
 
-def test_a_file_is_told_without_its_name_also_behind_a_user_block(tmp_path: Path) -> None:
+def test_a_file_is_recognised_without_its_name_also_after_a_user_block(tmp_path: Path) -> None:
     for block in (0, 512, 2048):
         path = tmp_path / f"file{block}"
         with h5py.File(path, "w", userblock_size=block) as file:
@@ -184,7 +184,7 @@ STORES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_values_are_those_of_h5py_however_they_are_stored(store: str, tmp_path: Path) -> None:
+def test_values_equal_h5pys_however_they_are_stored(store: str, tmp_path: Path) -> None:
     for name, data in DATA.items():
         options = dict(STORES[store])
         if options.pop("narrow", False):
@@ -314,7 +314,7 @@ def test_a_number_without_a_name_is_an_error_with_its_record(tmp_path: Path) -> 
         table(path)
 
 
-def test_text_that_is_no_utf8_is_an_error_with_its_record(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_an_error_with_its_record(tmp_path: Path) -> None:
     path = made(tmp_path, t=np.array([b"ok", b"\xff"]))
     with pytest.raises(ps.FormatError, match="record 1, field 't'"):
         table(path)
@@ -348,7 +348,7 @@ except ps.UnsupportedError as error:
     )
 
 
-def test_an_open_dataset_keeps_nobody_from_the_file(tmp_path: Path) -> None:
+def test_an_open_dataset_does_not_lock_the_file(tmp_path: Path) -> None:
     ps.write({"x": [1, 2]}, tmp_path / "a.h5")
     ds = ps.open(tmp_path / "a.h5")
     assert len(ds) == 2
@@ -374,7 +374,7 @@ def test_lists_of_fixed_strings(tmp_path: Path, size: int, encoding: str) -> Non
     assert ds.take([3, 0])["t"].to_pylist() == [row["t"] for row in (ds[3], ds[0])]
 
 
-def test_a_string_in_a_list_that_is_no_text_names_its_record(tmp_path: Path) -> None:
+def test_a_string_in_a_list_that_is_not_text_names_its_record(tmp_path: Path) -> None:
     path = tmp_path / "v.h5"
     inner = h5py.string_dtype("utf-8", 2)
     with h5py.File(path, "w") as file:

@@ -16,7 +16,7 @@ from reading import run_python
 
 
 def canaries(folder: Path) -> dict[str, str]:
-    """Files that lead to others. Each of the others is a pipe that nobody writes to: whoever opens
+    """Files that lead to others. Each of the others is a pipe without a writer: a process that opens
     one waits for ever."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)
@@ -53,7 +53,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_nothing_in_a_file_opens_another_one(tmp_path: Path) -> None:
+def test_nothing_in_a_file_opens_another_file(tmp_path: Path) -> None:
     files = canaries(tmp_path)
     lines = run_python(READ, *files.values(), seconds=60).splitlines()
     assert len(lines) == 4
@@ -62,7 +62,7 @@ def test_nothing_in_a_file_opens_another_one(tmp_path: Path) -> None:
     assert all("virtual" in line for line in lines[2:])
 
 
-def test_soft_links_are_passed_over_also_those_that_leave(tmp_path: Path) -> None:
+def test_soft_links_are_skipped_even_if_they_leave_the_file(tmp_path: Path) -> None:
     path = made(tmp_path, x=np.arange(3))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -184,7 +184,7 @@ print("done")
 @pytest.mark.parametrize("layout", ["chunks", "text", "groups", "attributes"])
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_broken_files_end_in_data_or_an_error(layout: str, libver: str, tmp_path: Path) -> None:
-    """In processes of their own: what libhdf5 does with them is not ours to promise."""
+    """In separate processes, because penstock cannot promise what libhdf5 does with them."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         if layout == "chunks":

@@ -82,7 +82,7 @@ def test_a_dataset_can_grow_by_h5py(tmp_path: Path) -> None:
     assert table(path).to_pydict() == {"x": list(range(7))}
 
 
-def test_options_are_those_of_the_datasets(tmp_path: Path) -> None:
+def test_options_match_the_datasets(tmp_path: Path) -> None:
     path = str(tmp_path / "w.h5")
     ps.write(
         {"x": np.arange(5000)}, path, compression="gzip", level=9, shuffle=False, chunk_records=100
@@ -125,7 +125,7 @@ def test_what_hdf5_cannot_hold_is_refused_before_the_first_byte(kind: Any, tmp_p
 
 
 @pytest.mark.parametrize("names", [["a", "a/b"], ["a//b"], ["/a"], ["."], ["nul\0"]])
-def test_names_that_are_no_paths_are_refused(names: list[str], tmp_path: Path) -> None:
+def test_names_that_are_not_paths_are_refused(names: list[str], tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match="rename"):
         ps.write({name: [1] for name in names}, str(tmp_path / "w.h5"))
     assert not list(tmp_path.iterdir())

@@ -81,7 +81,7 @@ def tables() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", list(tables()))
-def test_table_beside_gives_columns_and_order(tmp_path: Path, name: str) -> None:
+def test_a_table_next_to_images_gives_columns_and_order(tmp_path: Path, name: str) -> None:
     ds = ps.open(laid(tmp_path / "a", {**FLAT, name: tables()[name]}))
     assert ds.schema.names == ["image", "score", "text"]
     assert images_of(ds) == [jpeg(1), jpeg(2), jpeg(0)]
@@ -126,7 +126,7 @@ def test_a_column_that_would_take_the_name_of_the_images_is_an_error(tmp_path: P
     assert named.schema.names == ["image", "file_name"]
 
 
-def test_table_may_stand_beside_classes(tmp_path: Path) -> None:
+def test_a_table_may_be_next_to_class_folders(tmp_path: Path) -> None:
     rows = "path,weight\ndog/0.jpg,1\n./cat/2.jpg,2\n"
     files = {"dog/0.jpg": jpeg(0), "cat/2.jpg": jpeg(2), "metadata.csv": rows.encode()}
     ds = ps.open(laid(tmp_path / "a", files))
@@ -188,7 +188,7 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
             ps.open(folder, format="imagefolder")
 
 
-def test_a_class_that_is_a_link_is_told_as_that(tmp_path: Path) -> None:
+def test_a_class_that_is_a_link_is_reported_as_such(tmp_path: Path) -> None:
     folder = laid(tmp_path / "a", CLASSES)
     laid(tmp_path / "b", FLAT)
     (folder / "linked").symlink_to(tmp_path / "b")
@@ -206,7 +206,7 @@ def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
         ps.open(folder, other_files="drop")
 
 
-def test_text_beside_images_is_skipped_and_listed(tmp_path: Path) -> None:
+def test_text_next_to_images_is_skipped_and_listed(tmp_path: Path) -> None:
     texts = {"README.md": b"# Cats", "cat/A notes.txt": b"", "LICENSE": "Å".encode() * 5000}
     folder = laid(tmp_path / "a", {**CLASSES, **texts})
     ds = ps.open(folder)
@@ -217,7 +217,7 @@ def test_text_beside_images_is_skipped_and_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["labels2.csv", "notes.jsonl", "x.parquet", "1.jpg.txt"])
-def test_what_may_be_data_beside_images_is_not_skipped(tmp_path: Path, name: str) -> None:
+def test_possible_data_next_to_images_is_not_skipped(tmp_path: Path, name: str) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, f"cat/{name}": b"\0\1" * 50})
     with pytest.raises(ps.FormatError, match="is not an image"):
         ps.open(folder)
@@ -332,7 +332,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str | None)
 @pytest.mark.parametrize(
     "name", ["../a", "..", ".", "", "a/b", "x.part", "SUCCESS", ".git", "a\nb"]
 )
-def test_classes_that_are_no_names_of_folders_are_refused(tmp_path: Path, name: str) -> None:
+def test_classes_that_cannot_be_folder_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ps.SchemaError, match="cannot be the name"):
         ps.write(some([name]), tmp_path / "out", format="imagefolder")
     assert os.listdir(tmp_path) == []

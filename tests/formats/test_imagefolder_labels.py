@@ -1,4 +1,4 @@
-"""Tables of labels beside images as text: JSON in its forms, and CSV without changing a value."""
+"""Tables of labels next to images as text: JSON in its forms, and CSV without changing a value."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_other_json_is_an_error_that_says_what_is_read(
     )
 
 
-def test_an_element_that_is_no_object_is_named(tmp_path: Path) -> None:
+def test_an_element_that_is_not_an_object_is_named(tmp_path: Path) -> None:
     with pytest.raises(ps.FormatError, match="has a number where") as caught:
         ps.open(laid(tmp_path, 1, metadata__json='[{"file_name": "0.png"}, 7]'))
     assert caught.value.record == 1
@@ -119,7 +119,7 @@ def test_an_array_names_every_image(tmp_path: Path) -> None:
         ps.open(laid(tmp_path / "b", 1, metadata__json='[{"file_name": "../0.png"}]'))
 
 
-def test_a_second_table_is_told(tmp_path: Path) -> None:
+def test_a_second_table_is_reported(tmp_path: Path) -> None:
     folder = laid(tmp_path, 1, metadata__json="[]", metadata__csv="file_name,v\n0.png,1\n")
     with pytest.raises(ps.FormatError, match="several tables"):
         ps.open(folder)
@@ -178,7 +178,7 @@ def test_json_rows_may_differ_in_names_and_in_kinds_of_number(tmp_path: Path) ->
 
 
 def test_strings_without_an_end_take_no_longer_than_others(tmp_path: Path) -> None:
-    # Each quote was once looked at as the beginning of a string that goes to the end of the file.
+    # An earlier version took each quote for the beginning of a string that goes to the end of the file.
     with pytest.raises(ps.FormatError):
         ps.open(laid(tmp_path, 1, metadata__json='[{"' + '\\"' * 2_000_000))
 
@@ -267,7 +267,7 @@ def test_other_cells_in_csv_stay_the_same_text(tmp_path: Path, cells: list[str])
 
 
 def test_late_text_makes_a_column_text(tmp_path: Path) -> None:
-    rows = 200_000  # beyond the first block that pyarrow would have told the types from
+    rows = 200_000  # after the first block, from which pyarrow would have inferred the types
     cells = [str(n) for n in range(rows)] + ["007"]
     lines = "".join(f"0.png,{cell}\n" for cell in cells)
     ds = ps.open(laid(tmp_path, 1, metadata__csv=f"file_name,v\n{lines}"))
@@ -316,7 +316,7 @@ def test_numbers_come_back_as_they_were(tmp_path: Path, kind: str) -> None:
     ps.write(table, tmp_path / "w", format="imagefolder", table=kind)
     back = pa.table(ps.open(tmp_path / "w"))
     for name in columns:
-        # Python writes NaN and -0.0 so that they can be told from others.
+        # Python writes NaN and -0.0 so that they can be distinguished from others.
         assert repr(back[name].to_pylist()) == repr(table[name].to_pylist()), name
     assert ps.verify(tmp_path / "w").ok
 
@@ -357,7 +357,7 @@ def test_other_programs_read_the_csv_that_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_another_separator_is_told(tmp_path: Path, separator: str) -> None:
+def test_another_separator_is_reported(tmp_path: Path, separator: str) -> None:
     text = "\ufefffile_name;label\n0.png;0,5\n".replace(";", separator)
     with pytest.raises(ps.FormatError, match="reads only ','") as caught:
         ps.open(laid(tmp_path, 1, metadata__csv=text))
@@ -365,12 +365,12 @@ def test_another_separator_is_told(tmp_path: Path, separator: str) -> None:
     assert caught.value.file == str(tmp_path / "metadata.csv")
 
 
-def test_a_separator_in_a_name_is_none(tmp_path: Path) -> None:
+def test_a_separator_in_a_name_is_not_a_separator(tmp_path: Path) -> None:
     ds = ps.open(laid(tmp_path, 1, metadata__csv="file_name,file;path\n0.png,1;2\n"))
     assert ds[0]["file;path"] == "1;2"
 
 
-def test_a_table_of_no_known_kind_is_told(tmp_path: Path) -> None:
+def test_a_table_of_an_unknown_kind_is_reported(tmp_path: Path) -> None:
     folder = laid(tmp_path, 1, train__txt="file_name\n0.png\n")
     with pytest.raises(ps.FormatError, match=r"ends with one of \.csv, \.json"):
         ps.open(folder, table="train.txt")

@@ -1,4 +1,4 @@
-"""Byte strings on their way from one file to another are views into what was read, where they are long:
+"""Byte strings on their way from one file to another are views into what was read, if they are long:
 the file is the same as if they had been copied."""
 
 import numpy as np
@@ -23,7 +23,7 @@ FIELD = {"recordio": "data", "beton": "data", "webdataset": "bin", "tfrecord": "
 
 
 def values(count: int, seed: int = 0) -> list[bytes]:
-    """Byte strings around the lengths at which views, and what is lent, begin."""
+    """Byte strings around the lengths from which views are used and passed on."""
     rng = np.random.default_rng(seed)
     lengths = [1, 11, 12, 13, 14, 600, 16383, 16384, 16385, 70_001]
     return [rng.bytes(int(rng.choice(lengths))) for _ in range(count)]
@@ -119,7 +119,7 @@ def test_large_images_are_converted_as_they_are(tmp_path, source, target):
     assert len(ps.open(str(shuffled))) == 50
 
 
-def test_damage_that_is_passed_over_is_not_lent(tmp_path):
+def test_skipped_damage_is_not_lent(tmp_path):
     path = tmp_path / "a.tfrecord"
     ps.write({"image": pictures(20).storage}, path)
     data = bytearray(path.read_bytes())

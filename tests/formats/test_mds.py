@@ -39,7 +39,7 @@ def as_arrays(field: pa.Field, values: list[Any]) -> list[Any]:
 # -- the peer's files -----------------------------------------------------------------------------
 
 
-def test_golden_records_are_those_that_the_peer_wrote(golden: Path) -> None:
+def test_golden_records_equal_what_the_peer_wrote(golden: Path) -> None:
     rows = json.loads((golden / "neighbours" / "mds.expected.json").read_text())["rows"]
     dataset = ps.open(golden / "neighbours" / "mds")
     table = pa.Table.from_batches(dataset.scan())
@@ -260,7 +260,7 @@ def test_a_pickle_is_refused_unless_its_column_is_left_out() -> None:
         list(opened(one_column("list[pkl]", [items(b"N.")])))
 
 
-def test_text_that_is_no_utf8_is_an_error_with_its_place() -> None:
+def test_text_that_is_not_utf8_is_an_error_with_its_place() -> None:
     with pytest.raises(ps.FormatError, match="UTF-8") as caught:
         column(one_column("str", [b"good", b"\xff", b"good"]))
     assert (caught.value.record, caught.value.field) == (1, "x")
@@ -383,7 +383,7 @@ def test_flipped_bits_end_in_records_or_an_error() -> None:
         ({"column_sizes": [None, 8.0]}, "not a valid number"),
     ],
 )
-def test_a_config_that_lies_is_refused(config: dict[str, Any], message: str) -> None:
+def test_a_wrong_config_is_refused(config: dict[str, Any], message: str) -> None:
     columns = {"text": ("str", None), "x": ("int", 8)}
     data = shard(columns, [{"text": b"a", "x": bytes(8)}], **config)
     with pytest.raises(ps.PenstockError, match=message):
@@ -391,13 +391,13 @@ def test_a_config_that_lies_is_refused(config: dict[str, Any], message: str) -> 
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"7", b"\xff", b"[" * 100_000])
-def test_a_config_that_is_no_config_is_refused(text: bytes) -> None:
+def test_a_config_that_is_not_a_config_is_refused(text: bytes) -> None:
     end = 12 + len(text)
     with pytest.raises(ps.FormatError, match="config"):
         opened(struct.pack("<III", 1, end, end) + text)
 
 
-def test_records_whose_sizes_lie_are_refused() -> None:
+def test_records_with_wrong_sizes_are_refused() -> None:
     data = bytearray(simple([1, 2, 3]))
     start = struct.unpack_from("<I", data, 8)[0]  # of record 1
     for size in (0, 1, 3, 1 << 31, (1 << 32) - 1):
@@ -407,7 +407,7 @@ def test_records_whose_sizes_lie_are_refused() -> None:
         assert (caught.value.record, caught.value.byte) == (1, start)
 
 
-def test_reading_goes_on_after_a_damaged_record() -> None:
+def test_reading_continues_after_a_damaged_record() -> None:
     data = bytearray(simple([1, 2, 3]))
     struct.pack_into("<I", data, struct.unpack_from("<I", data, 8)[0], 9)
     dataset = opened(bytes(data), damage="skip")

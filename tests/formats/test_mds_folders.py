@@ -99,7 +99,7 @@ def test_other_versions_and_formats_are_unsupported(tmp_path: Path) -> None:
             ps.open(tmp_path)
 
 
-def test_an_index_json_of_somebody_else_is_no_list(tmp_path: Path) -> None:
+def test_an_index_json_of_another_program_is_not_a_list(tmp_path: Path) -> None:
     for text in ('{"chunks": []}', "[1]", "no json", '{"shards": [1]}', "[" * 100_000):
         (tmp_path / "index.json").write_text(text)
         ps.write({"x": [1]}, tmp_path / "a.tfrecord", overwrite=True)
@@ -191,7 +191,7 @@ def test_flipped_bits_of_a_compressed_shard_end_in_an_error(tmp_path: Path) -> N
             ids(tmp_path)
 
 
-def test_the_plain_shard_is_read_where_both_are_there(tmp_path: Path) -> None:
+def test_the_plain_shard_is_read_if_both_exist(tmp_path: Path) -> None:
     packed_folder(tmp_path, "gz", [1, 2])
     (tmp_path / "a.mds").write_bytes(simple([1, 2]))
     assert ps.open(tmp_path).paths[0].endswith("a.mds")
@@ -215,7 +215,7 @@ def test_the_listing_is_json_as_the_peer_writes_it(golden: Path) -> None:
     ]
 
 
-def test_a_column_whose_name_is_no_text_is_refused() -> None:
+def test_a_column_whose_name_is_not_text_is_refused() -> None:
     data = shard({"\ud800": ("str", None)}, [{"\ud800": b"a"}])
     with pytest.raises(ps.FormatError, match="not text"):
         ids("a.mds", storage=MemoryStorage({"a.mds": data}))

@@ -24,7 +24,7 @@ RAW = b"penstock.msgpack"
 # -- golden files and the corpus ------------------------------------------------------------------
 
 
-def test_the_golden_values_are_records_as_they_stand() -> None:
+def test_the_golden_values_are_records_unchanged() -> None:
     path = shared_path("specs", "golden", "neighbours", "values.msgpack")
     records = ps.open(path, index="never").take(range(10)).column("record").to_pylist()
     assert [record.hex() for record in records] == [
@@ -137,7 +137,7 @@ def test_float32_stays_float32_until_a_float64_comes() -> None:
     assert (caught.value.record, caught.value.field) == (1, "v")
 
 
-def test_bytes_that_are_no_text_make_a_binary_column() -> None:
+def test_bytes_that_are_not_text_make_a_binary_column() -> None:
     assert table(b"\x81\xa1v\xa1\xff").column("v").to_pylist() == [b"\xff"]
     mixed = table(packed({"v": "text"}, {"v": b"\x00"}))
     assert mixed.column("v").to_pylist() == [b"text", b"\x00"]
@@ -222,7 +222,7 @@ def test_a_record_may_lack_keys_repeat_them_or_have_them_as_bin() -> None:
     ]
 
 
-def test_what_comes_after_the_sample_is_not_shown_or_told() -> None:
+def test_fields_after_the_sample_are_not_shown_or_reported() -> None:
     data = packed({"a": 1}, {"a": 2, "late": 3})
     assert table(data, infer_records=1).to_pylist() == [{"a": 1}, {"a": 2}]
     assert table(data, infer_records="all").schema.names == ["a", "late"]
@@ -235,7 +235,7 @@ def test_what_comes_after_the_sample_is_not_shown_or_told() -> None:
 
 
 @pytest.mark.parametrize("records", [[1, 2], [[1], [2]], [{"a": 1}, 2], [{1: 2}], ["x"], [None]])
-def test_records_that_are_no_maps_of_fields_are_one_binary_column(records: list[Any]) -> None:
+def test_records_that_are_not_maps_of_fields_are_one_binary_column(records: list[Any]) -> None:
     found = table(packed(*records))
     assert found.schema.names == ["record"]
     assert found.column("record").to_pylist() == [msgpack.packb(record) for record in records]
@@ -314,7 +314,7 @@ def test_a_schema_chooses_and_casts() -> None:
     ]
 
 
-def test_a_value_that_a_schema_does_not_hold_is_told() -> None:
+def test_a_value_that_a_schema_does_not_hold_is_reported() -> None:
     data = packed({"a": 1}, {"a": 300}, {"b": 1})
     with pytest.raises(ps.SchemaError) as caught:
         table(data, schema=pa.schema([("a", pa.uint8())]))
@@ -375,7 +375,7 @@ def test_unknown_words_are_refused() -> None:
         ps.write(pa.table({"a": [1]}), "x.msgpack", payload="array")
 
 
-def test_many_maps_of_the_same_fields_are_told_by_their_bytes() -> None:
+def test_many_maps_of_the_same_fields_are_recognised_by_their_bytes() -> None:
     data = packed(*({"a": n, "b": "x"} for n in range(1000)))
     for content in (data, msgpack.packb([{"a": 1}, {"a": 2}])):
         dataset = ps.open("neutral", storage=MemoryStorage({"neutral": content}), index="never")  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_an_index_finds_a_flipped_byte(tmp_path: Path) -> None:
     assert ps.open(path, index="never").take([50]).num_rows == 1
 
 
-def test_with_an_index_reading_goes_on_behind_damage(tmp_path: Path) -> None:
+def test_with_an_index_reading_continues_after_damage(tmp_path: Path) -> None:
     path = tmp_path / "a.msgpack"
     ps.write(pa.table({"a": list(range(200, 300))}), path)
     good, told = path.read_bytes(), path.stat()
@@ -79,7 +79,9 @@ def test_with_an_index_reading_goes_on_behind_damage(tmp_path: Path) -> None:
         assert (region.start_byte, region.end_byte) == (250, 255)
 
 
-def test_a_byte_that_begins_no_value_is_told_and_what_is_before_it_saved(tmp_path: Path) -> None:
+def test_a_byte_that_begins_no_value_is_reported_and_the_records_before_it_saved(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.msgpack"
     good = packed(*({"a": n} for n in range(10)))
     path.write_bytes(good + b"\xc1" + good)
@@ -113,7 +115,7 @@ def test_claims_are_held_to_the_bytes_and_to_the_limits() -> None:
     assert table(long, limits={"record_bytes": 6000}).num_rows == 1
 
 
-def test_nesting_beyond_the_limit_is_an_error_unless_nobody_looks_at_it() -> None:
+def test_nesting_beyond_the_limit_is_an_error_unless_it_is_not_read() -> None:
     deep = b"\x81\xa1a" + b"\x91" * 200_000 + b"\xc0"
     with pytest.raises(ps.LimitError, match="nesting"):
         table(deep)

@@ -74,7 +74,7 @@ def test_marked_columns_are_written_as_they_were(tmp_path: Path) -> None:
     assert msgpack.unpackb(written(found.slice(0, 1), tmp_path))["e"] == msgpack.ExtType(5, b"xy")
 
 
-def test_a_lone_record_column_is_written_as_it_stands(tmp_path: Path) -> None:
+def test_a_lone_record_column_is_written_unchanged(tmp_path: Path) -> None:
     values = [b"\x01", b"\x81\xa1a\xc0", b"\xdd\x00\x00\x00\x00"]
     records = pa.table({"record": pa.array(values, pa.binary())})
     assert written(records, tmp_path) == b"".join(values)
@@ -120,7 +120,7 @@ def test_a_permuted_tensor_is_written_in_the_order_of_its_axes(tmp_path: Path) -
     assert msgpack.unpackb(data)["t"][b"data"] == bytes([1, 4, 2, 5, 3, 6])
 
 
-def test_records_are_appended_behind_a_file_but_not_behind_an_array(tmp_path: Path) -> None:
+def test_records_are_appended_to_a_file_of_values_but_not_to_an_array(tmp_path: Path) -> None:
     path = tmp_path / "a.msgpack"
     ps.write(pa.table({"a": [1, 2]}), path)
     ps.append(pa.table({"a": [3]}), path)

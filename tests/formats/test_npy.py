@@ -76,7 +76,7 @@ def test_the_corpus_reads_as_numpy_reads_it() -> None:
             )
 
 
-def test_a_file_is_told_without_its_name(tmp_path: Path) -> None:
+def test_a_file_is_recognised_without_its_name(tmp_path: Path) -> None:
     for number, path in enumerate([*corpus_files()[:5], GOLDEN / "struct.npy"]):
         nameless = tmp_path / f"file{number}"
         nameless.write_bytes(path.read_bytes())
@@ -166,7 +166,7 @@ def test_structured_arrays_have_fields_nested_ones_too() -> None:
     assert [r["on"] for r in chosen["in"].to_pylist()] == [False, True]
 
 
-def test_padding_of_aligned_structures_is_no_field() -> None:
+def test_padding_of_aligned_structures_is_not_a_field() -> None:
     array = np.zeros(2, np.dtype([("a", "u1"), ("b", "<i8")], align=True))
     array["a"], array["b"] = [1, 2], [3, 4]
     assert table(npy(array)).to_pydict() == {"a": [1, 2], "b": [3, 4]}
@@ -199,7 +199,7 @@ def test_a_schema_casts_and_chooses_fields() -> None:
         opened(data, raw=True)
 
 
-def test_fortran_order_is_read_from_where_its_values_lie(tmp_path: Path) -> None:
+def test_fortran_order_is_read_from_where_its_values_are(tmp_path: Path) -> None:
     array = np.asfortranarray(np.random.default_rng(1).integers(0, 99, (3000, 4, 5)))
     path = tmp_path / "f.npy"
     np.save(path, array)

@@ -1,4 +1,4 @@
-"""npy files that are cut, or longer than their header says, where damage is passed over."""
+"""npy files that are cut, or longer than their header says, read with damage skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAYS = ["stop", "skip"]
 
 
 def cut_file(path: Path, array: np.ndarray, num_bytes: int) -> int:
-    """Write an array and take bytes off its end; how many are left."""
+    """Write an array, cut bytes off its end, and return how many are left."""
     np.save(path, array)
     data = path.read_bytes()[:-num_bytes]
     path.write_bytes(data)
@@ -25,7 +25,7 @@ def ids_of(ds: ps.Dataset) -> list[int]:
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_the_records_before_a_cut_are_given_and_the_others_told(
+def test_the_records_before_a_truncation_are_delivered_and_the_others_reported(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "a.npy"
@@ -41,7 +41,7 @@ def test_the_records_before_a_cut_are_given_and_the_others_told(
         ds.take([993])
 
 
-def test_a_cut_file_among_others_costs_its_own_records(tmp_path: Path) -> None:
+def test_a_truncated_file_among_others_costs_only_its_records(tmp_path: Path) -> None:
     cut_file(tmp_path / "a.npy", np.arange(20).reshape(10, 2), 1)
     np.save(tmp_path / "b.npy", np.arange(100, 120).reshape(10, 2))
     ds = ps.open(tmp_path, damage="stop")
@@ -52,7 +52,7 @@ def test_a_cut_file_among_others_costs_its_own_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_bytes_behind_an_array_are_passed_over_and_told(tmp_path: Path, damage: str) -> None:
+def test_bytes_after_an_array_are_skipped_and_reported(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.arange(20).reshape(10, 2))
     path.write_bytes(path.read_bytes() + b"more")

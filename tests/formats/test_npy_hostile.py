@@ -1,4 +1,4 @@
-"""npy files that are refused: headers that are no literals, objects, claims, and files that are cut or flipped."""
+"""npy files that are refused: headers that are not literals, objects, false claims, and truncated or flipped files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BAD_HEADERS = {
 
 
 @pytest.mark.parametrize("name", BAD_HEADERS)
-def test_a_header_that_is_no_literal_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_header_that_is_not_a_literal_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises((ps.FormatError, ps.UnsupportedError)) as caught:
         opened(with_header(BAD_HEADERS[name], b"\0" * 64))
     assert caught.value.file == "a.npy"
@@ -100,7 +100,7 @@ def test_a_file_shorter_than_its_shape_says_is_cut() -> None:
         opened(data + b"x")
 
 
-def test_records_of_no_bytes_are_bounded() -> None:
+def test_records_of_zero_bytes_are_bounded() -> None:
     huge = "{'descr': '|S0', 'fortran_order': False, 'shape': (9223372036854775,), }"
     with pytest.raises(ps.LimitError, match="no bytes"):
         opened(with_header(huge))

@@ -133,7 +133,7 @@ def test_objects_are_refused_but_other_arrays_are_not() -> None:
     assert table(out.getvalue(), arrays=["a"]).to_pydict() == {"a": [0, 1]}
 
 
-def test_members_that_are_no_arrays_are_passed_over_and_names_touch_no_files(
+def test_members_that_are_not_arrays_are_skipped_and_names_touch_no_files(
     tmp_path: Path,
 ) -> None:
     out = io.BytesIO()
@@ -164,7 +164,7 @@ def test_zip64_archives_are_read() -> None:
     assert table(bytes(data[:end]) + wide + locator + last).to_pydict() == {"x": [0, 1, 2]}
 
 
-def test_inflated_members_go_to_a_file_where_they_are_many(
+def test_inflated_members_go_to_a_file_if_they_are_many(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(npz_format, "MEMORY_BYTES", 1000)
@@ -213,7 +213,7 @@ def test_arrays_that_belong_together_are_one_column() -> None:
     assert taken.to_pydict() == {name: [v[2], v[0], v[2]] for name, v in WANTED.items()}
 
 
-def test_names_that_only_look_so_stay_arrays() -> None:
+def test_names_that_only_resemble_parts_stay_arrays() -> None:
     found = table(
         npz(**{"a#offsets": np.arange(3), "b#x": np.arange(3), "c#valid": np.ones(3, bool)})
     )
@@ -233,13 +233,13 @@ def test_a_label_without_a_name_is_refused() -> None:
         table(data)
 
 
-def test_text_that_is_no_utf8_is_refused() -> None:
+def test_text_that_is_not_utf8_is_refused() -> None:
     data = npz(**{"t#offsets": np.array([0, 1]), "t#utf8": np.array([0xFF], np.uint8)})
     with pytest.raises(ps.FormatError, match="UTF-8"):
         table(data)
 
 
-def test_an_archive_behind_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
+def test_an_archive_after_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     whole = [npz(x=np.arange(4)), npz(x=np.arange(4) + 100)]
     path.write_bytes(whole[0] + whole[1])

@@ -1,4 +1,4 @@
-"""npz archives that lie, are cut or flipped, or inflate to more than they say."""
+"""npz archives with false claims, truncated or flipped, or that inflate to more than they say."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _deflated(plain: bytes) -> bytes:
     return engine.compress(plain) + engine.flush()
 
 
-def test_a_value_of_no_bytes_is_an_empty_text() -> None:
+def test_a_value_of_zero_bytes_is_an_empty_text() -> None:
     text = b"{'descr': '|S0', 'fortran_order': False, 'shape': (), }".ljust(117) + b"\n"
     empty = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

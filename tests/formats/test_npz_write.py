@@ -94,7 +94,7 @@ def test_what_no_arrays_hold_is_refused_before_the_first_byte(kind: Any, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_text_length_writes_numpys_own_text(tmp_path: Path) -> None:
+def test_text_length_writes_numpys_text_type(tmp_path: Path) -> None:
     path = str(tmp_path / "w.npz")
     ps.write({"name": ["a", "bcd"]}, path, text_length=3)
     assert np.load(path)["name"].dtype == np.dtype("<U3")

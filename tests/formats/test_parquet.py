@@ -78,7 +78,7 @@ def test_row_groups_end_at_records_or_bytes(tmp_path: Path) -> None:
     assert pq.ParquetFile(by_bytes).metadata.row_group(0).num_rows == 10
 
 
-def test_a_record_larger_than_a_row_group_stands_alone(tmp_path: Path) -> None:
+def test_a_record_larger_than_a_row_group_is_alone_in_its_chunk(tmp_path: Path) -> None:
     batch = pa.record_batch({"a": [b"x", b"y" * 1000, b"z"]})
     path = write(PARQUET, tmp_path / "a", [batch], batch.schema, row_group_bytes=10)
     assert [c.num_records for c in opened(PARQUET, path).chunks()] == [1, 1, 1]
@@ -177,7 +177,7 @@ def test_many_threads_decode_one_reader(tmp_path: Path, mmap: bool) -> None:
             assert pa.Table.from_batches(found).equals(table)
 
 
-def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path) -> None:
+def test_sources_that_are_not_local_files_are_read_by_position(tmp_path: Path) -> None:
     from penstock.contract.format import Options
     from penstock.storage import MemoryStorage
 
@@ -315,15 +315,15 @@ def test_an_encrypted_column_is_refused_and_the_others_are_read(tmp_path: Path) 
         scan(reader)
 
 
-def test_what_is_known_of_an_encrypted_column_can_be_told(tmp_path: Path) -> None:
-    """pyarrow ends the process where it is asked for the metadata of such a column."""
+def test_known_facts_of_an_encrypted_column_can_be_described(tmp_path: Path) -> None:
+    """pyarrow ends the process if it is asked for the metadata of such a column."""
     (tmp_path / "a.parquet").write_bytes(encrypted_columns())
     info = ps.info(tmp_path / "a.parquet")
     assert info.num_records == 2
     assert info.shards[0].compression == "snappy"
 
 
-def test_the_codecs_are_those_that_pyarrow_tells() -> None:
+def test_the_codecs_equal_those_that_pyarrow_reports() -> None:
     compared = 0
     for case in cases("parquet"):
         if not case.path.endswith(".parquet"):
@@ -413,7 +413,7 @@ def test_a_file_without_records_has_no_chunks(tmp_path: Path) -> None:
     assert (list(reader.chunks()), reader.num_records) == ([], 0)
 
 
-def test_sniffing_looks_at_the_first_bytes() -> None:
+def test_sniffing_reads_the_first_bytes() -> None:
     assert PARQUET.sniff(b"PAR1....", 100)
     assert PARQUET.sniff(b"PARE....", 100)
     assert not PARQUET.sniff(b"PAR1", 4)

@@ -31,7 +31,7 @@ def test_a_page_that_claims_2_gib_costs_neither_memory_nor_time(tmp_path: Path) 
     table = pa.table({"x": np.arange(100)})
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
     data = bytearray(path.read_bytes())
-    data[4 : 4 + len(LYING)] = LYING  # the first page begins behind the magic
+    data[4 : 4 + len(LYING)] = LYING  # the first page begins after the magic
     path.write_bytes(data)
     with pytest.raises(ps.FormatError, match="2147483647"):
         ps.open(path, index="never")[0]

@@ -1,4 +1,4 @@
-"""Errors about a value of a TFRecord say which record it is in, and where that lies."""
+"""Errors about a value of a TFRecord name its record and the record's offset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def error_of(path: Path, schema: Any) -> ps.SchemaError:
         ([[b"a", b"b"], [b"c", b"d"], [b"e", b"\xff"]], pa.list_(TEXT, 2), 2),
     ],
 )
-def test_a_value_that_is_no_text_is_told_with_its_record(
+def test_a_value_that_is_not_text_is_reported_with_its_record(
     tmp_path: Path, values: list[Any], type_: Any, bad: int, compression: str | None
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -44,7 +44,7 @@ def test_a_value_that_is_no_text_is_told_with_its_record(
     assert error.byte == frames.starts_of(payloads)[bad] + 12
 
 
-def test_a_record_that_is_taken_is_told_with_its_own_place(tmp_path: Path) -> None:
+def test_a_fault_in_a_taken_record_is_reported_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"t": [b"a", b"b", b"\xff", b"c"]}, path)
     ds = ps.open(path, schema={"t": features.FixedLen([], "string")})

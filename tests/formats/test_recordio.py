@@ -45,7 +45,7 @@ def test_golden_files_give_their_records_and_then_their_fault(name: str) -> None
 
 
 def test_a_record_that_begins_with_a_later_part_is_an_error() -> None:
-    # MXNet takes it; no writer makes it.
+    # MXNet accepts it, but no writer makes it.
     found = read_bytes((GOLDEN / "starts_with_part2.rec").read_bytes(), path="m.rec")
     assert found.records == []
     assert "out of order" in str(found.error)
@@ -121,7 +121,7 @@ def test_the_corpus_opens_with_its_counts_also_without_a_name(tmp_path: Path) ->
     assert grown < 300
 
 
-def test_records_of_many_parts_are_those_that_mxnet_wrote() -> None:
+def test_records_of_many_parts_equal_what_mxnet_wrote() -> None:
     import hashlib
 
     stated = json.loads((CORPUS / "peer-made" / "mx_multipart.expected.json").read_text())
@@ -157,7 +157,7 @@ def test_labels_are_a_number_so_many_or_lists() -> None:
 
 
 def test_a_face_pack_opens(tmp_path: Path) -> None:
-    # Record 0 says where the identities are and has no image; so have the identities at the end.
+    # Record 0 says where the identities are and has no image. The identities at the end have no image either.
     faces = [rules.pack([7.0, 9.0], b"", 0)]
     faces += [rules.pack(float(n // 2), JPEG + bytes(n), n) for n in range(1, 7)]
     faces += [rules.pack([1.0, 3.0], b"", 7), rules.pack([3.0, 7.0], b"", 8)]
@@ -190,7 +190,7 @@ def test_a_short_record_of_a_pack_is_named(missing: int, word: str) -> None:
     assert rows(opened(data))[2] == {"data": short}
 
 
-def test_what_is_no_image_is_data_unless_the_caller_knows_better() -> None:
+def test_bytes_that_are_not_an_image_are_data_unless_the_caller_knows_better() -> None:
     data = pack_file([1.0, 2.0], [b"no image", b""])
     assert opened(data).schema.names == ["data"]
     assert rows(opened(data, header=True))[0] == {

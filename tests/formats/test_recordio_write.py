@@ -1,4 +1,4 @@
-"""Writing RecordIO: labels, ids and images, what is refused, and the text index beside the file."""
+"""Writing RecordIO: labels, ids and images, what is refused, and the text index next to the file."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_text_index_leads_to_each_record(tmp_path: Path) -> None:
         assert data[start:].startswith(rules.frame(payloads[number]))
 
 
-def test_a_missing_text_index_is_made_and_a_wrong_one_is_told(tmp_path: Path) -> None:
+def test_a_missing_text_index_is_made_and_a_wrong_text_index_is_reported(tmp_path: Path) -> None:
     path = str(tmp_path / "a.rec")
     ps.write({"data": [b"a", b"bcdef"]}, path, idx=False)
     assert not (tmp_path / "a.idx").exists()
@@ -134,7 +134,7 @@ def test_a_missing_text_index_is_made_and_a_wrong_one_is_told(tmp_path: Path) ->
         ps.index(path, text="dali")
 
 
-def test_indexes_and_lists_beside_packs_are_no_shards(tmp_path: Path) -> None:
+def test_indexes_and_lists_next_to_packs_are_not_shards(tmp_path: Path) -> None:
     for name in ("a", "b"):
         ps.write({"data": [b"x", b"y"]}, tmp_path / f"{name}.rec")
         (tmp_path / f"{name}.lst").write_text("0\t1.0\tx.jpg\n")

@@ -35,7 +35,7 @@ def strings(*values: bytes) -> Any:
 
 
 def sequence(context: dict[str, Any], lists: dict[str, list[Any]]) -> Any:
-    """A message; a part without features is left out."""
+    """A message. A part without features is left out."""
     features = {key: tf.train.FeatureList(feature=frames) for key, frames in lists.items()}
     return tf.train.SequenceExample(
         context=tf.train.Features(feature=context) if context else None,
@@ -116,7 +116,7 @@ def test_feature_lists_stay_where_they_are_when_written_again(tmp_path: Path, ma
     )
 
 
-def test_who_asks_for_examples_gets_plain_lists(tmp_path: Path) -> None:
+def test_a_caller_that_asks_for_examples_gets_plain_lists(tmp_path: Path) -> None:
     old, new = made(tmp_path), tmp_path / "new.tfrecord"
     ps.write(ps.open(old, columns=["id", "frame"]), new, payload="example")
     for n, payload in enumerate(payloads(new)):
@@ -166,7 +166,7 @@ def test_conversion_keeps_feature_lists(tmp_path: Path, make: str, through: str 
     check_same(old, new)
 
 
-def test_a_renamed_feature_list_is_one(tmp_path: Path) -> None:
+def test_a_renamed_feature_list_stays_a_feature_list(tmp_path: Path) -> None:
     old, new = made(tmp_path), tmp_path / "new.tfrecord"
     ps.convert(old, new, rename={"frame": "picture"}, prove=True)
     for before, after in zip(messages(old), messages(new), strict=True):
@@ -235,7 +235,7 @@ def test_tensors_are_cut_into_frames_along_their_first_axis(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("num_records", [NUM_RECORDS, 1500])
-def test_appended_lists_are_what_those_of_the_file_are(tmp_path: Path, num_records: int) -> None:
+def test_appended_lists_have_the_kind_of_the_files_lists(tmp_path: Path, num_records: int) -> None:
     path = made(tmp_path, video, num_records)
     before = payloads(path)
     names = ps.open(path).schema.names
@@ -256,7 +256,7 @@ def test_appended_lists_are_what_those_of_the_file_are(tmp_path: Path, num_recor
     assert ps.open(path)[num_records] == {name: values[0] for name, values in new.items()}
 
 
-def test_appending_a_dataset_to_one_of_its_kind_joins_the_two(tmp_path: Path) -> None:
+def test_appending_a_dataset_to_a_dataset_of_its_kind_joins_them(tmp_path: Path) -> None:
     for make in MAKERS.values():
         path = made(tmp_path, make)
         (tmp_path / "more").mkdir(exist_ok=True)
@@ -269,7 +269,7 @@ def test_appending_a_dataset_to_one_of_its_kind_joins_the_two(tmp_path: Path) ->
     assert messages(path)[-1] == sequence({"id": ints(1), "one": floats(2)}, {"both": [ints(5)]})
 
 
-def test_a_new_shard_has_the_feature_lists_of_those_beside_it(tmp_path: Path) -> None:
+def test_a_new_shard_has_the_feature_lists_of_the_other_shards(tmp_path: Path) -> None:
     made(tmp_path).rename(tmp_path / "part-00000.tfrecord")
     new = {"id": [1], "tags": [[b"t"]], "frame": [[b"x"]], "at": [[0.5]], "tokens": [[[1]]]}
     (path,) = ps.append(new, tmp_path / "part-*.tfrecord").paths

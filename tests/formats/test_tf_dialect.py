@@ -147,7 +147,7 @@ def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, len(content)]) + content
 
 
-# Against the reference programs themselves, on bytes that nobody sane would write
+# Against the reference programs themselves, on bytes that no sane program would write
 
 
 def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:
@@ -171,7 +171,7 @@ def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:
         batch = tfe.decode([payload for payload, _ in rows], schema, "protobuf")
         for (payload, expected), got in zip(rows, batch.to_pylist(), strict=True):
             assert tfe.plain(got) == tfe.plain(expected), payload.hex()
-    # Decoding steps over features that are not asked for; inference reads everything.
+    # Decoding skips features that are not requested; inference reads everything.
     assert tfe.frames(refused).infer()["num_broken"] == len(refused)
 
 

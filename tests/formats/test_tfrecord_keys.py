@@ -1,4 +1,4 @@
-"""Keys and parts of messages that names and types of columns hardly tell: they come back through other formats."""
+"""Keys and parts of messages that names and types of columns hardly show, but that survive other formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading TFRecord: the golden files, what tells one from other files, and hostile lengths."""
+"""Reading TFRecord: the golden files, how it is recognised, and hostile lengths."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from strategies import payloads
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
 FILES = sorted(p.name.removesuffix(".expected.json") for p in GOLDEN.glob("*.expected.json"))
 
-# Where TensorFlow reads over damage in silence and penstock does not (specs/tfrecord.md, 5).
+# Files in which TensorFlow skips damage silently and penstock does not (specs/tfrecord.md, 5).
 STRICTER = {
     "trailing_garbage_3.tfrecord": ps.TruncatedError,
     "trunc_in_header.tfrecord": ps.TruncatedError,
     "missing_gzip_trailer.tfrecord.gz": ps.TruncatedError,
     "two_streams.tfrecord.z": ps.FormatError,
 }
-# Where TensorFlow stops in silence and penstock reads on: the file of which this is a part.
+# Files at which TensorFlow stops silently and penstock continues: the file of which this is a part.
 FURTHER = {
     "empty_member_first.tfrecord.gz": "gzip.tfrecord.gz",
     # Each record has a checksum of its own, so those before the wrong sum of the member are good.
@@ -169,10 +169,10 @@ MAGIC_LENGTHS = (35_615, 559_903, 40_056, 0x0178, 0x5E78, 0xDA78, 16_767_231, 6_
 
 
 @pytest.mark.parametrize("length", MAGIC_LENGTHS)
-def test_a_first_record_that_spells_a_magic_number_is_still_one(length: int) -> None:
+def test_a_first_record_that_spells_a_magic_number_is_still_a_record(length: int) -> None:
     head = frames.head(length)
     assert formats.by_bytes(head + bytes(4084), length + 16, "x").info.name == "tfrecord"
-    # The whole file, where the slow checksum of the tests can bear it.
+    # The whole file, if it is small enough for the slow checksum of the tests.
     if length < 100_000:
         payload = random.Random(length).randbytes(length)
         got = read_bytes(frames.file_of([payload, b"second"]), path="no-extension")
@@ -205,13 +205,13 @@ def test_a_named_format_is_not_overruled() -> None:
     assert got.records == [b"x" * 35_615]
 
 
-def test_other_peoples_gzip_is_no_tfrecord() -> None:
+def test_other_gzip_files_are_not_tfrecord() -> None:
     data = gzip.compress(b"just some text, " * 100)
     with pytest.raises(ps.UnsupportedError, match="compressed with gzip"):
         ps.open("text.gz", storage=MemoryStorage({"text.gz": data}), index="never")
 
 
-# -- lengths that lie -----------------------------------------------------------------------------
+# -- wrong lengths ------------------------------------------------------------------------------
 
 LIES = (2**31 - 1, 2**31 + 5, 2**32 + 1, 100 * 10**9, 10**12, 2**63, 2**64 - 17, 2**64 - 1)
 REFUSE = """
@@ -283,7 +283,7 @@ def test_a_bomb_of_one_huge_record_is_refused_by_the_limit(tmp_path: Path) -> No
     assert run_python(BOMB, str(path)).strip() == "LimitError"
 
 
-def test_a_bomb_of_zeros_is_no_record(tmp_path: Path) -> None:
+def test_a_bomb_of_zeros_is_not_a_record(tmp_path: Path) -> None:
     path = tmp_path / "bomb.tfrecord.gz"
     with gzip.open(path, "wb", 1) as file:
         file.write(frames.frame(b"one"))
@@ -339,7 +339,7 @@ def test_checksums_can_be_left_unverified() -> None:
         assert got.records == [b"fi" + bytes([ord("r") ^ 1]) + b"st payload", b"second payload"]
 
 
-def test_a_cache_of_remote_files_is_refused_and_local_files_need_none(tmp_path: Path) -> None:
+def test_a_cache_of_remote_files_is_refused_and_local_files_need_no_cache(tmp_path: Path) -> None:
     storage = MemoryStorage({"a.tfrecord": frames.frame(b"x")})
     with pytest.raises(ps.UnsupportedError, match="cache="):
         ps.open("a.tfrecord", storage=storage, cache=str(tmp_path))
@@ -347,7 +347,7 @@ def test_a_cache_of_remote_files_is_refused_and_local_files_need_none(tmp_path: 
     assert len(ps.open(tmp_path / "a.tfrecord", raw=True, cache=str(tmp_path))) == 1
 
 
-def test_an_unknown_option_lists_the_known_ones() -> None:
+def test_an_unknown_option_lists_the_known_options() -> None:
     storage = MemoryStorage({"a.tfrecord": frames.frame(b"x")})
     with pytest.raises(TypeError, match="infer_records"):
         ps.open("a.tfrecord", storage=storage, index="never", infer_record=3)
@@ -355,7 +355,7 @@ def test_an_unknown_option_lists_the_known_ones() -> None:
         ps.open("a.tfrecord", storage=storage, damage="ignore")
 
 
-def test_a_payload_that_is_no_example_opens_as_record() -> None:
+def test_a_payload_that_is_not_an_example_opens_as_record() -> None:
     storage = MemoryStorage({"a.tfrecord": frames.file_of([b"\xff\xff no protobuf", b""])})
     dataset = ps.open("a.tfrecord", storage=storage, index="never")
     assert dataset.schema.names == ["record"]

@@ -355,7 +355,7 @@ def test_shards_without_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
-def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | None) -> None:
+def test_the_index_says_where_records_are(tmp_path: Path, compression: str | None) -> None:
     from penstock.framing.framings import TFRECORD
     from penstock.framing.index import fitting, sidecar
 

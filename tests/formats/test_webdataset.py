@@ -73,7 +73,7 @@ def test_a_golden_archive_has_the_records_that_webdataset_sees(name: str) -> Non
         assert record["__url__"] == str(GOLDEN / name)
 
 
-def test_an_archive_behind_another_is_read_as_well() -> None:
+def test_an_archive_after_another_is_read_too() -> None:
     # webdataset stops at the end of the first one, and says nothing.
     first = [plain(sample) for sample in expected("concatenated.tar")["raw"]["samples"]]
     found = read(GOLDEN / "concatenated.tar", decode=False)
@@ -177,7 +177,7 @@ def test_contents_that_cannot_be_decoded_name_record_and_field(
     assert made(tmp_path, data, decode=False)[1][name] == contents
 
 
-def test_an_array_that_is_none_names_record_and_field(tmp_path: Path) -> None:
+def test_an_invalid_array_names_record_and_field(tmp_path: Path) -> None:
     right = npy(np.arange(3))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], object), allow_pickle=True)
@@ -233,13 +233,13 @@ def test_fields_are_chosen_and_cast_by_a_schema(tmp_path: Path) -> None:
         list(ps.open(str(path), schema=pa.schema([("cls", pa.bool_())]), index="never").scan())
 
 
-def test_raw_gives_the_members_as_they_stand(tmp_path: Path) -> None:
+def test_raw_returns_the_members_unchanged(tmp_path: Path) -> None:
     first, second = member("a.x", b"1"), member("b.x", b"2")
     records = made(tmp_path, first + second + END, raw=True)
     assert [record["record"] for record in records] == [first, second + END]
 
 
-def test_an_archive_is_told_by_its_bytes(tmp_path: Path) -> None:
+def test_an_archive_is_recognised_by_its_bytes(tmp_path: Path) -> None:
     data = archive([("a.txt", b"text")])
     for content in (data, gzip.compress(data)):
         path = tmp_path / "nameless"
@@ -265,7 +265,7 @@ def test_a_name_is_only_a_key(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]
 
 
-def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_refused(tmp_path: Path) -> None:
     for name in ("k\udcff.txt", "a.\udcff"):
         with pytest.raises(ps.PenstockError, match="UTF-8"):
             made(tmp_path, member(name, b"1", pax_headers={}) + END)
@@ -298,7 +298,7 @@ def test_an_index_knows_the_bytes_of_every_record(tmp_path: Path, index_beside: 
     assert caught.value.record == 50
 
 
-def test_reading_goes_on_behind_damage_with_whole_records(tmp_path: Path) -> None:
+def test_reading_continues_after_damage_with_whole_records(tmp_path: Path) -> None:
     members = [(f"{n:03}.{part}", b"%d" % n) for n in range(50) for part in ("cls", "txt")]
     data = bytearray(archive(members))
     data[20 * 2048 + 1024 + 3] ^= 1  # the header of the second member of record 20

@@ -1,4 +1,4 @@
-"""Where a tar archive ends: verify tells what other programs would not read, and repair puts it right."""
+"""Where a tar archive ends: verify reports what other programs would not read, and repair corrects it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kinds(path: Path) -> list[str]:
         (ONE + TWO[:-700], ["truncated"]),
     ],
 )
-def test_verify_tells_of_a_missing_end_and_of_one_too_early(
+def test_verify_reports_a_missing_end_and_an_early_end(
     tmp_path: Path, data: bytes, wanted: list[str]
 ) -> None:
     path = tmp_path / "a.tar"

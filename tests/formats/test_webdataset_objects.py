@@ -79,7 +79,7 @@ def test_maps_are_structs(field: str, pack: Any, tmp_path: Path) -> None:
     assert read(path, decode=False)[0][field] == records[0][field]
 
 
-def test_values_that_are_no_maps_stay_bytes(tmp_path: Path) -> None:
+def test_values_that_are_not_maps_stay_bytes(tmp_path: Path) -> None:
     packed = [msgpack.packb(n) for n in range(3)]
     records = [{"mp": one, "cbor": cbor2.dumps([1]), "npz": b"no archive"} for one in packed]
     for found, record in zip(read(archive(tmp_path / "a.tar", records)), records, strict=True):
@@ -114,7 +114,7 @@ def test_without_cbor2_cbor_members_stay_bytes(
     [
         bytes.fromhex("a16161d81c81d81d00"),  # {"a": a list that holds itself}
         b"\xa1\x61a" + b"\x81" * 200 + b"\x00",
-        # Each list holds the one before ten times.
+        # Each list holds the list before it ten times.
         bytes.fromhex("a16161d81c8a") + b"\x00" * 10 + b"",
     ],
 )
@@ -134,7 +134,7 @@ def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> N
 def test_members_that_inflate_stay_within_the_limits_together(
     tmp_path: Path, field: str, damage: str
 ) -> None:
-    """A scan reads fewer at once; `take`, which is asked for so many, and one that alone is too much are refused."""
+    """A scan reads fewer at a time. A `take` of this many, and a single record that is too large, are refused."""
 
     def member(size: int) -> bytes:
         if field == "txt.gz":

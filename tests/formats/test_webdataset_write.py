@@ -1,4 +1,4 @@
-"""Writing WebDataset: names of members, values that come back, keys that are no good, equal bytes."""
+"""Writing WebDataset: names of members, values that come back, invalid keys, equal bytes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_members_are_named_by_key_and_field(table: pa.Table, tmp_path: Path) -> 
     assert (tmp_path / "a.tar").stat().st_size % 10240 == 0
 
 
-def test_without_a_description_names_and_types_are_those_of_the_fields(tmp_path: Path) -> None:
+def test_without_a_description_names_and_types_come_from_the_fields(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     ps.write({"score": [1, 2], "txt": ["a", "b"]}, str(path), describe=False)
     found = ps.open(str(path))
@@ -131,7 +131,7 @@ def test_as_bytes_an_archive_has_its_fields_and_keys(tmp_path: Path) -> None:
     assert ps.open(str(path))[0] == {"a": 1, "a.cls": 2}
 
 
-def test_keys_are_those_of_the_key_column(tmp_path: Path) -> None:
+def test_keys_come_from_the_key_column(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     keys = ["a", "b", "a", "d.ir/é", "long/" + "x" * 300, " "]
     ps.write({"__key__": keys, "cls": range(6)}, str(path))
@@ -223,7 +223,7 @@ def test_an_archive_is_copied_with_its_keys_and_fields(tmp_path: Path) -> None:
     assert [{**r, **drop} for r in second] == [{**r, **drop} for r in first]
 
 
-def test_a_cut_archive_of_our_own_is_told(tmp_path: Path) -> None:
+def test_a_truncated_archive_of_penstock_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     ps.write({"a": range(30), "b": range(30)}, str(path), index=False)
     data = path.read_bytes()
@@ -233,7 +233,7 @@ def test_a_cut_archive_of_our_own_is_told(tmp_path: Path) -> None:
             list(ps.open(str(path), index="never"))
 
 
-def test_a_description_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_an_unreadable_description_is_ignored(tmp_path: Path) -> None:
     def described(text: bytes) -> bytes:
         out = io.BytesIO()
         headers = {"comment": text.decode("latin-1")}
@@ -294,7 +294,7 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
     ],
     ids=["base 256", "negative", "no octal", "many digits"],
 )
-def test_a_comment_whose_size_lies_under_a_right_checksum(
+def test_a_comment_with_a_wrong_size_under_a_right_checksum(
     tmp_path: Path, size: bytes, lines: bytes
 ) -> None:
     head = bytearray(tarfile.TarInfo("pax_global_header").tobuf(tarfile.USTAR_FORMAT))

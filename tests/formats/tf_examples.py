@@ -72,7 +72,7 @@ def plain(values: Any) -> Any:
 
 
 def feature(spec: dict[str, Any], name: str = "") -> Any:
-    """A golden feature spec as a feature. Two options are told by the case's name only."""
+    """A golden feature spec as a feature. Two options are known from the case's name only."""
     dtype, shape = spec["dtype"], spec.get("shape")
     default = value(spec["default_value"]) if "default_value" in spec else None
     match spec["kind"]:

@@ -1,4 +1,4 @@
-"""Damage of single bits: every one is told, and costs no record but its own, however it is read."""
+"""Damage of single bits: each is reported, and costs only its record, however the file is read."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def check_error(bad: bytes, record: int, index: str) -> None:
 
 
 def costs_nothing(bit: int, starts: list[int], known: bool) -> bool:
-    """Whether the payload is proved right all the same: by its own checksum where the bit is of a
-    head, by the index where it is of the stored checksum."""
+    """Whether the payload can still be verified: by its checksum if the bit is in a
+    head, by the index if it is in the stored checksum."""
     record = record_at(bit, starts)
     at = bit >> 3
     return at < starts[record] + frames.HEAD or (known and at >= starts[record + 1] - frames.TAIL)
 
 
 def check_skip(bit: int, index: str) -> None:
-    """Skipping gives every other record, and this one if its payload is proved right; nothing else;
-    and it says what it passed over."""
+    """Skipping returns every other record, and this one if its payload is verified, and nothing else;
+    and it reports what it skipped."""
     got = read_bytes(flipped(DATA, bit), damage="skip", index=index)
     record = record_at(bit, STARTS)
     restored = costs_nothing(bit, STARTS, index != "never")
@@ -146,7 +146,7 @@ SMALL = [b"", b"a", b"twelve bytes", b"a little longer than a view holds", b"", 
 @pytest.mark.parametrize("known", [False, True])
 def test_no_bit_of_a_small_file_is_silent(compression: str, known: bool, index_folder: str) -> None:
     """Exhaustive over the bits of a small file. A changed byte that inflates to the same records
-    (a gzip header's time, its flags for nobody) is no damage to them."""
+    (a gzip header's time and unused flags) is no damage to them."""
     plain = frames.file_of(SMALL)
     wrap = {
         "plain": bytes,
@@ -202,8 +202,8 @@ def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> No
         if known:
             assert got.records == good, bits
             continue
-        # Without an index a broken head hides its record's end; where the next record is broken,
-        # too, nobody can prove where records go on until heads lead to the end of the file.
+        # Without an index a broken head hides its record's end; if the next record is broken,
+        # too, no record is certain until heads lead to the end of the file.
         assert_part_of(got, good)
         reported = sum(r.end_byte - r.start_byte for r in got.damage if r.num_records != 0)
         assert reported == SIZE - sum(frames.FRAMING + len(r) for r in got.records), bits

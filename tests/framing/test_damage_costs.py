@@ -115,7 +115,7 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.tfrecord"
-    bad = b"\x0a\x05no"  # an Example cut short, behind a checksum that is right
+    bad = b"\x0a\x05no"  # a truncated Example after a valid checksum
     good = b"\x0a\x0b\x0a\x09\x0a\x01a\x12\x04\x0a\x02\x0a\x00"
     path.write_bytes(b"".join(frames.frame(bad if n % 4 == 3 else good) for n in range(8_000)))
     ps.index(path)
@@ -133,8 +133,8 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
     assert num_rows < 8_000 * 40
 
 
-def test_a_length_that_none_can_be_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
-    """The first candidate for a damaged length is the one that stands there, however large."""
+def test_an_impossible_length_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
+    """The first candidate for a damaged length is the stored length, however large."""
     rng = random.Random(1)
     payloads = [rng.randbytes(100_000) for _ in range(60)]
     starts = frames.starts_of(payloads)

@@ -50,7 +50,7 @@ def test_holes_cost_the_records_they_hit(size: int, fill: str, index_folder: str
             assert set(good) - set(without.records) == set()
 
 
-def test_a_zeroed_head_is_no_record_of_no_bytes() -> None:
+def test_a_zeroed_head_is_not_an_empty_record() -> None:
     got = read_bytes(frames.frame(b"x") + bytes(4096) + frames.frame(b"y"), damage="skip")
     assert got.records == [b"x", b"y"]
 
@@ -77,7 +77,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
         got = read_bytes(part)
         assert got.records == some[: len(got.records)]
         if compression == "plain" and cut in starts:
-            # A cut at a border leaves a whole TFRecord; without an index nobody can know.
+            # A file truncated at a record boundary is a valid TFRecord; without an index the loss cannot be detected.
             assert got.error is None
         elif compression == "members" and got.error is None:
             # The same holds for a cut between members that is also one between records.
@@ -86,7 +86,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
             assert isinstance(got.error, ps.FormatError), cut
         for damage in ("stop", "skip"):
             assert read_bytes(part, damage=damage).records == got.records, (damage, cut)
-    # A cut file has another size, so an index tells every cut.
+    # A truncated file has another size, so an index detects every truncation.
     for cut in range(len(data)):
         storage.files[PATH] = data[:cut]
         folder = index_folder
@@ -97,7 +97,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
 # -- members and threads --------------------------------------------------------------------------
 
 
-def test_a_broken_member_takes_no_other_one_with_it(tmp_path: Path) -> None:
+def test_a_broken_member_costs_no_other_member(tmp_path: Path) -> None:
     """One bit flipped in the compressed data of a file that penstock wrote in many members."""
     path, index = str(tmp_path / "m.tfrecord.gz"), str(tmp_path / "index")
     values = np.random.default_rng(SEED).integers(-(1 << 62), 1 << 62, 60_000)
@@ -119,7 +119,7 @@ def test_a_broken_member_takes_no_other_one_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_pass_over_the_same_damage(
+def test_threads_skip_the_same_damage(
     threads: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rng = random.Random(SEED)
@@ -136,7 +136,7 @@ def test_threads_pass_over_the_same_damage(
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-def test_what_lies_behind_a_stop_does_not_matter(tmp_path: Path, threads: int) -> None:
+def test_bytes_after_a_stop_do_not_matter(tmp_path: Path, threads: int) -> None:
     """Several threads read ahead, and meet there with a record that does not fit."""
     good = frames.frame(frames.example({"x": [1, 2, 3], "b": [b"z" * 2000]}))
     wrong = frames.frame(frames.example({"x": [b"not a number"], "b": [b"z" * 2000]}))

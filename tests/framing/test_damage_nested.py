@@ -1,4 +1,4 @@
-"""Damage around records inside records: none of them is taken for a record of the file."""
+"""Damage around records inside records: no inner record is taken for a record of the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_records_inside_records_are_never_taken_for_records(depth: int, index_fo
 
 
 def test_two_broken_outer_heads_forge_nothing() -> None:
-    """Head and checksum of one record broken, so that nothing proves where it ends."""
+    """Head and checksum of one record are broken, so that nothing shows where it ends."""
     rng = random.Random(SEED)
     outer = [nested(rng, n) for n in (4, 6, 3, 5)]
     data, starts = frames.file_of(outer), frames.starts_of(outer)
@@ -66,7 +66,7 @@ def test_a_last_record_that_is_cut_forges_nothing() -> None:
             raise AssertionError(f"forged after a cut at {cut}, {cut - inner_end} into the payload")
 
 
-def test_salvage_keeps_inner_records_beside_those_of_the_file() -> None:
+def test_salvage_keeps_inner_records_and_the_files_records() -> None:
     rng = random.Random(SEED)
     inner = [rng.randbytes(50) for _ in range(4)]
     outer = [b"before", frames.file_of(inner), b"after" * 20]
@@ -82,9 +82,9 @@ def test_salvage_of_a_good_file_changes_nothing() -> None:
 
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
 @pytest.mark.parametrize("broken", ["head", "head and checksum"])
-def test_large_records_of_records_are_passed_over(compression: str, broken: str) -> None:
+def test_large_records_of_records_are_skipped(compression: str, broken: str) -> None:
     """100,000 right heads inside the payload of a record whose own head is broken: each is a
-    place where records might go on, and none is. Reading goes back and forth in the file."""
+    place where records might continue, but do not. Reading goes back and forth in the file."""
     inner = frames.frame(b"0123456789") * 100_000
     crc = _core.Buffer.from_bytes(inner).crc32c()
     crc = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -109,7 +109,7 @@ def test_large_records_of_records_are_passed_over(compression: str, broken: str)
     assert salvaged(wrap[compression](bad)) == [got.records[0], *kept, *got.records[1:]]
 
 
-def test_a_head_with_one_wrong_byte_tells_its_length() -> None:
+def test_a_head_with_one_wrong_byte_still_gives_its_length() -> None:
     """Whichever byte it is; and no other length that is one byte away has its checksum, as trying them all shows."""
     rng = random.Random(SEED)
     for _ in range(50):
@@ -140,7 +140,7 @@ def test_a_flipped_length_of_eight_bytes_is_not_the_head_inside(power: int) -> N
 
 @pytest.mark.parametrize("bit", [0, 8, 30, 64, 95])
 def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
-    """Cut where a frame inside it ends: only what the head must have been tells that it is not the file's end."""
+    """Truncated at the end of an inner frame: only the restored head shows that this is not the file's end."""
     inner = [b"inner-A", b"inner-B", b"inner-C"]
     data = frames.file_of([b"first", frames.file_of(inner)])
     start = frames.starts_of([b"first", b""])[1]
@@ -155,9 +155,9 @@ def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
             assert salvaged(bad) == [b"first", *inner[:kept]]
 
 
-def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
+def test_bytes_missing_before_the_end_of_a_file_are_not_a_single_loss() -> None:
     """A record that claims more than there is, and frames in what there is that lead to the end: they may be records
-    behind a gap, or its contents, so that nobody knows how many are lost."""
+    after a gap, or its contents, so the number of lost records is unknown."""
     rng = random.Random(SEED)
     small = [b"small record %03d" % number for number in range(100)]
     data = frames.file_of([b"first", rng.randbytes(10_000), *small])
@@ -173,7 +173,7 @@ def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
     assert region.num_records == 1
 
 
-def test_records_between_two_damaged_heads_are_told_of() -> None:
+def test_records_between_two_damaged_heads_are_reported() -> None:
     """They may be what one large record contains, so that they are not delivered; but whoever reads the report learns
     that there is something to be had."""
     records = [b"record %05d" % number * 3 for number in range(200)]
@@ -192,8 +192,8 @@ def test_records_between_two_damaged_heads_are_told_of() -> None:
     assert "salvage" not in region.reason
 
 
-def test_a_frame_that_came_to_lie_at_a_border_is_not_one_of_the_index(tmp_path: Path) -> None:
-    """Two blocks of a file changed places, so that a frame out of a payload stands where a record was."""
+def test_a_frame_that_moved_to_a_record_boundary_is_not_in_the_index(tmp_path: Path) -> None:
+    """Two blocks of a file changed places, so that a frame from a payload is where a record was."""
     inner = b"".join(frames.frame(b"inner%d" % n + bytes(74)) for n in range(3))
     size = 176
     some = [b"%02d" % n + b"A" * (size - 2) for n in range(20)]

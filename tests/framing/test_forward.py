@@ -77,13 +77,13 @@ def test_reading_everything_again_inflates_everything_once_more(
     stream = opened(data, container)
     for passes in (1, 2, 3):
         for start in range(0, len(PLAIN), MIB):
-            # Windows overlap, as those of a walk do that ends inside a record.
+            # Windows overlap, as in a walk that ends inside a record.
             length = min(MIB + 1000, len(PLAIN) - start)
             assert stream.read(start, length).to_bytes() == PLAIN[start : start + length]
         assert sum(inflated) <= passes * len(PLAIN)
 
 
-def test_reading_back_neither_loses_nor_doubles_what_the_first_pass_tells() -> None:
+def test_reading_back_neither_loses_nor_doubles_reports_of_the_first_pass() -> None:
     data = zipped(PLAIN, 5) + gzip.compress(b"") + zipped(PLAIN[:MIB])
     straight = ForwardStream(MemorySource("m", data), "gzip", MIB)
     winding = ForwardStream(MemorySource("m", data), "gzip", MIB)

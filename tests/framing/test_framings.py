@@ -50,7 +50,7 @@ SELF_DELIMITED = [
 ]
 
 
-def test_a_frame_that_tells_its_own_size_is_its_own_payload() -> None:
+def test_a_frame_that_contains_its_size_is_its_payload() -> None:
     data = b"".join(SELF_DELIMITED)
     buffer = _core.Buffer.from_bytes(data)
     for last in (True, False):
@@ -71,7 +71,7 @@ def test_a_frame_that_tells_its_own_size_is_its_own_payload() -> None:
 
 
 def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> None:
-    # The large record is many times a window, and a part of another lies on a border.
+    # The large record is many times a window, and a part of another crosses a boundary.
     long = part(1, bytes(1 << 20)) + part(2, bytes(3 << 20)) + part(3, b"end")
     frames = [*SELF_DELIMITED, long, *SELF_DELIMITED]
     path = tmp_path / "frames"
@@ -93,7 +93,7 @@ def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> Non
     assert len(pa.array(stored)) == len(frames) - 1
 
 
-def test_after_damage_such_frames_are_found_where_they_lead_to_the_end() -> None:
+def test_after_damage_such_frames_are_found_if_they_lead_to_the_end() -> None:
     data = b"".join(SELF_DELIMITED)
     buffer = _core.Buffer.from_bytes(bytes(3) + data)
     assert _core.next_head("recordio", buffer, 0) == (3, 12)

@@ -1,4 +1,4 @@
-"""Sidecars that lie, with right checksums of their own: they end in a rebuilt index or in a StaleIndexError, and
+"""Sidecars with false contents and right checksums: they end in a rebuilt index or in a StaleIndexError, and
 take no more memory than the bytes that are there."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_a_small_index_takes_little_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["num_records", "num_points", "body_bytes", "num_sections"])
-def test_numbers_that_lie_take_no_memory(tmp_path: Path, name: str) -> None:
+def test_wrong_numbers_take_no_memory(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.gzip_of(frames.file_of(PAYLOADS)))
     len(ps.open(path, raw=True))
@@ -139,7 +139,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
     ps.write({"n": np.arange(20_000, dtype=np.int8)}, path)
     kept_at = index_of(path)
     good = kept_at.read_bytes()
-    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # far behind the schema
+    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # far after the schema
     facts, found = sidecar.load_sections(str(kept_at), LocalStorage(), "schema", "none such")
     assert kept_schema.from_bytes(found["schema"]) == pa.schema({"n": pa.int8()})
     assert (facts.num_records, found["none such"]) == (20_000, b"")
@@ -147,7 +147,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
         sidecar.load(str(kept_at), LocalStorage())
 
 
-def test_sections_that_nobody_knows_are_skipped(path: str) -> None:
+def test_unknown_sections_are_skipped(path: str) -> None:
     good = index_of(path).read_bytes()
     names = [good[96 + n * ENTRY.size :][:16].rstrip(b"\0") for n in range(2)]
     assert names[0] == b"starts"

@@ -1,4 +1,4 @@
-"""The index verb: sidecars that fit are kept, others are made; DALI's text form."""
+"""The index verb: valid sidecars are kept and others rebuilt; DALI's text form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loaded(path: str) -> sidecar.Index:
 
 
 @pytest.mark.parametrize("kind", [None, "gzip", "zlib"])
-def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: str | None) -> None:
+def test_a_built_index_equals_the_writers_index(tmp_path: Path, kind: str | None) -> None:
     path = str(tmp_path / "a.tfrecord")
     options = {"member_bytes": 50_000} if kind == "gzip" else {}
     ps.write({"x": np.arange(30000), "y": np.ones(30000)}, path, compression=kind, **options)
@@ -47,7 +47,7 @@ def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: st
     assert (len(built.points) > 1) == (kind is not None)
 
 
-def test_asking_whether_a_reader_needs_an_index_builds_none(tmp_path: Path) -> None:
+def test_asking_whether_a_reader_needs_an_index_builds_no_index(tmp_path: Path) -> None:
     ps.write({"x": [1, 2]}, str(tmp_path / "a.tfrecord"), index=False)
     ps.write({"x": [1, 2]}, str(tmp_path / "a.parquet"))
     reader = ps.open(str(tmp_path / "a.tfrecord")).files.reader(0)
@@ -79,7 +79,7 @@ def test_a_folder_keeps_them_elsewhere(tmp_path: Path) -> None:
     assert len(ps.open(path, index=str(tmp_path / "kept"))) == 10
 
 
-def test_damage_is_an_error_and_parquet_needs_none(tmp_path: Path) -> None:
+def test_damage_is_an_error_and_parquet_needs_no_index(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(frames([b"x" * 50])[:-3])
     with pytest.raises(ps.TruncatedError):
         ps.index(str(tmp_path / "a.tfrecord"))
@@ -116,7 +116,7 @@ def test_a_text_index_of_another_file_is_refused(tmp_path: Path, text: str) -> N
         ps.index(str(path), from_text=tmp_path / "other.idx")
 
 
-def test_members_that_lie_about_their_records_are_read_in_one_pass(tmp_path: Path) -> None:
+def test_members_with_a_wrong_record_count_are_read_in_one_pass(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tfrecord")
     rng = random.Random(1)
     ps.write([rng.randbytes(100) for _ in range(2000)], path, compression="gzip", member_bytes=9000)
@@ -151,7 +151,7 @@ def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
 
 
 def lines_fit(path: Path) -> bool:
-    """Whether the text index beside a file is one of it."""
+    """Whether the text index next to a file belongs to it."""
     ps.index(path, from_text=True)
     return True
 
@@ -227,7 +227,7 @@ def test_a_text_index_that_cannot_be_written_leaves_the_old_file(
     assert [name for name in os.listdir(tmp_path) if name.endswith("-tmp")] == []
 
 
-def test_changing_fields_of_a_pack_puts_its_text_index_beside_it(tmp_path: Path) -> None:
+def test_changing_fields_of_a_pack_puts_its_text_index_next_to_it(tmp_path: Path) -> None:
     path = tmp_path / "x.rec"
     images = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
     ps.write({"label": np.ones(3, np.float32), "image": images}, path)

@@ -1,4 +1,4 @@
-"""Where the sidecar of a file lies that is in memory, or that was opened by somebody else."""
+"""Where the sidecar goes if a file is in memory, or was opened by another program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHM = Path("/dev/shm")
 
 
 @pytest.mark.skipif(not os.access(SHM, os.W_OK), reason="a folder in memory is Linux's own")
-def test_files_in_memory_keep_their_index_beside_them() -> None:
+def test_files_in_memory_keep_their_index_next_to_them() -> None:
     with tempfile.TemporaryDirectory(dir=SHM) as folder:
         path = Path(folder) / "a.tfrecord"
         ps.write({"n": [1, 2, 3]}, path, index=False)
@@ -23,7 +23,7 @@ def test_files_in_memory_keep_their_index_beside_them() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no such names")
-def test_a_file_that_is_known_by_a_descriptor_alone_keeps_none(tmp_path: Path) -> None:
+def test_a_file_known_only_by_a_descriptor_keeps_no_index(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"n": [1, 2, 3]}, path, index=False)
     with path.open("rb") as file:

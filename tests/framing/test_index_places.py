@@ -1,4 +1,4 @@
-"""Where indexes are kept: reading writes nothing beside the data, unless it is told to or one is there."""
+"""Where indexes are kept: reading writes nothing next to the data, unless it is asked to or an index is there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kept_in(cache: Path) -> list[Path]:
     return sorted(cache.glob(".*.penstock")) if cache.exists() else []
 
 
-def test_reading_writes_nothing_beside_the_data(path: str, cache: Path) -> None:
+def test_reading_writes_nothing_next_to_the_data(path: str, cache: Path) -> None:
     for _ in range(2):
         dataset = ps.open(path, raw=True)
         assert len(dataset) == len(PAYLOADS)
@@ -55,7 +55,7 @@ def test_reading_writes_nothing_beside_the_data(path: str, cache: Path) -> None:
     assert ps.open(path, raw=True).files.reader(0).has_index
 
 
-def test_verbs_put_what_the_cache_has_beside_the_data(path: str, cache: Path) -> None:
+def test_verbs_put_cached_indexes_next_to_the_data(path: str, cache: Path) -> None:
     len(ps.open(path, raw=True))
     assert ps.index(path) == [str(index_of(path))]
     kept = index_of(path).read_bytes()
@@ -63,7 +63,7 @@ def test_verbs_put_what_the_cache_has_beside_the_data(path: str, cache: Path) ->
     assert index_of(path).read_bytes() == kept
 
 
-def test_an_index_beside_the_data_is_refreshed_there(path: str, cache: Path) -> None:
+def test_an_index_next_to_the_data_is_refreshed_there(path: str, cache: Path) -> None:
     ps.index(path)
     time.sleep(0.03)
     Path(path).write_bytes(frames.file_of(PAYLOADS[::-1]))

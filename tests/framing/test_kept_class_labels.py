@@ -63,7 +63,7 @@ def test_a_loader_makes_no_pass(path: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert next(iter(loader))["label"].tolist() == [0, 1, 0, 2, 1]
 
 
-def test_the_names_of_shards_are_those_of_the_longest_list(path: str, tmp_path: Path) -> None:
+def test_the_names_of_shards_come_from_the_longest_list(path: str, tmp_path: Path) -> None:
     other = str(tmp_path / f"b.{path.rsplit('.', maxsplit=1)[-1]}")
     ps.write(table(labels(["eel", "fox"], ["dog", "cat", "eel", "fox"])), other)
     for paths in ([path, other], [other, path]):
@@ -143,7 +143,7 @@ def test_more_names_than_are_kept_read_as_numbers(ending: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     "claim", [b"", b"{", b'"ab"', b"[1,2,3]", b'["dog","dog","eel"]', b"[" * 9999, b"\xff"]
 )
-def test_claims_that_are_no_names_end_in_numbers_or_errors(claim: bytes, path: str) -> None:
+def test_stored_claims_that_are_not_names_end_in_numbers_or_errors(claim: bytes, path: str) -> None:
     index = sidecar.load(str(index_of(path)), LocalStorage())
     schema = kept_schema.from_bytes(index.schema)
     assert schema is not None

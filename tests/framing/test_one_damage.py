@@ -1,4 +1,4 @@
-"""A scan that skips, a verification and a repair agree: on what is lost, and where it was."""
+"""A scan that skips, a verification and a repair agree on what is lost and where it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ["plain", "gzip", "members", "zlib"]
 
 
 def written(path: Path, kind: str, payloads: list[bytes]) -> bytes:
-    """A file of these records, of several members where its kind has some."""
+    """A file of these records, with several members if its format has members."""
     if kind == "members":
         options = {"compression": "gzip", "member_bytes": 4096, "payload": "raw"}
         ps.write({"record": payloads}, str(path), index=False, overwrite=True, **options)
@@ -68,7 +68,7 @@ def test_skip_verify_and_repair_agree(tmp_path: Path, kind: str, index: str, see
         ]
         noted = [(r.start_byte, r.end_byte, r.num_records) for r in got.damage]
         if index == "auto" and kind != "plain":
-            # Read by an index, what is behind the last record of compressed data is not looked at;
+            # Read by an index, what follows the last record of compressed data is not read;
             # and places in the file and in its stream are in one order only along one walk.
             told = sorted((part for part in told if part[2] != 0), key=lambda part: part[:2])
             noted = sorted((part for part in noted if part[2] != 0), key=lambda part: part[:2])

@@ -1,4 +1,4 @@
-"""Large records are proved while they are read: what is wrong is told as it is of a mapped file."""
+"""Large records are verified while they are read: errors are the same as for a mapped file."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def payloads(rng: random.Random, count: int | None = None) -> list[bytes]:
 
 
 def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
-    """Read in every way; what comes is what is in the file now, or an error. Says what came."""
+    """Read in every way. Each result must be what is in the file now, or an error. Returns the results."""
     try:
         dataset = ps.open(path, raw=True, **options)  # type: ignore[arg-type]
         assert records_of(dataset, threads=1) == now
@@ -147,7 +147,7 @@ def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["error", "skip"])
 @pytest.mark.parametrize("wrap", [*WRAPS, "zlib"])
 def test_a_rewritten_file_is_not_called_damaged(wrap: str, damage: str, tmp_path: Path) -> None:
-    """Nor are the new file's records given in the places of those that were indexed."""
+    """Nor are the new file's records returned as if they were the indexed records."""
     rng = random.Random(SEED)
     make = WRAPS.get(wrap, frames.zlib_of)
     path = tmp_path / "a.tfrecord"
@@ -227,7 +227,7 @@ def test_a_record_that_became_two_at_the_same_size_is_noticed(
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_it_is_noticed_where_records_were_appended_as_well(
+def test_a_change_is_noticed_even_if_records_were_appended_too(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     old, new = same_size_other_records()
@@ -253,7 +253,7 @@ def test_a_replaced_record_of_the_same_length_is_noticed(
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path: Path) -> None:
-    """Two records change places in the middle, which keeps the size where nothing can be compressed."""
+    """Two records change places in the middle, which keeps the size if nothing can be compressed."""
     rng = random.Random(SEED)
     old = [rng.randbytes(60) for _ in range(20_000)]
     new = [*old[:10_000], old[10_001], old[10_000], *old[10_002:]]
@@ -269,7 +269,7 @@ def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path
 def test_of_a_damaged_file_the_index_is_kept(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """What it knows tells how many records are lost."""
+    """The index shows how many records are lost."""
     some, _ = same_size_other_records()
     path = tmp_path / "a.tfrecord"
     path.write_bytes(wrap(frames.file_of(some)))
@@ -297,7 +297,7 @@ def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_an_untouched_file_is_known_without_looking_at_all_of_it(
+def test_an_untouched_file_is_recognised_without_reading_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, _ = same_size_other_records()
@@ -376,7 +376,7 @@ def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
 
 @pytest.mark.parametrize("name", ["a.tar", "a.rec", "a.msgpack"])
 def test_what_was_written_anew_is_not_called_damaged(name: str, tmp_path: Path) -> None:
-    """There nothing tells a changed record from a damaged one but that the system knows of the change."""
+    """Only the file's times distinguish a changed record from a damaged record there."""
     path, now = relabelled(tmp_path, name)
     assert ps.verify(path).ok
     assert [r for batch in ps.open(path, damage="skip").scan() for r in batch.to_pylist()] == now
@@ -413,7 +413,7 @@ def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> Non
     assert not index_of(path).is_symlink()
 
 
-def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
+def test_a_pipe_in_the_place_of_a_sidecar_is_not_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -430,7 +430,7 @@ def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
 
 @pytest.fixture
 def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
-    """A file with its sidecar beside it."""
+    """A file with its sidecar."""
     some = payloads(random.Random(SEED), 25)
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of(some))
@@ -489,7 +489,7 @@ def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
 
 
 def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: Path) -> None:
-    """Write a sidecar with right checksums of its own that says what the forger likes."""
+    """Write a sidecar with right checksums and the contents that a forger chooses."""
     told = np.array(numbers, np.uint64), np.array(checksums, np.uint32)
     forged = replace(good, num_records=len(checksums), starts=told[0], checksums=told[1])
     sidecar.save(forged, str(path), LocalStorage())

@@ -43,7 +43,7 @@ COLUMN = {"a.rec": "data", "a.tar": "bin", "a.msgpack": "bin", "a.tfrecord": "bi
 
 
 def read(path: Path, threads: int, **options: Any) -> tuple[list[bytes], Any]:
-    """The values of all records, and how it ended: an error's words, or the regions passed over."""
+    """The values of all records, and how it ended: an error's message, or the skipped regions."""
     dataset = ps.open(path, index="never", **options)
     found: list[bytes] = []
     try:

@@ -1,4 +1,4 @@
-"""Hints of append, of convert, and of changing fields where these cannot be changed."""
+"""Hints of append, of convert, and of changing fields that cannot be changed."""
 
 from __future__ import annotations
 

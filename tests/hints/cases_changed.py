@@ -1,4 +1,4 @@
-"""Hints of files that change while they are open, and of fields beside files that are damaged."""
+"""Hints of files that change while they are open, and of overlays of damaged files."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def changed_while_closed() -> Case:
     return apart(MANY)
 
 
-# -- fields beside damaged files ------------------------------------------------------------------
+# -- overlays of damaged files -----------------------------------------------------------------
 
 
 def damaged_with_fields() -> Case:
@@ -137,7 +137,7 @@ def damaged_with_fields() -> Case:
 
 
 def records_left_out() -> Case:
-    """A reader from outside leaves records out and does not tell which."""
+    """A reader of another package leaves records out and does not report which."""
     ps.write({"a": [1, 2]}, "a.parquet")
     ps.add_fields("a.parquet", {"b": [10, 20]})
 

@@ -293,7 +293,7 @@ def no_example_is_read_as_it_is() -> Case:
 
 
 def _limited(read: Callable[[Any], Any], gives: Any, hint: str, **low: int) -> Case:
-    """Reading under a limit that is too low, and under the one that the hint names."""
+    """Reading under a limit that is too low, and under the limit that the hint names."""
     name, asked = hint.removeprefix("open(..., limits={'").removesuffix("})").split("': ")
 
     def raised() -> None:

@@ -171,7 +171,7 @@ def an_archive_is_gzipped() -> Case:
 
 
 def _marked_as_written() -> bytes:
-    """A file whose writer died; the bytes that h5clear makes of it."""
+    """A file whose writer died, and the bytes that h5clear makes of it."""
     with h5py.File("a.h5", "w", libver="latest") as file:
         file["a"] = np.arange(1, 3)
         file.flush()

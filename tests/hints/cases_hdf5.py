@@ -37,7 +37,7 @@ def or_chosen(mended: Callable[[], None], in_group: Callable[[], None]) -> Case:
 
 
 def grouped(odd: Callable[[Any], None]) -> Callable[[], None]:
-    """A file with the odd dataset beside a group that can be read."""
+    """A file with an unsupported dataset and a group that can be read."""
 
     def make() -> None:
         with h5py.File("c.h5", "w") as file:
@@ -113,7 +113,9 @@ def plug_in_filter() -> Case:
     def odd(file: Any) -> None:
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_chunk((2,))
-        plan.set_filter(307, h5py.h5z.FLAG_OPTIONAL)  # bzip2's; its plug-in need not be there
+        plan.set_filter(
+            307, h5py.h5z.FLAG_OPTIONAL
+        )  # bzip2's filter; its plug-in need not be installed
         space = h5py.h5s.create_simple((2,))
         made = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT64, space, plan)
         made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([4, 5]))

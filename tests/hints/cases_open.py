@@ -76,7 +76,7 @@ def files_of_two_kinds() -> Case:
 def class_names_of_bytes() -> Case:
     labels = pa.array(["a", "b"]).dictionary_encode()
     ps.write({"label": labels, "x": [1, 2]}, "a.parquet")
-    names = {"label": ["a", "\udcff"]}  # as `os.listdir` gives a folder whose name is no UTF-8
+    names = {"label": ["a", "\udcff"]}  # as `os.listdir` returns a folder name that is not UTF-8
 
     def without_it() -> None:
         (batch,) = ps.Loader(ps.open("a.parquet", columns=["x"]), 2)

@@ -1,4 +1,4 @@
-"""Hints about single records and values: those that are damaged, too large, or do not fit."""
+"""Hints about single records and values that are damaged, too large, or do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints about types: those that a format cannot write, and those that records do not fit."""
+"""Hints about types that a format cannot write, or that records do not fit."""
 
 from __future__ import annotations
 

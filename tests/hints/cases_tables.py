@@ -22,7 +22,7 @@ TWO = [{"a": 1}, {"a": 2}]
 
 
 def without_module(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call where a library is not installed."""
+    """A call if a library is not installed."""
 
     def hidden() -> Any:
         with pytest.MonkeyPatch.context() as patch:

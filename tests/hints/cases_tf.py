@@ -306,7 +306,7 @@ def _way(hint: str, symbol: str, advised: Callable[[], None]) -> Make:
     return make
 
 
-# -- JAX and Keras, in processes of their own -----------------------------------------------------
+# -- JAX and Keras, in separate processes ------------------------------------------------------
 
 
 def _said(program: str, keras: str = "jax") -> str:
@@ -383,7 +383,38 @@ def padding_of_several_processes() -> Case:
     return _both(IN_JAX.replace("    REFUSED", several))._replace(hint=PADDED)
 
 
+def folders_of_tensorflow() -> Case:
+    Path("saved").mkdir()
+    Path("saved/snapshot.metadata").write_bytes(b"")
+
+    def advised() -> None:
+        import tensorflow  # noqa: ICN001 -- tf is penstock's here
+
+        tensorflow.data.Dataset.range(3).save("theirs")
+        assert [int(n) for n in tensorflow.data.Dataset.load("theirs")] == [0, 1, 2]
+
+    return Case(lambda: list(tf.data.Dataset.load("saved")), advised)
+
+
+WITHOUT_ML_DTYPES = """
+import sys
+from importlib.util import find_spec
+
+import penstock.tf as tf
+
+def fails():
+    sys.modules["ml_dtypes"] = None
+    tf.bfloat16.as_numpy_dtype
+
+def advised():
+    assert find_spec("ml_dtypes") is not None
+    assert tf.cast(tf.constant([1.5]), tf.bfloat16).numpy()[0] == 1.5
+"""
+
+
 CASES: Cases = {
+    "\"TensorFlow's own folders are read with TensorFlow\"": folders_of_tensorflow,
+    "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
     "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
         elsewhere
     ),

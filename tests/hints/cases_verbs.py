@@ -307,7 +307,7 @@ def checksums_of_what_was_rewritten() -> Case:
     return Case(lambda: ps.index("a.npy", checksums=True), forced, REWRITTEN)
 
 
-# -- files that are no one dataset ----------------------------------------------------------------
+# -- files that are not one dataset ---------------------------------------------------------------
 
 
 def _of_two_kinds(ending: str, other: dict[str, list[int]]) -> None:

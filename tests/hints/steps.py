@@ -22,7 +22,7 @@ Step = Callable[[], Any]
 
 
 class Case(NamedTuple):
-    """What raises a hint, what the hint advises, and the hint where its source does not tell it.
+    """What raises a hint, what the hint advises, and the hint if its source does not contain it.
 
     A step may be used once, in an empty folder. `advised` asserts that the data come out right.
     """
@@ -52,7 +52,7 @@ def rows(*given: Any, **options: Any) -> list[Any]:
 
 
 def equal_in(table: pa.Table, *paths: str, **options: Any) -> None:
-    """Write a table to each of these paths, where values and types come back as they are."""
+    """Write a table to each of these paths, in formats that return values and types unchanged."""
     for path in paths:
         ps.write(table, path, **options)
         found = pa.table(ps.open(path))
@@ -71,7 +71,7 @@ def left_out(table: pa.Table, name: str, target: str, **options: Any) -> None:
 
 
 def apart(program: str, **variables: str) -> Case:
-    """A case whose libraries want a process of their own: `fails` and `advised` of a program."""
+    """A case whose libraries need a separate process: `fails` and `advised` of a program."""
 
     def run(step: str, seconds: float = 120) -> None:
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """Hints are true: the input that raises one is read, or written, once its advice is followed.
 
 All hints of the code base are collected from its source, and each is followed by a case of one of the
-modules beside this one; so a new hint without a case fails here.
+modules next to this one, so a new hint without a case fails here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hints() -> set[str]:
 
 
 def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """What stands behind hint= in calls, or is set under that name."""
+    """The value of hint= in calls, or a value set under that name."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

@@ -89,7 +89,7 @@ def _frame(length: int, payload: bytes) -> bytes:
 def _zeros_in_gzip(path: Path) -> None:
     packer = zlib.compressobj(9, wbits=31)
     with path.open("wb") as file:
-        # A head that is right, of a record within the limit, and zeros where its end should be.
+        # A valid head of a record within the limit, and zeros in place of its end.
         file.write(packer.compress(_frame(GIB // 2, b"")[:12]))
         for _ in range(600):
             file.write(packer.compress(bytes(1 << 20)))
@@ -129,7 +129,7 @@ def _zeros_in_a_batch(path: Path) -> None:
 
 
 def _nested(path: Path, column: Callable[[Any, int], Any]) -> None:
-    """One text of a MiB in a dictionary, which 5000 values inside of others are."""
+    """One text of a MiB in a dictionary, to which 5000 nested values refer."""
     count = 5000
     text = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(count, np.int32)), pa.array(["x" * (1 << 20)])

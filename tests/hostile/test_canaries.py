@@ -1,9 +1,9 @@
 """Nothing in a file runs code, and nothing in it opens another file.
 
-Each file of `hostile_files.py` wants one or the other, by a way that its format, or a library that
-reads it, knows. Beside the files lies a folder of canaries, and the kernel tells of everything in it
-that is opened, whoever opens it; each pickle would leave a file behind. The files are read in
-programs of their own (`read_hostile.py`), which watch as well what Python itself tells of.
+Each file of `hostile_files.py` attempts one or the other, in a way that its format, or a library that
+reads it, supports. Next to the files is a folder of canaries, and the kernel reports everything in it
+that is opened, by any code; each pickle would create a file. The files are read in
+subprocesses (`read_hostile.py`), which also watch Python's audit events.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ FEATURE = re.compile(
 
 @dataclass(frozen=True)
 class Stated:
-    """What a row of the manifest says of a file, where it is regular."""
+    """What a row of the manifest says about a regular file."""
 
     path: str
     compression: str
@@ -123,7 +123,7 @@ def test_all_files_open_with_their_counts_and_sizes(tmp_path: Path) -> None:
 
 
 @each_file
-def test_features_are_those_of_the_manifest(row: Stated, index_folder: str) -> None:
+def test_features_equal_the_manifest(row: Stated, index_folder: str) -> None:
     dataset = ps.open(str(CORPUS / row.path), index=index_folder, infer_records="all")
     assert dataset.shards[0].format == "tfrecord"
     if not row.is_example:

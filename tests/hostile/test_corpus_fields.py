@@ -24,7 +24,7 @@ from reading import ROOT  # noqa: E402
 
 COMPRESSIONS = {"": "", "gzip": "GZIP", "zlib": "ZLIB"}
 SEQUENCES = {"tfrecord/tfds/starcraft_video-train_0.tfrecords"}
-# One of its payloads is no Example that the manifest counts: it is empty, which is one to protobuf.
+# The manifest does not count one of its payloads as an Example: it is empty, which protobuf accepts.
 PARTLY = {"tfrecord/peer-made/tf_extremes.tfrecord"}
 NUMBER, SPLIT = "new/number", "new/split"
 
@@ -136,10 +136,10 @@ def test_a_field_is_added_replaced_renamed_and_dropped(row: Stated, tmp_path: Pa
     for before, after, parsed in zip(
         old_payloads, payloads(again, row.compression), old, strict=True
     ):
-        # Where protobuf writes as many bytes, the payload had nothing twice and nothing idle.
+        # If protobuf writes as many bytes, the payload had no duplicate and no unused bytes.
         if before and len(parsed.SerializeToString()) == len(before):
             assert after == before
-        # An empty payload has no message of features to give its own back to.
+        # An empty payload has no message of features.
         assert message(row, after) == parsed or after == b"\n\0"
     assert source.read_bytes() == (CORPUS / row.path).read_bytes()
 
@@ -242,7 +242,7 @@ def test_tensorflow_warns_of_nothing_shadowed(tmp_path: Path) -> None:
 
 
 def test_tensorflow_would_warn_of_a_key_that_is_shadowed(tmp_path: Path) -> None:
-    """What the test above looks for does appear where a field is joined without being cut."""
+    """What the test above looks for does appear if a field is joined without being cut."""
     feature = {SPLIT: tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"here"]))}
     payload = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
     ps.write([payload * 2], tmp_path / "a.tfrecord")

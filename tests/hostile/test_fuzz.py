@@ -1,4 +1,4 @@
-"""The fuzz targets, each in a process of its own: seeds are printed and can be set.
+"""The fuzz targets, each in a separate process: seeds are printed and can be set.
 
 PENSTOCK_SEED=7 pytest tests/hostile/test_fuzz.py
 """
@@ -47,6 +47,6 @@ def test_hostile_bytes_end_in_data_or_an_error(target: str) -> None:
 @pytest.mark.stress
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_a_million_hostile_files(target: str) -> None:
-    # Each file of HDF5 is read in a process of its own.
+    # Each file of HDF5 is read in a separate process.
     runs = 20_000 if target == "hdf5" else 100_000 if target in FEWER else 1_000_000
     fuzz(target, runs, str(int(SEED) + 1000), 7200)

@@ -1,9 +1,9 @@
 """Every file that other projects publish gives its records, or an error that says why.
 
-None is left out: what is no data (the JSON, CSV and text beside the data) must say so. Each is opened
+None is left out: files that are not data (the JSON, CSV and text next to the data) must raise an error that says so. Each is opened
 by its own name and by one that says nothing, with an index in a folder elsewhere, scanned, counted,
 taken from, and read again past its damage; pictures are decoded. Bounds for each reading: two
-seconds of CPU, 300 MB beside the pixels of a picture, no signal, no other file, no code.
+seconds of CPU, 300 MB in addition to the pixels of an image, no signal, no other file, no code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Readings = dict[Path, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
-    """What came of every file; it takes half a minute."""
+    """The result for every file; it takes half a minute."""
     folder = tmp_path_factory.mktemp("corpus")
     tasks: list[dict[str, Any]] = []
     for number, path in enumerate(FILES):
@@ -101,7 +101,7 @@ def test_a_file_opens_no_other_and_runs_nothing(readings: Readings, kind: str) -
 
 
 @each_kind
-def test_a_name_that_says_nothing_changes_nothing_where_bytes_can_tell(
+def test_a_neutral_name_changes_nothing_if_the_bytes_identify_the_format(
     readings: Readings, kind: str
 ) -> None:
     for path, answer in of_kind(readings, kind).items():
@@ -118,7 +118,7 @@ def test_a_name_that_says_nothing_changes_nothing_where_bytes_can_tell(
             assert not named["num_records"] or neutral["same"], path
 
 
-def test_what_is_no_data_is_not_taken_for_data(readings: Readings) -> None:
+def test_other_files_are_not_taken_for_data(readings: Readings) -> None:
     companions = [path for path in FILES if path.name.endswith(COMPANIONS)]
     assert len(companions) > 200
     pictures = [p for p in FILES if p.relative_to(CORPUS).parts[0] in PICTURES]

@@ -1,4 +1,4 @@
-"""The tests of other worlds run in processes of their own, which test_loader_worlds.py starts: JAX and
+"""The tests of other libraries run in separate processes, which test_loader_worlds.py starts: JAX and
 TensorFlow have threads that do not outlive a fork, and Keras has one backend a process."""
 
 collect_ignore_glob = [

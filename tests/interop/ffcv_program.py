@@ -1,4 +1,4 @@
-"""Reads and writes .beton files by ffcv itself. Runs in an environment of its own, where ffcv is.
+"""Reads and writes .beton files by ffcv itself. Runs in a separate environment that has ffcv.
 
 Takes JSON on standard input, a list of [what, file, file of results], for starting takes long:
 

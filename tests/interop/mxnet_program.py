@@ -1,4 +1,4 @@
-"""Reads and writes packs by MXNet itself. Runs in an environment of its own, where MXNet 1.9.1 is.
+"""Reads and writes packs by MXNet itself. Runs in a separate environment that has MXNet 1.9.1.
 
 Takes JSON on standard input, a list of [what, file, file of results]; bytes are hexadecimal:
 

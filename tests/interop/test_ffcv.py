@@ -1,6 +1,6 @@
 """ffcv reads what penstock writes, by both of its caches, and penstock what ffcv writes.
 
-ffcv needs numba, torch, OpenCV and a compiler, so it lives in an environment of its own, which the
+ffcv needs numba, torch, OpenCV and a compiler, so it is in a separate environment, which the
 Makefile makes; PENSTOCK_FFCV names another one's Python.
 """
 
@@ -101,14 +101,14 @@ def test_ffcv_loads_what_penstock_writes_by_both_caches(folder: Path) -> None:
 
 
 def many_rows() -> pa.Table:
-    """More rows than one page holds, so that the first pages of values stand behind the others."""
+    """More rows than one page holds, so that the first pages of values come after the others."""
     jpegs = encode_images(np.zeros((1, 8, 8, 3), np.uint8), "jpeg").storage.to_pylist()
     values = pa.array([jpegs[0] + b"\0" * (n % 7) for n in range(90_000)])
     image = pa.ExtensionArray.from_storage(ImageType(), values)
     return pa.table({"image": image, "n": np.arange(90_000)})
 
 
-def test_ffcv_sees_the_same_jpegs_where_rows_moved_pages(folder: Path) -> None:
+def test_ffcv_sees_the_same_jpegs_after_rows_moved_to_other_pages(folder: Path) -> None:
     said = json.loads((folder / "rows.json").read_text())
     assert said["records"] == 90_000
     found = [bytes.fromhex(image[3]) for image in said["images"]["image"]]

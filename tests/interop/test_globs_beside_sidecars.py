@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two shards in a folder of folders, with indexes, kept types, overlays, notes and journals beside them."""
+    """Two shards in a folder of folders, with indexes, kept types, overlays, notes and journals next to them."""
     root = tmp_path / "data"
     for part in ("one", "two"):
         (root / part).mkdir(parents=True)

@@ -92,7 +92,7 @@ def test_a_crop_of_the_middle_is_a_resize_and_then_a_crop(
 
 
 @pytest.mark.parametrize("crop", ["center", "random", None])
-def test_exact_jpegs_are_those_of_pillow(crop: Literal["center", "random"] | None) -> None:
+def test_exact_jpegs_equal_pillows(crop: Literal["center", "random"] | None) -> None:
     image = picture(900, 1200)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=90)

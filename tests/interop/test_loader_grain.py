@@ -31,7 +31,7 @@ def test_a_map_dataset_shuffles_and_batches_records(numbers: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader_reads_by_its_own_sampler(numbers: Path, workers: int) -> None:
+def test_a_data_loader_reads_by_its_sampler(numbers: Path, workers: int) -> None:
     """With workers the dataset is pickled, and opened again in each."""
     flags.FLAGS.mark_as_parsed()  # Grain's workers ask for its flags; programs of absl parse them
     ds = ps.open(numbers)

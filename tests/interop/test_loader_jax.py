@@ -70,7 +70,7 @@ def test_numbers_are_arrays_and_the_rest_are_lists(numbers: Path) -> None:
     assert values[int(offsets[3]) : int(offsets[4])].tolist() == [0, 1, 2]
 
 
-def test_a_device_is_where_the_arrays_are(numbers: Path) -> None:
+def test_arrays_are_on_the_requested_device(numbers: Path) -> None:
     third = jax.devices()[3]
     batch = next(iter(loader(numbers).jax(device=third)))
     assert batch["id"].devices() == {third}
@@ -195,7 +195,7 @@ def test_a_net_learns_the_same_on_eight_devices(tmp_path: Path) -> None:
     )
 
 
-def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
     path = shapes(tmp_path)[0]
     whole = Training(path).steps(20)
     for stop in (1, 6, 9, 17):
@@ -208,7 +208,7 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Pat
 
 
 @pytest.mark.parametrize("target", ["x.tfrecord", "x.msgpack"])
-def test_bfloat16_of_any_library_is_refused_where_it_would_be_read_as_numbers(
+def test_bfloat16_of_any_library_is_refused_if_it_would_be_read_as_numbers(
     target: str, tmp_path: Path
 ) -> None:
     for values in (jnp.array([1.5], "bfloat16"), jnp.ones((2, 3), "bfloat16")):

@@ -75,7 +75,7 @@ def test_an_epoch_ends_when_all_of_it_has_been_asked_for(
 ) -> None:
     ours = image_loader(containers[0]).keras()
     labels(ours[0])
-    ours.on_epoch_end()  # as Keras does when it has looked at a batch to build a model
+    ours.on_epoch_end()  # as Keras does after it read a batch to build a model
     assert labels(ours[0]) == epochs[0][0]
 
 
@@ -164,7 +164,7 @@ def test_fit_sees_every_epoch_in_the_loaders_order(
     data.__class__ = Watched
     net = model()
     net.fit(data, epochs=3, shuffle=False, verbose=0)
-    # Keras may look at a few batches before it trains; what comes last is the training.
+    # Keras may read a few batches before it trains; the last ones are the training.
     trained = asked[-3 * STEPS :]
     assert [index for index, _ in trained] == [*range(STEPS)] * 3
     assert [found for _, found in trained] == [*epochs[0], *epochs[1], *epochs[2]]
@@ -186,11 +186,11 @@ def test_evaluate_and_predict_take_it(containers: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("stop", [1, 6, 9])
-def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
+def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(
     containers: list[Path], stop: int
 ) -> None:
     def mean_of_step(losses: list[float]) -> list[float]:
-        """Keras tells the mean since the epoch began; this is the loss of each step."""
+        """Keras reports the mean since the epoch began; this is the loss of each step."""
         return [loss * (n + 1) - losses[n - 1] * n if n else loss for n, loss in enumerate(losses)]
 
     def by_epoch(losses: list[float], first: int = STEPS) -> list[float]:
@@ -208,7 +208,7 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
     data.load_state_dict(state)
     left, after = len(data), Notes(data)
     epoch = state["epoch"]
-    # What is left of an epoch is a fit of its own, since Keras asks for its length only once.
+    # The rest of an epoch is a separate fit, since Keras asks for its length only once.
     for first, last in ((epoch, epoch + 1), (epoch + 1, 3)):
         net.fit(data, initial_epoch=first, epochs=last, shuffle=False, verbose=0, callbacks=[after])
     losses = [*by_epoch(notes.losses), *by_epoch(after.losses, left)]

@@ -144,7 +144,7 @@ def test_a_state_follows_the_batch_that_the_loop_has(
         assert ids(other) == rest
 
 
-def test_to_a_gpu_go_pinned_copies_on_a_stream_of_their_own(
+def test_pinned_copies_to_a_gpu_use_a_separate_stream(
     numbers: Path, epochs: list[list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No GPU is needed: what is asked of torch is written down, and done on the CPU."""
@@ -341,7 +341,7 @@ class Training:
         self.data = image_loader(path).torch()
 
     def steps(self, count: int) -> list[float]:
-        """The losses of so many steps, over as many epochs as that takes."""
+        """The losses of this many steps, over as many epochs as that takes."""
         losses: list[float] = []
         while len(losses) < count:
             for batch in self.data:
@@ -371,7 +371,7 @@ def test_a_net_learns_the_same_from_every_container(tmp_path: Path) -> None:
     assert np.mean(curves[0][-6:]) < 0.5 * curves[0][0], "it has learnt"
 
 
-def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
     path = shapes(tmp_path)[0]
     whole = Training(path).steps(20)
     for stop in (1, 6, 9, 17):

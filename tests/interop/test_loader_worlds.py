@@ -1,4 +1,4 @@
-"""torch, Lightning, Accelerate, JAX, Keras and Grain, each in a process of its own; so are the programs
+"""torch, Lightning, Accelerate, JAX, Keras and Grain, each in a separate process, and so are the programs
 of docs/guide/training.md.
 
 `pytest tests/interop/test_loader_torch.py` runs one of them directly; for JAX and Keras see WORLDS.
@@ -33,7 +33,7 @@ PROGRAMS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE, re.MUL
 
 
 def run(command: list[str], folder: Path, more: dict[str, str] | None = None) -> None:
-    """A Python of its own. Accelerators are left alone, and so is the home folder."""
+    """A separate Python. It does not use accelerators or the home folder."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
@@ -64,7 +64,7 @@ CASES = [pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) 
 def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
     name, more = WORLDS[world]
     path = Path(__file__).with_name(f"test_loader_{name}.py")
-    # These libraries' deprecations are theirs; all other warnings are errors, as everywhere.
+    # Deprecation warnings of these libraries are ignored; all other warnings are errors, as everywhere.
     quiet = ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
     options = [
         "-q",

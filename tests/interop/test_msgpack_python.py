@@ -148,7 +148,7 @@ def test_tensors_of_several_shapes_and_scalars_go_there_and_back(tmp_path: Path)
         assert record["s"] == value["s"]
 
 
-def test_object_arrays_are_pickles_and_nobody_opens_them(tmp_path: Path) -> None:
+def test_object_arrays_are_pickles_and_are_never_opened(tmp_path: Path) -> None:
     class Canary:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "sung",))

@@ -1,7 +1,7 @@
 """MXNet reads what penstock writes, record by record, by key and as batches of pictures, and penstock
 what MXNet writes.
 
-MXNet is retired and wants a NumPy before 2, so it lives in an environment of its own, which the
+MXNet is retired and wants a NumPy before 2, so it is in a separate environment, which the
 Makefile makes; PENSTOCK_MXNET names another one's Python.
 """
 
@@ -29,7 +29,7 @@ COUNT = 24
 
 
 def payloads() -> list[bytes]:
-    """Full of magics, at multiples of four and beside them; empty ones, and one of a megabyte."""
+    """Full of magics, at multiples of four and at other offsets; empty payloads, and one of a megabyte."""
     rng = np.random.default_rng(3)
     pieces = (MAGIC_BYTES, MAGIC_BYTES[1:], b"", b"\0" * 5, bytes(300))
     some = [b"".join(pieces[n] for n in rng.integers(0, 5, rng.integers(0, 9))) for _ in range(300)]

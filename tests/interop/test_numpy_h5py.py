@@ -73,7 +73,7 @@ def test_penstock_reads_what_numpy_and_h5py_write(array: np.ndarray, tmp_path: P
     np.savez_compressed(tmp_path / "c.npz", x=array)
     agrees(str(tmp_path / "c.npz"), "x", wanted)
     for options in STORES:
-        # A name of its own each time: libhdf5 writes over no file that this process has open.
+        # A new name each time: libhdf5 does not overwrite a file that this process has open.
         path = str(tmp_path / f"{uuid.uuid4().hex}.h5")
         with h5py.File(path, "w") as file:
             file.create_dataset("x", data=array, **options)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from fuzz import mxnet_rules as rules
 
-# Payloads full of magics, at multiples of four and beside them.
+# Payloads full of magics, at multiples of four and at other offsets.
 _pieces = st.one_of(
     st.just(rules.MAGIC_BYTES),
     st.just(rules.MAGIC_BYTES[1:] + rules.MAGIC_BYTES[:1]),

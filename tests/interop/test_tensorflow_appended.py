@@ -1,4 +1,4 @@
-"""TensorFlow reads files that were appended to, and loses no old record while an append goes on."""
+"""TensorFlow reads files that were appended to, and loses no old record while an append is running."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_tensorflow_reads_what_was_appended(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_tensorflow_reads_behind_its_own_and_empty_gzip_files(
+def test_tensorflow_reads_what_follows_its_gzip_files_and_empty_gzip_files(
     tmp_path: Path, foreign: bool
 ) -> None:
     path = tmp_path / "x.tfrecord.gz"
@@ -64,7 +64,7 @@ def test_tensorflow_reads_behind_its_own_and_empty_gzip_files(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensorflow_loses_no_old_record_while_an_append_goes_on(tmp_path: Path, name: str) -> None:
+def test_tensorflow_loses_no_old_record_during_an_append(tmp_path: Path, name: str) -> None:
     """Wherever the new bytes are cut, the old records come first and are whole."""
     path = tmp_path / name
     ps.write({"id": range(100)}, path)

@@ -75,7 +75,7 @@ def test_tensorflow_reads_every_type(tmp_path: Path, compression: str | None) ->
         assert record["blobs"] == ("bytes_list", blobs[n])
 
 
-def test_bytes_are_those_of_deterministic_protobuf(tmp_path: Path) -> None:
+def test_bytes_equal_deterministic_protobuf(tmp_path: Path) -> None:
     """Byte for byte, for keys of which none is the beginning of another (protobuf's order of
     these differs between its own implementations)."""
     train = tf.train
@@ -104,7 +104,7 @@ def test_bytes_are_those_of_deterministic_protobuf(tmp_path: Path) -> None:
         assert payload == example.SerializeToString(deterministic=True)
 
 
-def test_the_file_is_the_one_that_tensorflow_writes(tmp_path: Path) -> None:
+def test_the_file_equals_the_file_that_tensorflow_writes(tmp_path: Path) -> None:
     records = [os.urandom(n) for n in range(300)]
     write(records, tmp_path / "ours.tfrecord")
     with tf.io.TFRecordWriter(str(tmp_path / "theirs.tfrecord")) as writer:
@@ -183,7 +183,7 @@ def test_tensorflow_reads_empty_shards(tmp_path: Path, compression: str | None) 
 
 
 def test_tensorflow_reads_joined_gzip_shards(tmp_path: Path) -> None:
-    """No member is empty, so nothing is lost where files of penstock are concatenated."""
+    """No member is empty, so nothing is lost if files of penstock are concatenated."""
     table = pa.table({"x": range(3000)})
     summary = write(
         table, tmp_path / "x.tfrecord", num_shards=3, compression="gzip", member_bytes=1

@@ -1,6 +1,6 @@
-"""What the laws write into each format: records that it holds as they are.
+"""What the laws write into each format: records that it can hold unchanged.
 
-A format that holds any columns takes the general ones. One that holds only some (labels and images,
+Formats that hold any columns use the general records. A format that holds only some (labels and images,
 one array) has its own line here.
 """
 
@@ -72,7 +72,7 @@ def image_table(num_records: int) -> pa.Table:
 JPEG = b"\xff\xd8\xff\xe0"
 _MAGIC = b"\x0a\x23\xd7\xce"
 _uint64s = st.integers(0, (1 << 64) - 1)
-# What a pack's framing may stumble over: its own magic, at any offset.
+# Difficult for a pack's framing: its magic, at any offset.
 _bodies = st.lists(st.one_of(st.binary(max_size=9), st.just(_MAGIC)), max_size=6).map(b"".join)
 
 

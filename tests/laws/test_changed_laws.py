@@ -79,7 +79,7 @@ def rows(batch: Any) -> Any:
     return batch.to_pylist()
 
 
-def test_records_with_checksums_are_read_on_where_a_file_is_touched_or_grows(
+def test_reading_records_with_checksums_continues_if_a_file_is_touched_or_grows(
     tmp_path: Path,
 ) -> None:
     path = str(tmp_path / "a.tfrecord")
@@ -92,7 +92,7 @@ def test_records_with_checksums_are_read_on_where_a_file_is_touched_or_grows(
     assert dataset.take([999])["id"].to_pylist() == [999]
 
 
-def test_others_end_where_a_file_is_touched(tmp_path: Path) -> None:
+def test_reading_other_records_ends_if_a_file_is_touched(tmp_path: Path) -> None:
     path = str(tmp_path / "a.npy")
     ps.write({"data": list(range(1000))}, path)
     dataset = ps.open(path)
@@ -102,7 +102,7 @@ def test_others_end_where_a_file_is_touched(tmp_path: Path) -> None:
             read()
 
 
-def test_a_file_that_another_one_has_replaced_is_read_on(tmp_path: Path) -> None:
+def test_reading_continues_in_a_file_that_was_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "a.npy")
     ps.write({"data": list(range(1000))}, path)
     dataset = ps.open(path)

@@ -106,7 +106,7 @@ def test_a_file_that_penstock_writes_anew_has_no_old_checksums(tmp_path: Path) -
         assert ps.verify(path).ok, name
 
 
-def test_checksums_are_kept_where_records_are_appended(tmp_path: Path) -> None:
+def test_checksums_are_kept_if_records_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "a.msgpack"
     ps.write({"data": [b"x" * 1000] * 2000}, path)
     ps.index(path, checksums=True)

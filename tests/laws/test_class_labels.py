@@ -34,7 +34,7 @@ def names_of(num_records: int) -> list[str]:
 
 
 def batches_of(names: list[str], images: Any) -> Iterator[pa.RecordBatch]:
-    """Ten records each, with a dictionary of their own."""
+    """Ten records each, with different dictionaries."""
     for first in range(0, len(names), 10):
         columns: dict[str, Any] = {"label": pa.array(names[first : first + 10]).dictionary_encode()}
         if images is not None:
@@ -105,5 +105,5 @@ def test_one_name_has_one_number(fmt: Format, tmp_path: Path) -> None:
                 assert [batch["label"].tolist() for batch in loader] == rest
 
 
-def test_every_format_is_looked_at() -> None:
+def test_every_format_is_tested() -> None:
     assert {f.info.name for f in WRITABLE if not labelled(f)} == NUMBERED | {"npy"}

@@ -16,7 +16,7 @@ from penstock.payloads.images import image_sizes
 from reading import index_of
 
 RECORDS = 60
-# What holds any columns that one of these writes; the others hold some of them only.
+# Formats that hold any columns that one of these writes; the other formats hold only some.
 HOLDS_ALL = {"tfrecord", "parquet", "arrow", "webdataset", "hdf5", "npz", "msgpack"}
 each_source = pytest.mark.parametrize("source", WRITABLE, ids=lambda fmt: fmt.info.name)
 each_target = pytest.mark.parametrize("target", WRITABLE, ids=lambda fmt: f"to-{fmt.info.name}")
@@ -61,7 +61,7 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
             f"a refusal names the field, or says what the format holds: {error.message}"
         )
         assert ".penstock-part" not in str(error)
-        # Nothing but the index of what was read has come.
+        # Only the index of the file that was read is new.
         assert set(tmp_path.iterdir()) - before <= {index_of(path)}
         return
     assert made.num_records == RECORDS

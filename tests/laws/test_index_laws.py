@@ -36,7 +36,7 @@ def contents(path: Path, **options: Any) -> list[Any]:
 
 
 def kept(path: Path) -> dict[Path, bytes]:
-    """The index beside a file."""
+    """The index next to a file."""
     found = {one: one.read_bytes() for one in path.parent.glob(f"*{path.name}*.penstock*")}
     found |= {one: one.read_bytes() for one in path.parent.glob(f".*{path.name}*.penstock*")}
     assert found
@@ -45,7 +45,7 @@ def kept(path: Path) -> dict[Path, bytes]:
 
 @per_name
 @pytest.mark.parametrize("is_opened", [False, True])
-def test_no_flipped_bit_is_silent_where_an_index_knows_better(
+def test_every_flipped_bit_that_an_index_can_detect_is_reported(
     name: str, is_opened: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / name

@@ -1,4 +1,4 @@
-"""What penstock wrote reads back with its types, in every format: those that a format cannot hold are in the sidecar."""
+"""What penstock wrote reads back with its types, in every format: the sidecar keeps the types that a format cannot hold."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_numbers_that_a_format_widens_are_as_narrow_as_they_were(
 
 
 @pytest.mark.parametrize("fmt", KEEPING, ids=lambda fmt: fmt.info.name)
-def test_other_fields_keep_their_types_where_some_are_added(fmt: Format, tmp_path: Path) -> None:
+def test_other_fields_keep_their_types_if_fields_are_added(fmt: Format, tmp_path: Path) -> None:
     batch = pa.record_batch(
         {"n": pa.array([1, 2, 3], pa.int8()), "x": pa.array([1, 2, 3.5], pa.float32())}
     )
@@ -114,7 +114,7 @@ def test_a_repaired_file_keeps_its_types(fmt: Format, in_place: bool, tmp_path: 
     path = tmp_path / f"a{fmt.info.extensions[0]}"
     ps.write({"n": pa.array(range(300), pa.int16())}, path)
     told, data = path.stat(), bytearray(path.read_bytes())
-    data[-3] ^= isinstance(fmt, FramedFormat)  # of the others nothing would tell
+    data[-3] ^= isinstance(fmt, FramedFormat)  # in the other formats nothing would reveal it
     path.write_bytes(data)
     os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
     other = tmp_path / "other" / path.name
@@ -130,7 +130,7 @@ def test_a_repaired_file_keeps_its_types(fmt: Format, in_place: bool, tmp_path: 
         assert types_of(tmp_path / f"b{path.suffix}")[0] in ("inferred", "stored")
 
 
-def test_a_file_whose_sidecar_is_of_another_one_is_repaired_without_types(tmp_path: Path) -> None:
+def test_a_file_with_the_sidecar_of_another_file_is_repaired_without_types(tmp_path: Path) -> None:
     ps.write({"n": pa.array(range(300), pa.int16())}, tmp_path / "a.tfrecord")
     ps.write({"n": range(1000, 1400)}, tmp_path / "b.tfrecord", index=False)
     data = bytearray((tmp_path / "b.tfrecord").read_bytes())
@@ -146,7 +146,7 @@ def test_an_explicit_schema_counts_more(path: str) -> None:
     assert (ps.info(dataset).types, dataset.schema.types) == ("given", [pa.int32()])
 
 
-def test_without_a_sidecar_types_are_those_of_the_file(path: str) -> None:
+def test_without_a_sidecar_types_come_from_the_file(path: str) -> None:
     index_of(path).unlink()
     assert types_of(path)[0] in ("inferred", "stored")
     assert ps.open(path, index="never").schema == ps.open(path).schema
@@ -168,7 +168,7 @@ def test_a_file_that_was_replaced_has_its_own_types(path: str, tmp_path: Path) -
     assert ps.open(path).take([0]).column(0).to_pylist() == [300]
 
 
-def test_files_that_keep_other_types_are_looked_at(path: str, tmp_path: Path) -> None:
+def test_files_that_keep_other_types_are_read(path: str, tmp_path: Path) -> None:
     other = str(tmp_path / f"b{Path(path).suffix}")
     ps.write({"n": pa.array([4], pa.int8())}, other)
     assert types_of([path, other]) == ("kept", [pa.int8()])

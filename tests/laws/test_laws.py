@@ -23,7 +23,7 @@ from penstock.verbs.write.write import write
 THREADS = (1, 2, 5)
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
 per_file_format = pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)
-# Hypothesis runs many examples in one folder; each writes over the file of the one before.
+# Hypothesis runs many examples in one folder; each overwrites the previous example's file.
 in_one_folder = settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -46,7 +46,7 @@ def contents(path: str) -> dict[str, bytes]:
 
 
 def opened(path: str, folder: Path, schema: pa.Schema | None = None, **options: Any) -> ps.Dataset:
-    """A dataset whose sidecars are kept apart."""
+    """A dataset whose sidecars are kept in a separate folder."""
     return ps.open(path, schema=schema, index=str(folder / "indexes"), **options)
 
 
@@ -199,8 +199,8 @@ def test_an_index_changes_nothing_that_is_read(fmt: Format, tmp_path: Path) -> N
 
 @per_file_format
 def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
-    """Cut at every byte of a small file. Where the format has no end marker, a cut between
-    records is told by the index, which then no longer fits."""
+    """Truncated at every byte of a small file. If the format has no end marker, a truncation between
+    records is detected by the index, which is then no longer valid."""
     path = written(fmt, tmp_path, small_table(fmt))
     data = Path(path).read_bytes()
     wanted = whole(ps.open(path, index="never")).to_pylist()
@@ -234,10 +234,10 @@ def test_two_runs_write_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_file_format
-def test_no_flipped_bit_is_silent_where_there_is_a_checksum(fmt: Format, tmp_path: Path) -> None:
+def test_every_flipped_bit_under_a_checksum_is_reported(fmt: Format, tmp_path: Path) -> None:
     if not fmt.info.has_checksums:
         pytest.skip("the format stores no checksums and makes no such promise")
-    # Parquet's pages have checksums, its footer has none: flips there may be silent.
+    # Parquet's pages have checksums, but its footer has not: flips there may be silent.
     path = written(fmt, tmp_path, small_table(fmt))
     data = bytearray(Path(path).read_bytes())
     schema = small_table(fmt).schema
@@ -272,7 +272,7 @@ def test_a_pickled_dataset_reads_the_same(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_shards_tell_format_records_and_bytes(fmt: Format, tmp_path: Path) -> None:
+def test_shards_have_format_records_and_bytes(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 10, 10 + n), f"s{n}") for n in range(3)]
     dataset = opened(paths, tmp_path)  # type: ignore[arg-type]
@@ -309,7 +309,7 @@ def test_a_dataset_is_an_arrow_stream(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_no_records_are_a_file_too(fmt: Format, tmp_path: Path) -> None:
+def test_a_file_without_records_is_valid(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table.slice(0, 0))
     dataset = opened(path, tmp_path, schema=table.schema)
@@ -319,7 +319,7 @@ def test_no_records_are_a_file_too(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_a_format_is_told_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
+def test_a_format_is_recognised_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = Path(written(fmt, tmp_path, table))
     nameless = path.rename(tmp_path / "nameless")
@@ -327,7 +327,7 @@ def test_a_format_is_told_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
 
 
 @per_format
-def test_what_nobody_holds_is_gone_at_once(fmt: Format, tmp_path: Path) -> None:
+def test_unreferenced_objects_are_freed_immediately(fmt: Format, tmp_path: Path) -> None:
     """Readers have buffers of megabytes, which must not wait for Python's collector of cycles."""
     path = written(fmt, tmp_path, table_of(fmt))
     gc.collect()

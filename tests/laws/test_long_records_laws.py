@@ -74,7 +74,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 
 @pytest.fixture(params=[(name, size) for name in MAKERS for size in (60_000, 300_000)], ids=str)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file with two long records: within the window that is looked at first, and beyond it."""
+    """A file with two long records: within the window that is read first, and beyond it."""
     name, size = request.param
     MAKERS[name](tmp_path / name, size)
     return tmp_path / name
@@ -117,7 +117,7 @@ def test_the_hint_of_a_long_record_says_how_to_read_it(path: Path) -> None:
     assert counted(ps.open(path, index="never", limits=limits)) == NUM_RECORDS
 
 
-def test_verify_tells_of_long_records_and_repair_replaces_no_file_for_them(path: Path) -> None:
+def test_verify_reports_long_records_and_repair_replaces_no_file_for_them(path: Path) -> None:
     report = ps.verify(path, index="never", limits=LIMITS)
     found = [(finding.kind, finding.record, finding.num_records) for finding in report.findings]
     assert found == [("limit", 2, 1), ("limit", 5, 1)]

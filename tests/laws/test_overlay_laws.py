@@ -1,4 +1,4 @@
-"""What holds for fields kept beside a shard, whatever the format of the shard."""
+"""What holds for overlays of a shard, whatever the format of the shard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEW = pa.table(
 
 
 def overlaid(table: pa.Table, new: pa.Table) -> pa.Table:
-    """The records with the new fields, those of the same name in their places."""
+    """The records with the new fields, which replace fields of the same name."""
     for name in new.schema.names:
         place = table.schema.get_field_index(name)
         field, column = new.schema.field(name), new.column(name)
@@ -46,7 +46,7 @@ def overlaid(table: pa.Table, new: pa.Table) -> pa.Table:
 
 
 def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: Any) -> None:
-    """Keep columns of all records beside their shards."""
+    """Write overlays with columns of all records."""
 
     def columns_of_shard(shard: int) -> list[pa.RecordBatch]:
         first, last = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
@@ -56,9 +56,7 @@ def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: An
 
 
 @per_overlaid_format
-def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
-    fmt: Format, tmp_path: Path
-) -> None:
+def test_a_scan_returns_the_records_with_their_overlay_values(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
     bytes_before = contents(path)
@@ -163,7 +161,7 @@ def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> No
         assert found.column("rank").to_pylist() == [
             value if n // 1000 in having else None for n, value in enumerate(rank)
         ]
-        # A field that the shard itself has is the shard's where no overlay takes its place.
+        # A field in the shard is returned if no overlay replaces it.
         old = table.column("score").to_pylist() if "score" in table.schema.names else [None] * COUNT
         assert found.column("score").to_pylist() == [
             value if n // 1000 in having else old[n] for n, value in enumerate(score)

@@ -150,7 +150,7 @@ def _sealed(data: bytes) -> bytes:
     return data[:start] + trailer + crc.to_bytes(4, "little")
 
 
-def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) -> None:
+def test_an_overlay_field_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": list(range(50))}, path)
     ps.add_fields(path, {"scores": np.arange(50)})
@@ -163,13 +163,13 @@ def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) 
         _read(path)
 
 
-def test_a_block_of_an_overlay_without_its_batch_is_told(tmp_path: Path) -> None:
+def test_an_overlay_block_without_its_batch_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": list(range(50))}, path)
     ps.add_fields(path, {"y": np.arange(50)})
     (overlay,) = tmp_path.rglob("*.overlay")
     good = overlay.read_bytes()
-    begin = good.index(b"\xff\xff\xff\xff", 8)  # of the batch, which stands behind the schema
+    begin = good.index(b"\xff\xff\xff\xff", 8)  # of the batch, which follows the schema
     end = struct.unpack_from("<Q", good, _begin_of(good))[0]
     block = good[:begin] + b"\xff\xff\xff\xff" + bytes(end - begin - 4)
     crc = _core.Buffer.from_bytes(block).crc32c()
@@ -220,7 +220,7 @@ def test_journals_of_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             _ends_well(call, bad)
 
 
-def test_a_journal_of_more_files_than_the_job_has_is_of_another(tmp_path: Path) -> None:
+def test_a_journal_of_more_files_than_the_job_has_belongs_to_another_job(tmp_path: Path) -> None:
     from penstock.verbs.fields import rewrite_journal
 
     path = str(tmp_path / "a.tfrecord")

@@ -1,6 +1,6 @@
-"""Files of each format in which the framing is right, and one record's contents cannot be decoded.
+"""Files of each format with valid framing, in which one record's contents cannot be decoded.
 
-The bad record is behind those that a schema is inferred from.
+The bad record comes after the records from which a schema is inferred.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _examples(bad: bytes) -> list[bytes]:
 
 
 def _text() -> pa.Array:
-    """Strings, of which one is no UTF-8."""
+    """Strings, of which one is not UTF-8."""
     stored = pa.array(_payloads(lambda number: b"abcd", b"ab\xff\xff"), pa.binary())
     return pa.Array.from_buffers(pa.string(), len(stored), stored.buffers())
 
@@ -109,7 +109,7 @@ def _arrow() -> bytes:
 
 
 def _codes() -> np.ndarray:
-    """NumPy strings, of which one has a code that is no character."""
+    """NumPy strings, of which one has a code that is not a character."""
     codes = np.array(["abcd"] * NUM_RECORDS).view(np.uint32).copy()
     codes[4 * BAD + 1] = 0x7FFF_FFFF
     return codes.view("<U4")

@@ -41,7 +41,7 @@ def loader_of(data: Any, world_size: int = 1, rank: int = 0, **options: Any) -> 
 
 
 def steps_of(data: Any, world_size: int, **options: Any) -> list[list[dict[str, Any]]]:
-    """The batches of an epoch: for each step, those of all ranks."""
+    """The batches of an epoch: for each step, the batches of all ranks."""
     ranks = [list(loader_of(data, world_size, rank, **options)) for rank in range(world_size)]
     return [list(step) for step in zip(*ranks, strict=True)]
 

@@ -272,7 +272,7 @@ def test_many_processes_at_once_make_one_copy(data: Path, tmp_path: Path) -> Non
     assert len(os.listdir(folder)) == 2
 
 
-def test_damaged_records_are_passed_over_without_a_copy(data: Path) -> None:
+def test_damaged_records_are_skipped_without_a_copy(data: Path) -> None:
     data.write_bytes(data.read_bytes().replace(b"n250", b"m250"))
     given = {"cache": "memory", "order": ps.Sequential()}
     one = ps.Loader(ps.open(data, damage="skip"), 50, **given)

@@ -27,7 +27,7 @@ def labels(names: list[Any], index: pa.DataType | None = None, value: Any = None
 
 
 def streamed(path: Path, *batches: pa.RecordBatch) -> ps.Dataset:
-    """An Arrow stream in which every batch has a dictionary of its own."""
+    """An Arrow stream in which every batch has another dictionary."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -63,7 +63,7 @@ for view in (ps.Loader(ds, 2).torch(), ps.Loader(ds, 2).jax()):
 keras = ps.Loader(ds, 2).keras(x="label", y=None)
 print([int(label) for step in range(len(keras)) for label in keras[step][0]])
 """
-    done = subprocess.run(  # of its own: a process that has JAX cannot fork, and other tests do
+    done = subprocess.run(  # a separate process: a process that has JAX cannot fork, and other tests do
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
@@ -90,7 +90,7 @@ def test_a_given_list_says_the_order_and_no_pass_is_made(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()])
-def test_columns_of_text_have_numbers_where_a_list_is_given(tmp_path: Path, kind: Any) -> None:
+def test_columns_of_text_have_numbers_if_a_list_is_given(tmp_path: Path, kind: Any) -> None:
     ps.write(pa.table({"label": pa.array(NAMES).cast(kind)}), tmp_path / "a.parquet")
     listed = sorted(set(NAMES))
     loader = ps.Loader(ps.open(tmp_path / "a.parquet"), 4, class_names={"label": listed})
@@ -205,7 +205,7 @@ def test_a_remote_set_without_an_index_is_not_read_for_its_names(tmp_path: Path)
         (["label"], TypeError),
     ],
 )
-def test_a_list_that_cannot_be_one_is_refused(tmp_path: Path, given: Any, error: Any) -> None:
+def test_an_impossible_list_is_refused(tmp_path: Path, given: Any, error: Any) -> None:
     ps.write({"label": labels(["a"]), "number": [1]}, tmp_path / "a.parquet")
     with pytest.raises(error):
         ps.Loader(ps.open(tmp_path / "a.parquet"), 1, class_names=given)

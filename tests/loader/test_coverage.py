@@ -1,4 +1,4 @@
-"""Who reads what, counted apart from the arithmetic that decides it."""
+"""Which rank reads which records, counted independently of the arithmetic that decides it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class HeldSource(SourceView):
 # h5py lets no fork happen while anybody is in libhdf5, so what is held here would hold up the fork.
 @pytest.mark.parametrize("name", [name for name in CONTAINERS if name != "x.h5"])
 def test_a_fork_in_the_middle_of_a_read_leaves_no_lock_behind(name: str, tmp_path: Path) -> None:
-    """The first records, whose reading may open files, find where records lie and inflate."""
+    """The first records, whose reading may open files, find where records are and inflate."""
     source = write(name, tmp_path, COUNT)
     storage = Held()
     ds = ps.open(source, storage=storage, index="never")

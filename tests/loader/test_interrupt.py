@@ -1,4 +1,4 @@
-"""Ctrl-C, the end of the program, errors in threads, and the first batch: nobody is kept waiting.
+"""Ctrl-C, the end of the program, errors in threads, and the first batch: no user is kept waiting.
 
 Times here are bounds of what a person feels, a second and more, on a machine that others use too;
 what is measured is taken against how long a program without a loader takes to end.
@@ -80,7 +80,7 @@ def child(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str], seconds: float) -> tuple[float, str]:
-    """How long it takes to end, and what it says; killed and failed if it does not."""
+    """How long it takes to end, and its output. It is killed, and the test fails, if it does not end."""
     begun = time.monotonic()
     try:
         _, said = process.communicate(timeout=seconds)
@@ -176,7 +176,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(threads: int, source: st
         names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
         assert "fails_at_40" in names
         assert loader.state_dict()["position"] == 40
-    # Going on from the state meets the error again, at once.
+    # Continuing from the state meets the error again immediately.
     loader.load_state_dict(loader.state_dict())
     with pytest.raises(ZeroDivisionError):
         next(iter(loader))

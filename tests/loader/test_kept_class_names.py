@@ -136,7 +136,7 @@ def test_damage_of_what_is_kept_means_another_pass(
     [b"[]", b"{", b"[" * 9999, b'{"label":["a","a"]}', b'{"label":[1]}', b'{"label":"ab"}',
      b'{"label":{"a":1}}', b'{"other":["z"]}', b"\xff\xfe"],
 )  # fmt: skip
-def test_claims_that_are_no_lists_mean_another_pass(
+def test_claims_that_are_not_lists_mean_another_pass(
     claim: bytes, tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])
@@ -173,7 +173,7 @@ def test_names_that_together_are_too_many_are_kept_of_each_file_that_was_read(
     assert listed(paths[1:]) == ["c", "d", "e"] and passes == [[0, 1, 2], [0, 1]]
 
 
-def test_nothing_is_kept_where_no_index_may_be(tmp_path: Path, passes: list[list[int]]) -> None:
+def test_nothing_is_kept_if_no_index_is_allowed(tmp_path: Path, passes: list[list[int]]) -> None:
     path = written(tmp_path / "a.parquet", ["b", "a"])
     for _ in range(2):
         assert listed(path, index="never") == ["b", "a"]
@@ -181,9 +181,7 @@ def test_nothing_is_kept_where_no_index_may_be(tmp_path: Path, passes: list[list
     assert not os.path.exists(sidecar.path_for(path, cache_folder()))
 
 
-def test_nothing_is_kept_of_records_that_were_passed_over(
-    tmp_path: Path, passes: list[list[int]]
-) -> None:
+def test_nothing_is_kept_of_skipped_records(tmp_path: Path, passes: list[list[int]]) -> None:
     path = Path(written(tmp_path / "a.tfrecord", ["bbbb", "aaaa", "cccc"]))
     data = path.read_bytes()
     place = os.stat(path)

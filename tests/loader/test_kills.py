@@ -50,7 +50,7 @@ with open(log, "a") as file:
 
 
 def outside(pid: int) -> list[str]:
-    """What a running process has that could outlive it: shared memory, and processes of its own."""
+    """What could outlive a running process: its shared memory and its child processes."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -101,7 +101,7 @@ def check_kills(name: str, kills: int, folder: Path) -> None:
 
 
 def check_log(source: str, log: Path) -> None:
-    """The lines that were whole are one run that nobody ended."""
+    """The whole lines equal one uninterrupted run."""
     steps: list[dict[str, Any]] = []
     for line in log.read_text().splitlines():
         if line.endswith("}"):

@@ -62,14 +62,14 @@ def test_batches_are_numpy_arrays_that_can_be_written_to(numbers: Path) -> None:
     values[:] = 0
 
 
-def test_ragged_columns_are_padded_or_listed_where_asked(numbers: Path) -> None:
+def test_ragged_columns_are_padded_or_listed_on_request(numbers: Path) -> None:
     padded = next(iter(ps.Loader(ps.open(numbers), 4, ragged="pad")))["words"]
     assert padded.tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 2]]
     listed = next(iter(ps.Loader(ps.open(numbers), 4, ragged={"words": "list"})))["words"]
     assert [one.tolist() for one in listed] == [[], [0], [0, 1], [0, 1, 2]]
 
 
-def test_a_state_goes_on_where_the_loop_stood(numbers: Path) -> None:
+def test_a_state_continues_where_the_loop_was(numbers: Path) -> None:
     whole = [b["id"].tolist() for b in ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))]
     for step in range(len(whole)):
         loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
@@ -201,7 +201,7 @@ def test_several_datasets_are_laid_end_to_end(numbers: Path, tmp_path: Path) -> 
     assert list(next(iter(loader))) == ["id"]
 
 
-def test_damaged_records_are_errors_or_passed_over_and_named(numbers: Path, tmp_path: Path) -> None:
+def test_damaged_records_are_errors_or_skipped_and_named(numbers: Path, tmp_path: Path) -> None:
     path = tmp_path / "bad.tfrecord"
     data = bytearray(numbers.read_bytes())
     ds = ps.open(numbers)
@@ -277,7 +277,9 @@ COUNTS = ("batch_size", "world_size", "rank", "threads", "processes", "memory_by
 
 @pytest.mark.parametrize("word", COUNTS)
 @pytest.mark.parametrize("value", [2.5, 1e9, "4", True])
-def test_what_is_no_whole_number_is_named(numbers: Path, word: str, value: Any) -> None:
+def test_an_argument_that_is_not_a_whole_number_is_named(
+    numbers: Path, word: str, value: Any
+) -> None:
     with pytest.raises(TypeError, match=f"{word} is a whole number, not"):
         ps.Loader(ps.open(numbers), **{"batch_size": 4, word: value})
 
@@ -330,9 +332,7 @@ def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_padded_batches_are_full_also_where_records_are_damaged(
-    threads: int, tmp_path: Path
-) -> None:
+def test_padded_batches_are_full_even_if_records_are_damaged(threads: int, tmp_path: Path) -> None:
     """One record is damaged, one image cannot be decoded; and a whole batch of one is lost."""
     pixels = np.zeros((50, 8, 8, 3), np.uint8)
     images = ps.encode_images(list(pixels), "png").storage.to_pylist()

@@ -1,6 +1,6 @@
 """What a loader holds: its budget, and nothing that grows with epochs, iterators or records.
 
-Peaks are those of a process of its own, above what it had before its first batch.
+Peaks are measured in a separate process, above its memory before its first batch.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def test_a_thousand_iterators_that_are_broken_off_leave_nothing(name: str, tmp_p
 
 
 class Arithmetic:
-    """A storage with one file, `numbers.npy`: 0, 1, 2, … as int64, made up where it is read."""
+    """A storage with one file, `numbers.npy`: 0, 1, 2, … as int64, generated when read."""
 
     def __init__(self, count: int) -> None:
         head = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({count},), }}"

@@ -1,4 +1,4 @@
-"""Every order through the loader, over several containers: the records are those that the order says."""
+"""Every order through the loader, over several containers: the records match the order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_windows_that_are_larger_than_the_memory_give_the_same(
 
 
 def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
-    """80 MB in one window; records of 100 bytes come first, which say nothing of the others."""
+    """80 MB in one window. Records of 100 bytes come first, so they do not predict the others."""
     path = tmp_path / "x.tfrecord"
     sizes = [100] * 1000 + [400_000] * 200
     ps.write({"id": np.arange(1200), "blob": [bytes(size) for size in sizes]}, path)
@@ -123,7 +123,7 @@ def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
     assert sorted(seen) == list(range(1200))
 
 
-def test_windows_pass_over_damage(tmp_path: Path) -> None:
+def test_windows_skip_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": np.arange(COUNT), "text": [f"n{n}".encode() for n in range(COUNT)]}, path)
     data = bytearray(path.read_bytes())

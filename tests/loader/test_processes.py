@@ -73,7 +73,9 @@ def columns(batches: list[dict[str, Any]]) -> dict[str, list[Any]]:
         {"map": functions.writes, "threads": 0},
     ],
 )
-def test_batches_are_those_of_threads_in_the_same_order(data: Path, given: dict[str, Any]) -> None:
+def test_batches_equal_the_batches_of_threads_in_the_same_order(
+    data: Path, given: dict[str, Any]
+) -> None:
     apart = columns(list(loader(data, **given)))
     assert apart == columns(list(loader(data, **given, processes=0)))
     assert apart["id"][:5] != sorted(apart["id"][:5]) or "threads" in given
@@ -226,7 +228,7 @@ def test_workers_end_at_once_in_the_middle_of_a_function(
         assert time.monotonic() - begun < 5
 
 
-def test_a_script_without_a_guard_is_told_so(data: Path, tmp_path: Path) -> None:
+def test_a_script_without_a_guard_gets_an_error_that_says_so(data: Path, tmp_path: Path) -> None:
     script = tmp_path / "bare.py"
     script.write_text(
         "import penstock as ps\n"

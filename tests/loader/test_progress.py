@@ -103,7 +103,7 @@ def test_heavy_decoding_is_named(photos: Path) -> None:
     assert "decoding: give more threads=" in stats.bottleneck
 
 
-def test_verifying_is_told_from_making_columns(tmp_path: Path) -> None:
+def test_verifying_is_distinguished_from_making_columns(tmp_path: Path) -> None:
     path = tmp_path / "large.tfrecord"
     ps.write({"x": [os.urandom(1 << 20)] * 24}, path)
     whole = after_an_epoch(ps.Loader(ps.open(path), 4, threads=1))
@@ -163,7 +163,7 @@ def test_only_rank_0_shows_it(data: Path) -> None:
     assert on_a_terminal(_SCRIPT.format(rank=1), data).strip() == ""
 
 
-def test_nothing_is_shown_where_nobody_looks(data: Path) -> None:
+def test_nothing_is_shown_without_a_terminal(data: Path) -> None:
     command = [sys.executable, "-c", _SCRIPT.format(rank=0), str(data)]
     done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout == done.stderr == b""

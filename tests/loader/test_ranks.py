@@ -64,7 +64,7 @@ def test_a_process_of_its_own_is_rank_0_of_1(
 
 
 @pytest.mark.parametrize("rank", ["3", "-1", "one"])
-def test_variables_that_are_no_rank_are_refused(
+def test_variables_that_are_not_a_rank_are_refused(
     data: ps.Dataset, monkeypatch: pytest.MonkeyPatch, rank: str
 ) -> None:
     monkeypatch.setenv("RANK", rank)

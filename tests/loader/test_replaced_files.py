@@ -119,7 +119,7 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
     for _ in range(3):
         next(batches)
     assert len(loader.damage) > 10
-    # Of a tar no frame proves itself, so there is nothing that a look could find out.
+    # No frame of a tar has a checksum, so reading the file could not reveal anything.
     assert len(looks) == (0 if name == "x.tar" else 1)
 
 

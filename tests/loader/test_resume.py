@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
 
 
 def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) -> ps.Loader:
-    """A new loader that goes on from a state, which has been JSON in between."""
+    """A new loader that continues from a state, which was JSON in between."""
     text = json.dumps(state)
     assert len(text) < 1024
     loader = ps.Loader(data, batch_size, **options)
@@ -40,7 +40,7 @@ def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) ->
 
 
 def batches_of(loader: ps.Loader, most: int | None = None) -> list[list[int]]:
-    """The next batches, and no thread left behind."""
+    """The next batches, and a check that no thread is left."""
     iterator = iter(loader)
     found = [ids_of(batch) for batch in itertools.islice(iterator, most)]
     iterator.close()  # pyright: ignore[reportAttributeAccessIssue]
@@ -62,7 +62,7 @@ def states_of(loader: ps.Loader) -> list[dict[str, Any]]:
 
 def check_every_step(data: Any, batch_size: int, most: int | None, **options: Any) -> None:
     """From each step the same batches follow, `most` or all (from each tenth step all, and from a
-    hundred where there are thousands), and from the last the next epoch."""
+    hundred if there are thousands), and from the last the next epoch."""
     whole = batches_of(ps.Loader(data, batch_size, **options))
     following = batches_of(ps.Loader(data, batch_size, epoch=1, **options))
     states = states_of(ps.Loader(data, batch_size, **options))
@@ -186,7 +186,7 @@ def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> Non
 def test_all_threads_and_ranks_say_the_same_and_go_on_in_the_same_batches(
     dataset: ps.Dataset,
 ) -> None:
-    """The states of all 28 ways are equal to the letter; so going on from one is going on from each.
+    """The states of all 28 ways are equal to the letter; so continuing from one is continuing from each.
     Two whole steps and the uneven one before the end of the epoch."""
     shifted = [*WAYS[9:], *WAYS[:9]]
     check_equal_steps(dataset, 39, list(zip(WAYS, shifted, strict=True)))
@@ -199,7 +199,7 @@ def test_all_changes_at_other_steps_to_the_end(dataset: ps.Dataset, step: int) -
 
 
 def check_other_steps(dataset: ps.Dataset, changes: list[Any], rng: random.Random) -> None:
-    """Other batches: the sequence of all ranks goes on, and all of the epoch has come once."""
+    """Other batches: the sequence of all ranks continues, and each record of the epoch came once."""
     expected = ORDER.take(COUNT, 0, 0, COUNT).tolist()
     for before, after in changes:
         size = rng.choice((5, 16, 31))
@@ -285,7 +285,7 @@ def test_a_state_is_taken_within_the_loop_and_says_what_the_loop_has_got(
 
 
 def test_a_rest_too_short_for_a_step_ends_the_epoch(dataset: ps.Dataset) -> None:
-    """Where the last batch is dropped and the step has become longer."""
+    """If the last batch is dropped and the step has become longer."""
     state = ps.Loader(dataset, 100, order=ORDER).state_dict() | {"position": COUNT - 50}
     loader = loaded(dataset, state, 100, order=ORDER, drop_last=True)
     assert batches_of(loader) == []

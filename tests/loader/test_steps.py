@@ -1,4 +1,4 @@
-"""Who reads what, as arithmetic: equal steps, every position once, the same sequence on any ranks."""
+"""The arithmetic of ranks: equal steps, every position once, the same sequence on any ranks."""
 
 from __future__ import annotations
 

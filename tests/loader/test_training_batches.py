@@ -1,4 +1,4 @@
-"""Batches of images for training: numbers and layouts, damage, and the memory they lie in."""
+"""Batches of images for training: numbers and layouts, damage, and the memory they use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.loader.images import decode_into, value_table
 # What comes out
 
 
-def test_numbers_are_those_of_numpy() -> None:
+def test_numbers_equal_numpys() -> None:
     data = [jpeg(picture(70, 90, n)) for n in range(4)]
     options: dict[str, Any] = {"size": 48, "crop": "random", "flip": True}
     pixels = made(data, ps.Image(**options))
@@ -51,7 +51,7 @@ def test_flip_mirrors_left_and_right() -> None:
         np.testing.assert_array_equal(planes, expected.transpose(0, 3, 1, 2))
 
 
-def test_images_of_several_sizes_are_a_list_where_no_size_is_asked() -> None:
+def test_images_of_several_sizes_are_a_list_if_no_size_is_given() -> None:
     pixels = [picture(20, 30, 1), picture(25, 10, 2)]
     data = ps.encode_images(pixels, "png")
     found = made(data, ps.Image())
@@ -64,7 +64,7 @@ def test_images_of_several_sizes_are_a_list_where_no_size_is_asked() -> None:
         made(data, ps.Image(), out=np.empty((2, 20, 30, 3), np.uint8))
 
 
-def test_a_batch_is_written_where_it_is_asked() -> None:
+def test_a_batch_is_written_into_the_given_memory() -> None:
     data = [jpeg(picture(70, 80, n)) for n in range(3)]
     room = np.full((3, 64, 64, 3), 7, np.uint8)
     assert made(data, RANDOM, out=room) is room
@@ -118,7 +118,7 @@ def test_the_first_damaged_image_is_an_error_with_its_place() -> None:
     assert caught.value.record == 1
 
 
-def test_damaged_images_are_skipped_and_told() -> None:
+def test_damaged_images_are_skipped_and_reported() -> None:
     whole = jpeg(picture(120, 100))
     room = np.full((5, 64, 64, 3), 9, np.uint8)
     _, faults = decode_into(
@@ -135,7 +135,7 @@ def test_damaged_images_are_skipped_and_told() -> None:
     np.testing.assert_array_equal(room[[0, 4]], made([whole, whole], RANDOM, 0, 4))
 
 
-def test_what_can_be_had_is_salvaged_and_told() -> None:
+def test_readable_parts_are_salvaged_and_reported() -> None:
     batch, faults = decode_into(
         damaged_batch(), ps.Image(64), keys(0, 1, 2, 3, 4), damage="salvage"
     )
@@ -219,7 +219,7 @@ def test_memory_outlives_its_pool() -> None:
     assert array.sum() == 300_000
 
 
-def test_batches_lie_in_the_memory_of_a_pool() -> None:
+def test_batches_are_in_the_memory_of_a_pool() -> None:
     pool = _core.BufferPool(1 << 24)
     data = [jpeg(picture(70, 80, n)) for n in range(2)]
     for dtype in ("uint8", "float32"):

@@ -127,7 +127,7 @@ def test_grey_and_cmyk_jpegs_are_cropped_to_rgb() -> None:
     assert np.ptp(made([grey], RANDOM, 3).astype(int), axis=-1).max() == 0
 
 
-def test_a_jpeg_decoded_at_a_part_of_its_size_is_near_the_exact_one() -> None:
+def test_a_jpeg_decoded_at_a_part_of_its_size_is_near_the_exact_image() -> None:
     data = jpeg(picture(900, 1200))
     for size in (40, 70, 150, 300):
         for crop in (None, "center", "random"):
@@ -196,7 +196,7 @@ def test_a_crop_of_its_target_size_is_a_copy_of_the_pixels() -> None:
 # The description
 
 
-def test_a_description_is_frozen_pickled_and_told() -> None:
+def test_a_description_is_frozen_pickled_and_shown() -> None:
     spec = ps.Image([32, 48], crop="random", flip=True, dtype=np.float16, mean=[0.1, 0.2, 0.3])
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(pickle.loads(pickle.dumps(spec)))

@@ -33,7 +33,7 @@ CONTAINERS: dict[str, dict[str, Any]] = {
 
 
 def write(name: str, folder: Path, count: int, *, reverse: bool = False) -> str:
-    """A set of so many records, whose `id` is their number; returns what opens it."""
+    """A set of this many records, whose `id` is their number; returns what opens it."""
     ids = np.arange(count, dtype=np.int64)
     ids = ids[::-1].copy() if reverse else ids
     columns: dict[str, Any] = {"id": ids, "half": ids.astype(np.float32) / 2}

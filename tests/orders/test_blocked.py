@@ -57,7 +57,7 @@ def test_windows_are_as_large_as_the_bounds_allow() -> None:
     assert len(ps.Blocked(0, None, None).windows(1000, 0, lengths)) == 1
 
 
-def test_chunks_come_in_another_order_each_epoch_and_windows_are_shuffled_apart() -> None:
+def test_chunks_come_in_another_order_each_epoch_and_windows_are_shuffled_separately() -> None:
     order = ps.Blocked(0, window_chunks=10, chunk_records=100)
     found = [order.take(10_000, epoch, 0, 10_000) for epoch in (0, 1)]
     assert not np.array_equal(*found)
@@ -97,7 +97,7 @@ def test_lengths_that_changed_are_not_taken_for_those_before() -> None:
     assert np.array_equal(after, ps.Blocked(0, window_chunks=1).take(60, 0, 0, 60, lengths))
 
 
-def test_chunks_that_are_not_those_of_the_dataset_are_refused() -> None:
+def test_chunks_of_another_dataset_are_refused() -> None:
     for lengths in ([5, 4], [11, -1], [[5, 5]]):
         with pytest.raises(ValueError, match="but the dataset has 10"):
             ps.Blocked(0).take(10, 0, 0, 10, lengths)

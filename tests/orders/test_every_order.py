@@ -100,7 +100,7 @@ def test_positions_beyond_the_epoch_are_an_error(name: str) -> None:
 
 
 @every_order
-def test_epochs_differ_where_there_is_a_seed(name: str) -> None:
+def test_epochs_differ_if_there_is_a_seed(name: str) -> None:
     order, num_records, known = ORDERS[name]
     stop = order.length(num_records)
     first, second = (order.take(num_records, epoch, 0, stop, **known) for epoch in (0, 1))
@@ -144,7 +144,7 @@ def answers() -> dict[str, list[list[int]]]:
     return found
 
 
-def test_orders_are_those_of_all_versions() -> None:
+def test_orders_are_the_same_in_all_versions() -> None:
     """A change here changes the order of everybody's training: it must not come by accident."""
     assert answers() == json.loads(GOLDEN.read_text())
 
@@ -175,7 +175,7 @@ def test_all_layouts_give_every_record_once(lengths: list[int], seed: int, data)
         assert sorted(np.concatenate(parts).tolist()) == list(range(num_records))
 
 
-def test_arrays_of_arrow_and_lists_are_as_those_of_numpy() -> None:
+def test_arrow_arrays_and_lists_work_like_numpy_arrays() -> None:
     for values in (pa.array(WEIGHTS), np.array(WEIGHTS), pa.chunked_array([WEIGHTS])):
         assert ps.Weighted(values, 7) == ORDERS["weighted"][0]
     for values in (pa.array(LABELS), np.array(LABELS), pa.array(LABELS).dictionary_encode()):

@@ -44,7 +44,7 @@ def test_fractions_are_meant_as_they_are_written() -> None:
     assert np.bincount(found).tolist() == [700_000, 200_000, 100_000]
 
 
-def test_weights_that_are_no_short_fractions_hold_over_a_billion_positions() -> None:
+def test_weights_that_are_not_short_fractions_hold_over_a_billion_positions() -> None:
     shares = np.array([np.pi, np.e, 0.1234567890123])
     order = ps.Mixture(dict(zip("abc", shares.tolist(), strict=True)), 0, 10**9)
     # The last stretch of the epoch says by its records how many of each set there were.
@@ -120,7 +120,7 @@ def test_far_epochs_of_large_sets_cost_nothing() -> None:
     )
 
 
-def test_what_makes_no_mixture_is_refused() -> None:
+def test_invalid_mixtures_are_refused() -> None:
     for weights in ({"a": -1}, {"a": 0, "b": 0}, {}, {"a": float("nan")}, {"a": float("inf")}):
         with pytest.raises(ValueError, match="weights must be 0 or more"):
             ps.Mixture(weights, 0)

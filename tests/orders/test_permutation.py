@@ -90,7 +90,7 @@ def test_all_permutations_of_few_records_are_equally_likely(num_records: int) ->
 
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 def test_all_permutations_of_three_among_a_hundred_are_equally_likely(over: str) -> None:
-    """Beyond what is shuffled by hand: where three records stand to one another."""
+    """For sets larger than the plain shuffle: the relative positions of three records."""
     count = 6000
     counted: Counter[tuple[int, ...]] = Counter()
     for n in range(count):
@@ -180,14 +180,14 @@ def test_a_seed_of_no_64_bits_is_refused(seed: int) -> None:
         ps.Shuffled(seed)
 
 
-def test_a_seed_may_be_of_numpy_but_is_no_fraction() -> None:
+def test_a_seed_may_be_a_numpy_integer_but_not_a_fraction() -> None:
     assert ps.Shuffled(np.int64(3)) == ps.Shuffled(3)
     assert type(ps.Shuffled(np.uint64(2**64 - 1)).seed) is int
     with pytest.raises(TypeError, match="a seed is an integer, not float"):
         ps.Shuffled(0.5)  # type: ignore[arg-type]
 
 
-def test_the_kernel_refuses_what_lies_outside() -> None:
+def test_the_kernel_refuses_arguments_out_of_range() -> None:
     for arguments in [(10, 0, 0, 5, 11), (10, 0, 0, 6, 5), (2**63, 0, 0, 0, 1)]:
         with pytest.raises(ValueError):
             _core.permuted(*arguments)

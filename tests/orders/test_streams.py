@@ -23,7 +23,7 @@ def by_hand(num_records: int, size: int, slots: list[int], last: list[int]) -> l
 
 @pytest.mark.parametrize("size", [1, 2, 10, 99, 100, 500])
 def test_the_buffer_is_one_that_is_filled_and_drawn_from(size: int) -> None:
-    """The slots that were drawn, found from what came out, are those of a real buffer."""
+    """The drawn slots, computed from the output, equal the slots of a real buffer."""
     num_records = 400
     for seed in range(5):
         found = ps.Buffered(seed, size).take(num_records, 0, 0, num_records).tolist()
@@ -100,7 +100,7 @@ def test_a_buffer_runs_over_the_interleaved_stream() -> None:
 
 
 def test_long_shards_make_few_stretches() -> None:
-    """Rounds are counted, not walked through: 10^12 records of ten shards are no work."""
+    """Rounds are counted, not walked through: 10^12 records of ten shards take no time."""
     order = ps.Interleaved(4, 1, seed=1, shard_lengths=[10**11] * 10)
     found = order.take(10**12, 0, 10**12 - 100, 10**12)
     assert len(set(found.tolist())) == 100

@@ -1,4 +1,4 @@
-"""Fields kept beside shards: the file that holds them, and files that are damaged or forged."""
+"""Overlays: their files, and files that are damaged or forged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def only(path: str) -> Overlay:
     return overlay
 
 
-def test_an_overlay_costs_its_own_bytes(path: str) -> None:
+def test_an_overlay_costs_only_its_bytes(path: str) -> None:
     summary = keep(path, score=np.arange(COUNT))
     assert summary.num_records == COUNT
     assert summary.paths == (f"{folder_of(path)}/new.overlay",)
@@ -86,7 +86,7 @@ def test_the_page_of_the_layout_is_right(path: str) -> None:
     assert values == list(range(COUNT))
 
 
-def test_every_truncation_and_every_flipped_bit_is_told(tmp_path: Path) -> None:
+def test_every_truncation_and_every_flipped_bit_is_reported(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tfrecord")
     ps.write({"id": range(20)}, path)
     keep(path, score=np.arange(20) * 1.5, word=["w" * n for n in range(20)])
@@ -112,7 +112,7 @@ def test_every_truncation_and_every_flipped_bit_is_told(tmp_path: Path) -> None:
     assert pa.table(ps.open(path)).equals(wanted)
 
 
-def test_a_damaged_value_is_never_passed_over(path: str) -> None:
+def test_a_damaged_value_is_never_skipped(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     place = Path(path_of(path, "new"))
     data = bytearray(place.read_bytes())
@@ -226,7 +226,7 @@ def test_limits_hold_for_overlays(path: str) -> None:
             ps.open(path, limits={name: most})
 
 
-def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None:
+def test_an_overlay_that_is_replaced_while_it_is_read_is_reported(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     dataset = ps.open(path)
     keep(path, overwrite=True, score=np.arange(COUNT) + 1)

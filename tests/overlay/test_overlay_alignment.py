@@ -31,7 +31,7 @@ damages = pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 
 
 def payload(number: int, size: int = 12) -> bytes:
-    """A record that says its own number, behind as many bytes as asked for."""
+    """A record that contains its number, after as many bytes as requested."""
     return bytes([number % 251]) * size + number.to_bytes(4, "little")
 
 
@@ -40,7 +40,7 @@ def number_of(record: bytes) -> int:
 
 
 def keep_squares(path: str, numbers: Iterable[int], **options: object) -> None:
-    """Keep beside each record the square of the number that it holds."""
+    """Write an overlay with the square of the number in each record."""
     squares = pa.record_batch({"square": pa.array([n * n for n in numbers], pa.int64())})
     dataset = ps.open(path, overlays=False, **options)  # type: ignore[arg-type]
     write_overlay(dataset, "square", squares.schema, lambda shard: [squares], overwrite=True)
@@ -50,7 +50,7 @@ RECORD = pa.schema([("record", pa.binary()), ("square", pa.int64())])
 
 
 def check(path: str, **options: object) -> list[int]:
-    """Read in every way; every record that comes has its own value. Returns the numbers scanned."""
+    """Read in every way; every delivered record has its value. Returns the numbers scanned."""
     scanned: list[int] = []
     dataset = ps.open(path, schema=RECORD, **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
@@ -69,7 +69,7 @@ def check(path: str, **options: object) -> list[int]:
         taken = dataset.take(order)
     except ps.FormatError:
         if options.get("damage") == "skip":
-            return scanned  # who asks by number wants that record and no other
+            return scanned  # a caller that asks by number wants that record and no other
         raise
     for record, square in zip(*(taken.column(n).to_pylist() for n in RECORD.names), strict=True):
         assert square == number_of(record) ** 2
@@ -89,7 +89,7 @@ def forget_index(path: str) -> None:
 @pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "index lost"])
 @damages
 @wraps
-def test_records_that_are_passed_over_take_their_values_with_them(
+def test_skipped_records_take_their_values_with_them(
     wrap: str, damage: str, indexed: bool, tmp_path: Path
 ) -> None:
     numbers = list(range(40))
@@ -228,7 +228,7 @@ def test_an_indexed_file_that_changed_is_refused(kind: str, tmp_path: Path) -> N
         assert check(path) == numbers
 
 
-def test_a_large_file_is_told_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
+def test_a_large_file_is_recognised_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
     path = str(tmp_path / "a.arrow")
     rng = np.random.default_rng(SEED)
     values = rng.integers(0, 256, (3000, 1000), dtype=np.uint8)
@@ -247,7 +247,7 @@ def test_a_large_file_is_told_by_a_sample_of_its_bytes(tmp_path: Path) -> None:
             ps.open(path)
 
 
-def test_a_batch_that_is_passed_over_shifts_no_values(tmp_path: Path) -> None:
+def test_a_skipped_batch_shifts_no_values(tmp_path: Path) -> None:
     """An Arrow file whose batch has a broken head: what follows has other numbers than before."""
     path = str(tmp_path / "a.arrow")
     numbers = list(range(1000))

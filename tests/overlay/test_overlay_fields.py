@@ -1,4 +1,4 @@
-"""Fields kept beside shards: writing, listing and removing them, and what is seen of them."""
+"""Overlays: writing, listing and removing them, and how they appear in a dataset."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_batches_that_do_not_fit_are_errors(path: str) -> None:
     assert ps.overlays(path) == []
 
 
-def test_an_overlay_is_replaced_only_where_that_is_asked_for(path: str) -> None:
+def test_an_overlay_is_replaced_only_on_request(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     with pytest.raises(FileExistsError, match="overwrite=True"):
         keep(path, score=np.arange(COUNT) * 2)
@@ -193,14 +193,14 @@ def test_a_field_that_may_not_be_null_must_be_in_every_shard(tmp_path: Path) -> 
     assert raised.value.field == "score"
 
 
-def test_a_file_that_stands_twice_in_a_dataset_gets_no_overlay(path: str) -> None:
+def test_a_file_that_is_twice_in_a_dataset_gets_no_overlay(path: str) -> None:
     with pytest.raises(ValueError, match="contains a file twice"):
         keep(ps.open([path, path]), score=np.arange(2 * COUNT))
     keep(path, score=np.arange(COUNT))
     assert ps.open([path, path])[COUNT + 3] == {"id": 3, "score": 3}
 
 
-def test_verify_writes_no_index_to_look_at_overlays(path: str) -> None:
+def test_verify_writes_no_index_to_read_overlays(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     os.unlink(str(index_of(path)))
     assert ps.verify(path).ok

@@ -1,4 +1,4 @@
-"""Images: what Pillow decodes is decoded to the same pixels; what is damaged is an error.
+"""Images: images that Pillow decodes give the same pixels; damaged images are errors.
 
 Pillow brings the same libjpeg-turbo and libwebp in other versions, so pixels are compared exactly,
 those of JPEG as well: its transform to the accurate integers has not changed since 2010.
@@ -50,7 +50,7 @@ MISNUMBERED = {
 
 
 def pillow(data: bytes) -> np.ndarray | None:
-    """The image as RGB, or None where Pillow refuses it."""
+    """The image as RGB, or None if Pillow refuses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -94,7 +94,7 @@ def test_corpus_images_are_what_pillow_makes_of_them_or_errors(folder: str) -> N
 
 
 @pytest.mark.parametrize("folder", ["jpeg", "png", "webp"])
-def test_sizes_are_those_that_the_manifest_states(folder: str) -> None:
+def test_sizes_equal_the_manifest(folder: str) -> None:
     stated = re.compile(rf"^\| ({folder}/\S+) \|.* \| [A-Z]+ (\d+)x(\d+) (\S+?),? ", re.MULTILINE)
     rows = stated.findall((CORPUS / "MANIFEST.md").read_text())
     checked = 0
@@ -109,7 +109,7 @@ def test_sizes_are_those_that_the_manifest_states(folder: str) -> None:
     assert checked > 60
 
 
-def test_damaged_jpegs_are_given_where_that_is_allowed() -> None:
+def test_damaged_jpegs_are_returned_if_that_is_allowed() -> None:
     for name in WARNED:
         data = (CORPUS / name).read_bytes()
         np.testing.assert_array_equal(decoded(data, allow_damaged=True), pillow(data))
@@ -159,7 +159,7 @@ def test_every_cut_of_a_small_image_is_an_error(name: str) -> None:
             decoded(data[:length])
 
 
-def test_a_damaged_png_is_told_of_in_words() -> None:
+def test_a_damaged_png_is_reported_in_words() -> None:
     data = saved(PIXELS[0], "PNG")
     said: set[str] = set()
     for place in range(8, len(data), 3):
@@ -256,7 +256,7 @@ def test_images_of_several_sizes_are_a_list_with_none_for_a_null() -> None:
     assert ps.decode_images([None]) == [None]
 
 
-def test_images_may_stand_in_any_binary_array() -> None:
+def test_images_may_be_in_any_binary_array() -> None:
     plain = pa.array([SMALL["png"], SMALL["png"]])
     typed = pa.ExtensionArray.from_storage(ImageType("png"), plain)
     fixed = plain.cast(pa.binary(len(SMALL["png"])))

@@ -1,5 +1,5 @@
-"""JPEGs are decoded by our own decoder of Huffman codes where nothing in them is odd, and else by
-TurboJPEG from the start; whoever asks for pixels cannot tell which it was.
+"""JPEGs are decoded with our Huffman decoder if they are not unusual, and otherwise by
+TurboJPEG from the start. The pixels do not show which it was.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def jpeg(image: Image.Image, **options: Any) -> bytes:
 
 
 def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
-    """The pixels by each way: None where our own leaves it to the other, words where that refuses."""
+    """The pixels by each decoder: None if ours leaves the image to TurboJPEG, a message if TurboJPEG refuses it."""
     try:
         ours = _core.jpeg_pixels_by(data, by_parts=True, **how)
     except _core.KernelError:
-        ours = None  # it is no JPEG, or has no size
+        ours = None  # it is not a JPEG, or has no size
     try:
         theirs = _core.jpeg_pixels_by(data, by_parts=False, **how)
     except _core.KernelError as error:
@@ -56,7 +56,7 @@ def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
 
 
 def agree(data: bytes, **how: Any) -> bool:
-    """Whether our own way decoded it; it is the same as the other, then."""
+    """Whether our decoder decoded it, with the same result as TurboJPEG."""
     ours, theirs = both(data, **how)
     if ours is None:
         return False
@@ -102,7 +102,7 @@ def test_what_encoders_write_is_decoded_to_the_same_pixels(sampling: str, qualit
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> None:
-    """Made by libjpeg-turbo's cjpeg, with the options that their names tell."""
+    """Made by libjpeg-turbo's cjpeg, with the options in their names."""
     data = (GOLDEN / name).read_bytes()
     taken = {agree(data, **how) for how in crops(71, 45, 30, random.Random(name))}
     assert (True in taken) == (name not in OTHERS)
@@ -110,8 +110,8 @@ def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> Non
     assert np.array_equal(usual.ravel(), np.asarray(both(data)[1]))
 
 
-def test_a_lossless_file_is_shrunk_by_us_where_a_part_of_it_is_asked_for() -> None:
-    """The library gives such files at their full size, and wrote that behind what had room for a part."""
+def test_penstock_itself_shrinks_a_lossless_file() -> None:
+    """The library returns such files at full size, and wrote past a buffer with room for a part."""
     data = (GOLDEN / "lossless.jpg").read_bytes()
     whole = np.asarray(Image.open(io.BytesIO((GOLDEN / "rgb.jpg").read_bytes())), np.float32)
     for part in (2, 4, 8):
@@ -126,7 +126,7 @@ def test_a_lossless_file_is_shrunk_by_us_where_a_part_of_it_is_asked_for() -> No
 
 
 def test_tables_of_one_file_are_not_used_for_another_that_lacks_them() -> None:
-    """libjpeg keeps them; who decodes many files with one handle would get wrong colours."""
+    """libjpeg keeps them, so decoding many files with one handle would give wrong colours."""
     data = jpeg(picture(64, 48), quality=30, optimize=True)
     at, kept = 2, [data[:2]]
     while data[at + 1] != 0xDA:
@@ -179,7 +179,7 @@ def damages(data: bytes, every: int) -> Iterator[bytes]:
         {"subsampling": 2, "restart_marker_rows": 1},
     ],
 )
-def test_damage_is_told_and_salvaged_as_the_other_way_does(
+def test_damage_is_reported_and_salvaged_as_the_other_way_does(
     options: dict[str, Any], allow_damaged: bool
 ) -> None:
     data = jpeg(picture(100, 75), quality=60, **options)

@@ -59,7 +59,7 @@ def test_a_given_schema_may_have_structs(path: str) -> None:
         ps.open(path, schema=pa.schema([("s", pa.struct([]))]))
 
 
-def test_a_missing_struct_is_one_of_missing_fields(tmp_path: Path) -> None:
+def test_a_missing_struct_is_a_struct_of_missing_fields(tmp_path: Path) -> None:
     box = pa.struct([pa.field("x", pa.int8(), nullable=False), ("y", pa.int8())])
     values = [{"x": 1, "y": None}, None, {"x": 3, "y": 4}]
     path = ps.write({"s": pa.array(values, box)}, tmp_path / "a.tfrecord").paths[0]

@@ -39,7 +39,7 @@ def payloads(frames: _core.Frames) -> list[bytes]:
 
 
 def splice(old: list[bytes], fields: Any = None, kind: str = "example", **how: Any) -> list[bytes]:
-    """The payloads afterwards, each proved to match its new checksum."""
+    """The payloads afterwards, each verified against its new checksum."""
     framed, _ = _core.splice_fields(walked(file_of(old)), fields, kind, **how)
     assert framed.data.to_bytes() == file_of(payloads(walked(framed.data)))
     return payloads(walked(framed.data))
@@ -83,7 +83,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @st.composite
 def records_and_fields(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch]:
-    """Records, and new fields for them that none has."""
+    """Records, and new fields that no record has."""
     batch = draw(strategies.batches(max_records=5))
     count = batch.num_rows
     old = draw(st.lists(strategies.features, min_size=count, max_size=count))
@@ -261,7 +261,7 @@ def test_a_changed_record_is_verified_even_when_not_asked_for() -> None:
         assert caught.value.args[0].kind == "data_checksum"
 
 
-def test_what_is_no_message_is_a_fault() -> None:
+def test_bytes_that_are_not_a_message_are_a_fault() -> None:
     old = [serialized(example({"a": None})), b"\x0a\x7f"]
     for verify in (False, True):
         with pytest.raises(_core.KernelError) as caught:

@@ -1,4 +1,4 @@
-"""Which files a folder and a glob mean, what is left out, and what is no one dataset."""
+"""Which files a folder and a glob mean, what is left out, and what is not one dataset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORD = {"a": [1, 2]}
 
 
 def laid(folder: Path, *names: str) -> Path:
-    """A folder with TFRecord files of these names, or folders where they end with a slash."""
+    """A folder with TFRecord files of these names; a name that ends with a slash makes a folder."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ DATA = ["_a.tfrecord", "__a", "success", "_success", "_Metadata", "temporary/a",
 @pytest.mark.parametrize("name", NO_DATA)
 @pytest.mark.parametrize("folder", ["", "deep/er/"])
 @pytest.mark.filterwarnings("ignore:.*left out")
-def test_a_name_that_is_no_data_is_listed_and_opens_if_it_is_named(
+def test_a_name_that_is_not_data_is_listed_and_opens_if_it_is_named(
     tmp_path: Path, name: str, folder: str
 ) -> None:
     laid(tmp_path, "a.tfrecord", folder + name)
@@ -176,7 +176,7 @@ def oracle_matches(parts: list[str], pattern: list[str]) -> bool:
 
 
 def made(folder: Path, tree: list[str]) -> list[str]:
-    """Files of no bytes; a name that is that of a folder already is left out."""
+    """Empty files; names of existing folders are left out."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     files: set[str] = set()
@@ -254,7 +254,7 @@ def test_names_with_an_underscore_are_images_and_classes(tmp_path: Path) -> None
     assert {"_SUCCESS", ".hidden", "cat/.b.jpg", "cat/c.jpg.part"} <= names
 
 
-def test_captions_beside_images_are_warned_of(tmp_path: Path) -> None:
+def test_captions_next_to_images_give_a_warning(tmp_path: Path) -> None:
     picture(tmp_path / "1.jpg")
     (tmp_path / "1.txt").write_text("a dog")
     with pytest.warns(UserWarning, match=r"1\.txt"):
@@ -269,14 +269,14 @@ def test_images_that_a_table_does_not_name_are_listed(tmp_path: Path) -> None:
     assert [Path(path).name for path, _ in ds.skipped_files] == ["0.jpg", "2.jpg"]
 
 
-def test_a_table_above_images_at_any_depth_is_one_of_images(tmp_path: Path) -> None:
+def test_a_table_above_images_at_any_depth_is_a_table_of_images(tmp_path: Path) -> None:
     picture(tmp_path / "train" / "x" / "1.jpg")
     (tmp_path / "metadata.csv").write_text("file_name,n\ntrain/x/1.jpg,1\n")
     ds = ps.open(tmp_path)
     assert (ds.shards[0].format, ds[0]["n"]) == ("imagefolder", 1)
 
 
-def test_a_table_above_shards_is_text_beside_them(tmp_path: Path) -> None:
+def test_a_table_above_shards_is_text_next_to_them(tmp_path: Path) -> None:
     laid(tmp_path, "x/1.tfrecord", "2.tfrecord")
     (tmp_path / "metadata.csv").write_text("a,b\n1,2\n")
     assert read(tmp_path) == ["2.tfrecord", "x/1.tfrecord"]
@@ -301,7 +301,7 @@ def test_folders_of_mds_are_read_by_their_indexes_at_any_depth(tmp_path: Path) -
     ] * 2
 
 
-# -- what is no one dataset -----------------------------------------------------------------------
+# -- what is not one dataset ----------------------------------------------------------------------
 
 
 def proposals(error: PenstockError) -> list[str]:
@@ -366,7 +366,7 @@ def test_files_of_several_formats_are_refused_with_globs_that_work(
     lay(folder)
     everything = set(expand(str(folder), LocalStorage()).paths)
     if source and lay is images_beside:
-        return  # a glob is of files, and pictures are no data alone
+        return  # a glob matches files, and images alone are not data
     with pytest.raises(ps.FormatError, match="several formats") as caught:
         ps.open(f"{folder}{source}")
     found = [ps.open(one, index="never") for one in proposals(caught.value)]
@@ -420,7 +420,7 @@ def test_files_that_share_a_field_are_one_dataset(tmp_path: Path, ending: str) -
     assert len(list(ps.open(tmp_path, columns=["a"], index="never").scan())) > 0
 
 
-def test_a_missing_field_that_is_read_alone_is_no_other_dataset(tmp_path: Path) -> None:
+def test_a_missing_field_that_is_read_alone_is_not_another_dataset(tmp_path: Path) -> None:
     ps.write({"a": [1] * 3000, "id": [1] * 3000}, tmp_path / "0.tfrecord")
     ps.write({"id": [2] * 3000}, tmp_path / "1.tfrecord")
     found = pa.table(ps.open(tmp_path, columns=["a"]))
@@ -445,7 +445,7 @@ WITHOUT = ["tfrecord", "rec", "msgpack"]
 
 
 @pytest.mark.parametrize("ending", WITH_MARKS)
-def test_a_file_of_no_bytes_is_a_finding_and_no_dataset(tmp_path: Path, ending: str) -> None:
+def test_an_empty_file_is_a_finding_and_not_a_dataset(tmp_path: Path, ending: str) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.{ending}").touch()
     for source in (tmp_path, tmp_path / f"a.{ending}"):
@@ -490,7 +490,7 @@ def test_a_file_of_no_bytes_among_others_holds_no_records(
 
 
 @pytest.mark.parametrize("ending", WITHOUT)
-def test_a_file_of_no_bytes_is_one_of_no_records_where_nothing_marks_files(
+def test_an_empty_file_has_no_records_in_formats_without_a_file_header(
     tmp_path: Path, ending: str
 ) -> None:
     (tmp_path / f"a.{ending}").touch()

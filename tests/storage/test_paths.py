@@ -1,4 +1,4 @@
-"""What a source means: numbered sets and the files that lie beside them."""
+"""What a source means: numbered sets and the files next to them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_pipe_is_refused_and_never_taken_for_an_empty_file(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.npy.gz", "a.beton.gz", "a.msgpack.gz", "a.h5.gz", "a.gz"])
-def test_a_packed_file_is_told_to_be_unpacked(tmp_path: Path, name: str) -> None:
+def test_a_packed_file_is_refused_with_advice_to_unpack_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"some bytes" * 9))
     with pytest.raises(ps.UnsupportedError, match="compressed with gzip") as caught:
         ps.open(tmp_path / name)
@@ -78,7 +78,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("ending", ["tar", "tfrecord", "parquet", "npz", "rec"])
-def test_text_beside_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> None:
+def test_text_next_to_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> None:
     ps.write({"data": [b"1", b"2"]} if ending == "rec" else {"a": [1, 2]}, tmp_path / f"x.{ending}")
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)
@@ -86,8 +86,8 @@ def test_text_beside_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> 
     assert len(ds) == 2
     found = {Path(path).name: reason for path, reason in ds.skipped_files}
     if ending == "rec":
-        assert found.pop("x.idx") == "an index of the file beside it"
-    assert found == dict.fromkeys(TEXTS, "text beside the data")
+        assert found.pop("x.idx") == "an index of the file next to it"
+    assert found == dict.fromkeys(TEXTS, "text next to the data")
     assert ps.info(tmp_path).skipped_files == ds.skipped_files
     assert ps.verify(tmp_path).ok
     assert len(ps.open([tmp_path, tmp_path])) == 4
@@ -119,7 +119,7 @@ def test_data_that_is_called_like_text_is_read(tmp_path: Path) -> None:
     assert (len(ds), ds.skipped_files) == (4, ())
 
 
-def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
+def test_a_text_file_that_is_named_itself_is_not_data(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# A")
     for source in (tmp_path, tmp_path / "README.md", [tmp_path / "README.md"]):
         with pytest.raises(ps.FormatError, match="in no known format"):
@@ -129,7 +129,7 @@ def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
         ps.open(tmp_path / "train")
 
 
-def test_summaries_and_hidden_files_are_no_data(tmp_path: Path) -> None:
+def test_summaries_and_hidden_files_are_not_data(tmp_path: Path) -> None:
     table, footers = pa.table({"a": [1, 2, 3]}), []
     pq.write_table(table, tmp_path / "x.parquet", metadata_collector=footers)
     footers[0].set_file_path("x.parquet")
@@ -148,7 +148,7 @@ def test_summaries_and_hidden_files_are_no_data(tmp_path: Path) -> None:
     assert len(ps.open(tmp_path / "_b*")) == 1
 
 
-def test_two_sets_of_one_name_are_not_read_as_one(tmp_path: Path) -> None:
+def test_two_sets_of_one_name_are_not_read_as_one_set(tmp_path: Path) -> None:
     ps.write({"i": range(7)}, tmp_path / "x.tfrecord", num_shards=3)
     ps.write({"i": [100, 101]}, tmp_path / "x.tfrecord", num_shards=2)
     for source in (f"{tmp_path}/x@*.tfrecord", str(tmp_path), f"{tmp_path}/x-*"):

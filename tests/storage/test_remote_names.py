@@ -1,4 +1,4 @@
-"""Every verb says one thing of files that lie elsewhere, whatever their names look like."""
+"""Every verb treats remote files alike, whatever their names look like."""
 
 from __future__ import annotations
 

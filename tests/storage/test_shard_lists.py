@@ -133,7 +133,7 @@ def test_an_index_that_is_malformed_is_refused(facts: dict[str, Any], folder: Pa
         ps.open(index(folder, wids_version=2))
 
 
-def test_other_json_is_no_index(folder: Path) -> None:
+def test_other_json_is_not_an_index(folder: Path) -> None:
     for text in ("", "[1]", '{"a": 1}', "[" * 100_000):
         (folder / "x.json").write_text(text)
         assert expand("x.json", LocalStorage()).paths == ["x.json"]

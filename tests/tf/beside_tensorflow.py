@@ -1,4 +1,4 @@
-"""TensorFlow itself, to parse beside penstock.tf, an Example for both, and what an error of ours says."""
+"""TensorFlow itself, to compare with penstock.tf; an Example for both; and the message of a penstock error."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def outcome(run: Callable[[], Any]) -> Any:
 
 
 def spec_of(spec: dict[str, Any], name: str = "") -> Any:
-    """A golden feature spec as a feature. Two options are told by the case's name only."""
+    """A golden feature spec as a feature. Two options are known from the case's name only."""
     dtype, shape = tf.as_dtype(spec["dtype"]), spec.get("shape")
     default = value_of(spec["default_value"]) if "default_value" in spec else None
     match spec["kind"]:

@@ -1,6 +1,6 @@
 """Random parsing programs, to be run by penstock.tf and by TensorFlow: features, and records for them.
 
-Keys have a kind of their own ("a" and "n" integers, "b" strings, "c" floats), which features mostly ask for.
+Keys have a fixed kind ("a" and "n" integers, "b" strings, "c" floats), which features mostly ask for.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def spares_tensorflow(payloads: list[bytes], features: list[Any]) -> bool:
 
 
 def components(value: Any) -> Any:
-    """What tensors consist of, ours or TensorFlow's, in a form that compares and tells NaN alike."""
+    """What tensors consist of, ours or TensorFlow's, in a form that can be compared and in which NaN equals NaN."""
     if isinstance(value, dict):
         return {key: components(part) for key, part in value.items()}
     if isinstance(value, tuple):
@@ -187,5 +187,5 @@ def answer(run: Any) -> Any:
 
 
 def order(value: Any) -> Any:
-    """The keys of dicts as they stand."""
+    """The keys of dicts in their order."""
     return [order(part) for part in value] if isinstance(value, tuple) else list(value)

@@ -13,7 +13,7 @@ IMPORT = "import penstock.tf as tf\n"
 
 
 def program(name: str, *, tensorflow: bool = False) -> Any:
-    """A program as a module; its one line of import decides whose it is."""
+    """A program as a module; its one import line decides which library it uses."""
     path = EXAMPLES / f"{name}.py"
     source = path.read_text()
     if tensorflow:

@@ -1,4 +1,4 @@
-"""`cache`: what is kept, when, and under which names; with TensorFlow beside it."""
+"""`cache`: what is kept, when, and under which names, compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_only_a_whole_pass_is_kept(tf: Any, in_file: bool, tmp_path: Path) -> No
     assert len(made) == count
 
 
-def test_a_shuffle_before_the_cache_is_frozen_and_one_behind_is_not() -> None:
+def test_a_shuffle_before_the_cache_is_frozen_and_a_later_one_is_not() -> None:
     before = Data.range(20).shuffle(20).cache()
     assert numbers(before) == numbers(before)
     behind = Data.range(20).cache().shuffle(20)
@@ -117,7 +117,7 @@ def test_any_dense_element_comes_back_from_a_file(tmp_path: Path) -> None:
             assert np.array_equal(one, other)
 
 
-def test_a_file_of_tensorflows_or_a_damaged_one_is_an_error(tmp_path: Path) -> None:
+def test_a_tensorflow_cache_or_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     theirs = str(tmp_path / "theirs")
     list(real.data.Dataset.range(5).cache(theirs))
     with pytest.raises(ours.errors.InvalidArgumentError, match="TensorFlow"):
@@ -160,7 +160,7 @@ def test_a_failing_pass_is_not_kept() -> None:
         {"mark": [1]},
     ],
 )  # fmt: skip
-def test_an_index_that_says_something_else_is_no_cache(tmp_path: Path, facts: Any) -> None:
+def test_an_index_with_other_contents_is_not_a_cache(tmp_path: Path, facts: Any) -> None:
     path = str(tmp_path / "c")
     list(Data.range(3).cache(path))
     index = Path(f"{path}.index")
@@ -170,7 +170,7 @@ def test_an_index_that_says_something_else_is_no_cache(tmp_path: Path, facts: An
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"[]", b"{}", b"\xff", b"", b"x" * (2 << 20)])
-def test_an_index_that_is_none_is_no_cache(tmp_path: Path, text: bytes) -> None:
+def test_an_invalid_index_is_not_a_cache(tmp_path: Path, text: bytes) -> None:
     path = str(tmp_path / "c")
     list(Data.range(3).cache(path))
     Path(f"{path}.index").write_bytes(text)

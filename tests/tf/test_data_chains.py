@@ -64,7 +64,7 @@ def sources(rng: random.Random) -> tuple[str, Callable[[Any], Any], str]:
 
 
 def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
-    """One more step: (what it says, what it does, the kind of the elements behind it)."""
+    """One more step: (what it says, what it does, the kind of the elements after it)."""
     n = rng.choice([0, 1, 2, 3, 7, 40])
     size = rng.choice([1, 2, 3, 5, 16])
     seed = rng.randint(0, 3)
@@ -74,7 +74,7 @@ def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
         (f"skip({n})", lambda d, tf: d.skip(n), kind),
         ("take(-1)", lambda d, tf: d.take(-1), kind),
         (f"shard({size}, {n % size})", lambda d, tf: d.shard(size, n % size), kind),
-        # TensorFlow refuses repeat(0) right behind a shuffle, by an optimisation's mistake.
+        # TensorFlow refuses repeat(0) right after a shuffle, because of a wrong optimisation.
         (f"repeat({n % 3 + 1})", lambda d, tf: d.repeat(n % 3 + 1), kind),
         (f"shuffle({size}, {seed})", lambda d, tf: d.shuffle(size, seed=seed), kind),
         (f"shuffle({size}, {seed}, {flag})", lambda d, tf: d.shuffle(size, seed, flag), kind),
@@ -196,7 +196,7 @@ def test_chains_have_the_cardinality_and_the_spec_that_tensorflow_says() -> None
         try:
             own = ours.nest.flatten(mine.element_spec)
         except ours.errors.InvalidArgumentError:
-            continue  # no element, so nobody can look at one
+            continue  # no element, so none can be read
         assert [s.dtype.name for s in own] == [s.dtype.name for s in specs], (
             f"program {seed}: {text}"
         )

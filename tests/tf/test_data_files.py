@@ -24,7 +24,7 @@ def written(path: Path, records: list[bytes], compression: str = "") -> Path:
 
 
 def outcome(tf: Any, build: Any) -> tuple[list[Any], str | None]:
-    """What was read, and the class of the error behind it."""
+    """What was read, and the class of the error after it."""
     seen: list[Any] = []
     try:
         seen.extend(element.numpy() for element in build(tf))
@@ -73,7 +73,7 @@ def test_buffer_sizes_and_parallel_reads_change_what_tensorflow_says(tmp_path: P
         same(lambda tf, n=reads: tf.data.TFRecordDataset(paths, num_parallel_reads=n))
 
 
-def test_a_missing_file_is_named_behind_the_records_before_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_after_the_records_before_it(tmp_path: Path) -> None:
     paths = [str(written(tmp_path / "a", RECORDS[:3])), str(tmp_path / "none")]
     found, error = same(lambda tf: tf.data.TFRecordDataset(paths))
     assert (len(found), error) == (3, "NotFoundError")
@@ -81,7 +81,7 @@ def test_a_missing_file_is_named_behind_the_records_before_it(tmp_path: Path) ->
         list(ours.data.TFRecordDataset(paths))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(ours.errors.OpError):
         list(ours.data.TFRecordDataset(str(tmp_path)))
 
@@ -99,7 +99,7 @@ def test_another_compression_is_data_loss(tmp_path: Path, given: str, actual: st
     assert (len(found), error) == ((9, None) if given == actual else (0, "DataLossError"))
 
 
-def test_damage_is_data_loss_behind_the_records_before_it(tmp_path: Path) -> None:
+def test_damage_is_data_loss_after_the_records_before_it(tmp_path: Path) -> None:
     path = written(tmp_path / "a", RECORDS)
     whole = path.read_bytes()
     for place in (*range(0, 60, 7), len(whole) // 2, len(whole) - 1):
@@ -114,7 +114,7 @@ def test_damage_is_data_loss_behind_the_records_before_it(tmp_path: Path) -> Non
     assert errors == {None, "DataLossError"}
 
 
-def test_behind_damage_reading_goes_on_with_the_next_file(tmp_path: Path) -> None:
+def test_after_damage_reading_continues_with_the_next_file(tmp_path: Path) -> None:
     paths = [written(tmp_path / name, RECORDS[:20]) for name in "abc"]
     damaged = bytearray(paths[1].read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -138,7 +138,7 @@ def test_an_error_says_which_file_and_record(tmp_path: Path) -> None:
     assert caught.value.record == len(RECORDS) - 1
 
 
-def test_reading_leaves_nothing_beside_the_files(tmp_path: Path) -> None:
+def test_reading_leaves_nothing_next_to_the_files(tmp_path: Path) -> None:
     path = written(tmp_path / "a", RECORDS)
     list(ours.data.TFRecordDataset(str(path)).shuffle(10).batch(3))
     assert os.listdir(tmp_path) == ["a"]
@@ -164,7 +164,7 @@ def test_lines_come_without_their_ends(tmp_path: Path) -> None:
         same(lambda tf, path=stream: tf.data.TextLineDataset(str(path), compression_type="ZLIB"))
 
 
-def test_records_of_one_size_lie_between_header_and_footer(tmp_path: Path) -> None:
+def test_records_of_one_size_are_between_header_and_footer(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"headabcdefghifoot")
     for size, header, footer in ((3, 4, 4), (9, 4, 4), (1, 0, 0), (2, 4, 4), (3, 20, 0)):

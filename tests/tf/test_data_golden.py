@@ -32,7 +32,7 @@ def numbers(dataset: Any) -> list[int]:
 
 
 def as_elements(dataset: Any) -> Any:
-    """The same dataset, whose elements no longer lie in columns."""
+    """The same dataset, whose elements are no longer in columns."""
     return dataset.map(lambda x: x + 0)
 
 
@@ -41,7 +41,7 @@ def test_philox_gives_the_numbers_of_its_paper(answers: Any) -> None:
         assert Philox(case["seed"], case["seed2"]).take(8).tolist() == case["first_8_u32"]
 
 
-def test_philox_goes_on_where_it_was_whatever_is_asked_for() -> None:
+def test_philox_continues_where_it_was_whatever_is_drawn() -> None:
     whole = Philox(3, 5).take(100).tolist()
     parts = Philox(3, 5)
     assert [n for size in (1, 2, 3, 7, 20, 67) for n in parts.take(size).tolist()] == whole

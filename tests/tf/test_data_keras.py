@@ -1,4 +1,4 @@
-"""Keras takes datasets as they are, on torch and on JAX; each in a process of its own."""
+"""Keras takes datasets as they are, on torch and on JAX, each in a separate process."""
 
 from __future__ import annotations
 

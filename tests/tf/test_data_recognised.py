@@ -1,4 +1,4 @@
-"""Functions that only parse run by columns; what comes out is what they give record by record."""
+"""Functions that only parse run by columns, with the same result as record by record."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_columnar(dataset: Any) -> bool:
 
 
 def slow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which looks at what it is given."""
+    """The same function, but it reads its argument."""
 
     def run(*args: Any) -> Any:
         for each in tf.nest.flatten(args):
@@ -128,7 +128,7 @@ def test_columns_give_what_records_give(records: list[str], name: str) -> None:
     dataset = tf.data.TFRecordDataset(records)
     fast = CHAINS[name](dataset, lambda f: f)
     by_record = CHAINS[name](dataset, slow)
-    # Rows that are as long as the batch they were in are no columns.
+    # Rows as long as their batch are not columns.
     assert is_columnar(fast) or name == "unbatched"
     for _ in range(2):
         assert elements(fast) == elements(by_record)
@@ -215,7 +215,7 @@ def test_an_error_comes_in_its_place_and_with_the_same_words(chain: str) -> None
     assert outcome(lambda f: f) == outcome(slow)
 
 
-def test_errors_can_be_passed_over(records: list[str]) -> None:
+def test_errors_can_be_skipped(records: list[str]) -> None:
     strings = examples(400, frozenset({0, 7, 8, 399}))
     dataset = tf.data.Dataset.from_tensor_slices(strings).map(single).ignore_errors()
     assert [int(e["id"]) for e in dataset] == [n for n in range(400) if n not in (0, 7, 8, 399)]

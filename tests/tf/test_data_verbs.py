@@ -1,4 +1,4 @@
-"""What verbs of datasets refuse, and what random chains do not reach; with TensorFlow beside where it can say."""
+"""What verbs of datasets refuse, and what random chains do not reach; compared with TensorFlow if possible."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("build", "message"), MESSAGES)
-def test_messages_are_those_that_are_known(build: Any, message: str) -> None:
+def test_messages_equal_the_known_messages(build: Any, message: str) -> None:
     with pytest.raises(ours.errors.OpError) as caught:
         list(build(Data.range(5)))
     assert message in str(caught.value)
@@ -172,7 +172,7 @@ def test_named_tuples_stay_what_they_are() -> None:
     assert element.y.numpy().tolist() == [3, 4]
 
 
-def test_a_dataset_is_one_of_the_class_and_true() -> None:
+def test_a_dataset_is_an_instance_of_the_class_and_true() -> None:
     dataset = Data.range(3)
     assert isinstance(dataset, ours.data.Dataset)
     assert isinstance(ours.data.TFRecordDataset("x"), ours.data.Dataset)
@@ -180,7 +180,7 @@ def test_a_dataset_is_one_of_the_class_and_true() -> None:
     assert len(dataset.batch(2)) == 2
 
 
-def test_an_iterator_gives_elements_until_there_are_none() -> None:
+def test_an_iterator_gives_elements_until_the_end() -> None:
     iterator = iter(Data.range(1))
     assert int(iterator.get_next()) == 0
     with pytest.raises(ours.errors.OutOfRangeError):
@@ -335,7 +335,7 @@ def test_prefetch_reads_no_further_than_it_may() -> None:
     assert 1 <= len(seen) <= 5
 
 
-def test_elements_are_no_views_into_the_users_arrays() -> None:
+def test_elements_are_not_views_into_the_users_arrays() -> None:
     mine = np.arange(6)
     dataset = Data.from_tensor_slices(mine)
     mine[0] = 99
@@ -354,7 +354,7 @@ def test_a_forked_child_iterates_anew_and_refuses_to_go_on() -> None:
     iterator = iter(dataset)
     next(iterator)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some Pythons warn of a fork beside threads
+        warnings.simplefilter("ignore")  # some versions warn of a fork
         child = os.fork()
     if not child:
         status = 1
@@ -391,7 +391,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 
 
 def parts(value: Any) -> Any:
-    """A leaf, sparse and ragged ones taken apart."""
+    """A leaf; sparse and ragged tensors are split into their parts."""
     if isinstance(value, dict):
         return [parts(value[key]) for key in sorted(value)]
     if hasattr(value, "dense_shape"):

@@ -66,7 +66,7 @@ def test_every_jpeg_of_the_corpus_decodes_to_tensorflows_bytes(corpus: Path) -> 
     equal = 0
     for path in files(corpus / "jpeg", b"\xff\xd8\xff"):
         if any(part in DAMAGED for part in path.parts) or "lossless" in path.name:
-            continue  # what is damaged is in the next test; TensorFlow's version knows no lossless JPEG
+            continue  # the next test covers damage; TensorFlow's version does not support lossless JPEG
         data = path.read_bytes()
         for how in ({}, {"channels": 3}, jpeg_options(rng), jpeg_options(rng)):
             found = alike(
@@ -100,10 +100,10 @@ def test_cut_jpegs_give_the_rows_that_tensorflow_gives() -> None:
         data = tf.io.encode_jpeg(
             picture(rng), chroma_downsampling=bool(numbers.randrange(2))
         ).numpy()
-        # In the header TensorFlow may go round in circles for ever; behind it, it does not.
+        # In the header TensorFlow may loop for ever; after the header it does not.
         cut = data[: numbers.randrange(data.find(b"\xff\xda") + 14, len(data) + 1)]
         if cut.endswith(b"\xff"):
-            continue  # nor is it spared that where a marker is cut
+            continue  # it may also loop if a marker is truncated
         for how in (
             {"try_recover_truncated": True},
             {"acceptable_fraction": numbers.random()},
@@ -125,7 +125,7 @@ def test_a_jpeg_cut_in_its_header_is_refused_though_recovery_was_asked_for() -> 
             codecs.decode_jpeg(data[:end], try_recover_truncated=True)
 
 
-def test_parts_of_jpegs_are_those_of_tensorflow() -> None:
+def test_parts_of_jpegs_equal_tensorflows() -> None:
     rng, numbers = np.random.default_rng(4), random.Random(4)
     for _ in range(80):
         data = tf.io.encode_jpeg(
@@ -172,7 +172,7 @@ def test_pngs_read_back_in_both_directions() -> None:
 
 
 def made_png(rng: np.random.Generator, numbers: random.Random) -> bytes:
-    """A PNG of any colour type and depth, with a palette and transparency where it may have them."""
+    """A PNG of any colour type and depth, with a palette and transparency if its type allows them."""
     colour, depth = numbers.choice(
         [
             *((0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16)),
@@ -315,7 +315,7 @@ def test_operations_take_each_others_formats_as_in_tensorflow() -> None:
             )
 
 
-def test_options_that_are_none_are_refused_as_in_tensorflow() -> None:
+def test_invalid_options_are_refused_as_in_tensorflow() -> None:
     image = np.zeros([4, 4, 3], np.uint8)
     data = codecs.encode_jpeg(image).numpy()
     for name, arguments, how in (

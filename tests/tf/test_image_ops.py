@@ -1,4 +1,4 @@
-"""tf.image beside TensorFlow's: the same arguments, the same numbers."""
+"""tf.image compared with TensorFlow's: the same arguments, the same numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def same(ours: Any, theirs: Any, **close: float) -> None:
 
 
 def bound(method: str, image: np.ndarray) -> dict[str, float]:
-    """How far an image at another size may be from TensorFlow's: 0.002 of 255, where it may at all."""
+    """How far an image at another size may be from TensorFlow's: 0.002 of 255, if it may differ at all."""
     largest = float(np.abs(image.astype(float)).max(initial=255))
     return {} if method in EXACT else {"atol": 0.002 * largest / 255}
 

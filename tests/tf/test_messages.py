@@ -1,4 +1,4 @@
-"""`tf.train`'s messages: what programs do with them, told one thing at a time."""
+"""`tf.train`'s messages: what programs do with them, one thing at a time."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_what_a_message_does_not_have_is_refused() -> None:
     assert Example(features=None) == Example()
 
 
-def test_bytes_that_are_no_message_are_a_decode_error_that_names_it() -> None:
+def test_bytes_that_are_not_a_message_are_a_decode_error_that_names_it() -> None:
     for data in (
         b"\x0a\x7f",
         b"\x07",

@@ -115,14 +115,14 @@ def step(data: st.DataObject, twins: list[Twin]) -> None:
 
 
 def build(data: st.DataObject, twin: Twin, twins: list[Twin]) -> None:
-    """A message that holds one or two of those there are."""
+    """A message that holds one or two of the existing messages."""
     homes = [
         (name, field)
         for name, fields in FIELDS.items()
         for field in fields
         if HELD.get(field) == twin.name
     ]
-    # Both FeatureList and Features have a field "feature"; the list of lists has one of its own.
+    # Both FeatureList and Features have a field "feature"; the list of lists has another field.
     homes = [h for h in homes if h != ("FeatureLists", "feature")]
     if not homes:
         return
@@ -207,7 +207,7 @@ def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> No
 
 
 def assign(found: Any, part: slice, values: list[Any]) -> None:
-    """A slice assigned. Where a value is refused, protobuf leaves the list with the room that it has made for
+    """A slice assigned. If a value is refused, protobuf leaves the list with the room that it has made for
     it; so the list is put right in both."""
     before = list(found)
     try:
@@ -361,7 +361,9 @@ def test_the_values_of_a_list_are_the_same_array_to_numpy(name: str, values: lis
 
 
 @pytest.mark.parametrize("is_looked_at", [False, True])
-def test_clearing_one_of_a_oneof_does_to_the_others_what_protobuf_does(is_looked_at: bool) -> None:
+def test_clearing_a_field_of_a_oneof_does_to_the_others_what_protobuf_does(
+    is_looked_at: bool,
+) -> None:
     found = []
     for module in (train, theirs):
         feature = module.Feature(bytes_list={"value": [b"x"]})

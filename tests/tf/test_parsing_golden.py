@@ -26,10 +26,10 @@ def check(expected: Any, run: Any) -> None:
         assert found == json.loads(json.dumps(expected))
         return
     kind, message = expected["error"]["type"], expected["error"]["message"]
-    if kind == "UnicodeDecodeError":  # TensorFlow's own message is no text
+    if kind == "UnicodeDecodeError":  # TensorFlow's message is not text
         kind, message = "InvalidArgumentError", ""
     assert found["error"]["type"] == kind
-    # What TensorFlow says of its graph is not ours to say, and bytes that are no text we escape.
+    # TensorFlow's words about its graph do not apply to penstock, which also escapes bytes that are not text.
     for end in ("(message not", "\n", " [Op:", "value: '", " do not form ", "; ragged_keys"):
         message = message.partition(end)[0]
     assert message in found["error"]["message"]

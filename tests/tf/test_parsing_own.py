@@ -1,4 +1,4 @@
-"""What is penstock's own in parsing: plans that are kept, batches in Arrow's memory, stand-ins."""
+"""What only penstock's parsing has: cached plans, batches in Arrow's memory, stand-ins."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_plan_is_made_once() -> None:
     assert len(plans) <= parsing._MAX_PLANS
 
 
-# Batches that lie elsewhere
+# Batches in other memory
 
 
 ALL: dict[str, Any] = {
@@ -85,7 +85,7 @@ def test_a_batch_is_the_same_from_bytes_arrow_and_frames(count: int) -> None:
     assert isinstance(lying[-1], _core.Frames)
 
 
-def test_arrays_can_be_written_to_and_are_ones_own() -> None:
+def test_arrays_are_writable_and_not_shared() -> None:
     for count in (2, 9000):
         found = parsing.parse_batch([EXAMPLE] * count, ALL)
         again = parsing.parse_batch([EXAMPLE] * count, ALL)
@@ -94,13 +94,13 @@ def test_arrays_can_be_written_to_and_are_ones_own() -> None:
             assert found[key].numpy().flags.writeable and again[key][0, 0] != 5
 
 
-def test_errors_of_batches_that_lie_elsewhere_say_the_same() -> None:
+def test_errors_of_batches_in_other_memory_say_the_same() -> None:
     payloads = [EXAMPLE, b"\xff"]
     lying = [payloads, pa.array(payloads, pa.binary()), tfe.frames(payloads)]
     assert len({message(lambda: parsing.parse_batch(b, ALL)) for b in lying}) == 1  # noqa: B023
 
 
-def test_bytes_that_are_none_are_refused() -> None:
+def test_values_that_are_not_bytes_are_refused() -> None:
     with pytest.raises(TypeError, match="bytes"):
         parsing.parse_batch(pa.array([1, 2]), ALL)
     with pytest.raises((TypeError, ValueError)):
@@ -147,7 +147,7 @@ def test_bytes_that_are_none_are_refused() -> None:
         lambda r: parsing.parse_single_sequence_example(r, ALL),
     ],
 )
-def test_any_other_use_of_a_stand_in_is_told(use: Any) -> None:
+def test_any_other_use_of_a_stand_in_is_noticed(use: Any) -> None:
     def call(function: Any, element: Any) -> Any:
         return function(element)
 

@@ -53,7 +53,7 @@ class Compared:
         """That there was something to compare."""
         total = self.tally.total()
         assert all(self.tally[kind] > total / 50 for kind in kinds), self.tally
-        # Of several faults another may be told of first; TensorFlow's core has more words.
+        # Of several faults, another may be reported first; TensorFlow's core has longer messages.
         errors = total - self.tally["same words"] - self.tally["read"]
         assert self.tally["same words"] > errors / 2, self.tally
 

@@ -99,7 +99,7 @@ def test_rows_are_written_as_in_tensorflow(folders: tuple[str, str]) -> None:
     }
 
 
-def test_missing_images_are_told_and_passed_over(
+def test_missing_images_are_reported_and_skipped(
     folders: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs = folders

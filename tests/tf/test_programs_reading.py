@@ -41,7 +41,7 @@ def in_tensorflow(name: str) -> Any:
 
 
 def by_image(dataset: Any) -> list[tuple[int, np.ndarray]]:
-    """Labels and pictures of all batches, in an order of their own: batches are shuffled."""
+    """Labels and images of all batches, sorted, since batches are shuffled."""
     found = [
         (int(label), picture)
         for pictures, labels in dataset
@@ -109,7 +109,7 @@ def test_batched_features_train_a_model(tmp_path: Path) -> None:
     assert all(np.isfinite(loss) for loss in history["loss"])
 
 
-def test_batched_features_are_those_of_tensorflow(tmp_path: Path) -> None:
+def test_batched_features_equal_tensorflows(tmp_path: Path) -> None:
     module, theirs = program("batched_features"), in_tensorflow("batched_features")
     paths = module.write(str(tmp_path))
 

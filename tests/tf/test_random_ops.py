@@ -1,4 +1,4 @@
-"""`tf.random` beside TensorFlow's: the numbers of a seed are the same."""
+"""`tf.random` compared with TensorFlow's: the numbers of a seed are the same."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NORMAL = {
 
 
 def drawn(t: Any, program: Any) -> list[np.ndarray]:
-    """What three calls give behind a seed."""
+    """What three calls return after setting a seed."""
     t.random.set_seed(42)
     try:
         return [np.asarray(program(t).numpy()) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""tf.sparse, tf.ragged and tf.io.decode_raw, beside TensorFlow's own."""
+"""tf.sparse, tf.ragged and tf.io.decode_raw, compared with TensorFlow's."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_only_bytes_are_records(tmp_path: Path) -> None:
     assert here(path) == [b"array", "é".encode()]
 
 
-def test_places_where_no_file_can_be_are_told(tmp_path: Path) -> None:
+def test_places_where_no_file_can_be_are_reported(tmp_path: Path) -> None:
     missing = str(tmp_path / "no" / "such")
     with pytest.raises(tf.errors.NotFoundError, match=r"such; No such file or directory"):
         tf.io.TFRecordWriter(missing)
@@ -128,7 +128,7 @@ def test_places_where_no_file_can_be_are_told(tmp_path: Path) -> None:
         tf.io.TFRecordWriter(tmp_path)
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full on this system")
     writer = tf.io.TFRecordWriter("/dev/full")
@@ -138,7 +138,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_options_are_those_of_tensorflow(tmp_path: Path) -> None:
+def test_options_equal_tensorflows(tmp_path: Path) -> None:
     for ours, theirs in ((tf, tensorflow), (tf.python_io, tensorflow.compat.v1.python_io)):
         options = getattr(ours, "io", ours).TFRecordOptions
         others = getattr(theirs, "io", theirs).TFRecordOptions

@@ -48,7 +48,7 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, name: str) -> 
     assert len(found) == 1
 
 
-def test_appended_plain_bytes_are_those_of_one_write(tmp_path: Path) -> None:
+def test_appended_plain_bytes_equal_one_write(tmp_path: Path) -> None:
     both = {key: [*OLD[key], *NEW[key]] for key in OLD}
     ps.write(both, tmp_path / "whole.tfrecord")
     ps.write(OLD, tmp_path / "grown.tfrecord")
@@ -59,7 +59,7 @@ def test_appended_plain_bytes_are_those_of_one_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_extended_index_is_the_one_that_would_be_built(tmp_path: Path, name: str) -> None:
+def test_the_extended_index_equals_a_built_index(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     ps.append(NEW, path, member_bytes=4096)
@@ -93,7 +93,7 @@ class Watched(LocalStorage):
         return source
 
 
-def test_old_payloads_are_not_read_where_there_is_an_index(tmp_path: Path) -> None:
+def test_old_payloads_are_not_read_if_there_is_an_index(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"data": [b"x" * 1_000_000] * 40}, path)
     watched = Watched("x.tfrecord")
@@ -126,7 +126,7 @@ def test_a_few_records_do_not_write_a_large_index_anew(tmp_path: Path) -> None:
     ps.write({"id": range(10_000)}, path)
     ps.append({"id": [10_000]}, path)
     ps.append({"id": [10_001]}, path)
-    # Only what tells the state of the file may have been noted in it.
+    # Only the recorded state of the file may differ.
     assert sidecar.load(str(kept), LocalStorage()).num_records == 10_000
     assert ids(path) == list(range(10_002))
     assert ps.open(path).take([10_001, 3])["id"].to_pylist() == [10_001, 3]
@@ -156,7 +156,7 @@ def test_an_index_that_leaves_records_out_is_not_extended(tmp_path: Path) -> Non
     assert len(ps.open(path)) == 100
 
 
-# -- single files that records can follow, and those that they cannot --------------------------------
+# -- single files that can and cannot be appended to --------------------------------
 
 
 def test_a_foreign_gzip_file_gets_members(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_no_empty_member_is_left(tmp_path: Path, name: str) -> None:
         assert path.read_bytes().count(b"\x1f\x8b\x08") == 1
 
 
-def test_behind_an_empty_member_nothing_is_put(tmp_path: Path) -> None:
+def test_nothing_is_appended_after_an_empty_member(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord.gz"
     ps.write(OLD, path)
     path.write_bytes(path.read_bytes() + gzip.compress(b""))
@@ -249,7 +249,7 @@ def test_a_file_that_ends_damaged_is_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str) -> None:
-    """The index fits, for most of its sample agrees; what would follow is lost all the same."""
+    """The index is valid, as most of its sample agrees, but new records after the damage would be lost."""
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     index = sidecar.load(str(index_of(path)), LocalStorage())
@@ -263,7 +263,7 @@ def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("junk", [b"j", b"junk", bytes(20)])
-def test_bytes_behind_the_last_member_are_refused(tmp_path: Path, junk: bytes) -> None:
+def test_bytes_after_the_last_member_are_refused(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "x.tfrecord.gz"
     ps.write(OLD, path)
     path.write_bytes(path.read_bytes() + junk)
@@ -313,7 +313,7 @@ def test_what_does_not_fit_changes_nothing(
     assert names_in(tmp_path) == {name, str(index_of(name))}
 
 
-def test_nulls_stand_for_what_new_records_do_not_have(tmp_path: Path) -> None:
+def test_fields_that_new_records_lack_become_nulls(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     ps.append({"id": [7], "text": pa.array([None], pa.string())}, path)
@@ -358,7 +358,7 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 30])
-def test_a_feature_called_record_stays_one(count: int, tmp_path: Path) -> None:
+def test_a_feature_called_record_stays_a_feature(count: int, tmp_path: Path) -> None:
     """A lone column of that name is else written as raw records."""
     path = tmp_path / "a.tfrecord"
     table = pa.table({"record": [b"%d" % n for n in range(count)], "more": [1] * count})

@@ -22,7 +22,7 @@ from penstock.storage.local_sink import Calls
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_appends_at_once_wait_for_each_other(tmp_path: Path, name: str) -> None:
+def test_simultaneous_appends_wait_for_each_other(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write({"id": range(10)}, path)
     parts = [range(100 * n, 100 * n + 100) for n in range(1, 9)]
@@ -35,7 +35,7 @@ def test_appends_at_once_wait_for_each_other(tmp_path: Path, name: str) -> None:
     assert len(ps.open(path)) == 810
 
 
-def test_an_append_looked_at_before_its_last_step_is_counted(tmp_path: Path) -> None:
+def test_an_append_read_before_its_last_step_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": range(10)}, path)
     old = path.read_bytes()
@@ -125,7 +125,7 @@ def test_open_readers_keep_their_records(tmp_path: Path, name: str, index: str, 
 
 
 def torn(path: Path, written: int) -> tuple[bytes, bytes]:
-    """Leave an append to a file as a kill would, with so many of its bytes written: what the file
+    """Leave an append to a file as a kill would, with this many of its bytes written. Returns what the file
     was, and what it was to become."""
     before = path.read_bytes()
     ps.append(NEW, path, index=False)
@@ -206,7 +206,9 @@ class MayNotWrite(Calls):
 
 
 @pytest.mark.parametrize(("written", "seen"), [(50, 1000), (1 << 30, 1300)])
-def test_who_may_not_write_reads_what_is_whole(tmp_path: Path, written: int, seen: int) -> None:
+def test_readers_without_write_permission_read_the_whole_records(
+    tmp_path: Path, written: int, seen: int
+) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     torn(path, written)

@@ -26,7 +26,7 @@ def test_several_files_get_a_new_shard(tmp_path: Path, kind: str, target: str) -
         assert index_of(made.paths[0]).exists()
 
 
-def test_a_number_in_an_ending_is_none_of_a_shard(tmp_path: Path) -> None:
+def test_a_number_in_an_ending_is_not_a_shard_number(tmp_path: Path) -> None:
     ps.write({"id": [0, 1]}, tmp_path / "part-0.h5")
     made = ps.append({"id": [2]}, tmp_path)
     assert made.paths == (str(tmp_path / "part-1.h5"),)
@@ -41,7 +41,7 @@ def test_the_end_of_the_last_of_several_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard", [None, "new"])
-def test_names_that_say_how_many_they_are_take_no_new_one(
+def test_a_set_whose_names_contain_the_count_takes_no_new_shard(
     tmp_path: Path, shard: str | None
 ) -> None:
     ps.write({"id": range(10)}, tmp_path / "x.tfrecord", num_shards=3)
@@ -61,9 +61,7 @@ def test_names_that_say_how_many_they_are_take_no_new_one(
         (["p-1.tfrecord", "q-2.tfrecord"], ""),
     ],
 )
-def test_a_name_that_nobody_can_tell_is_an_error(
-    tmp_path: Path, names: list[str], target: str
-) -> None:
+def test_an_ambiguous_name_is_an_error(tmp_path: Path, names: list[str], target: str) -> None:
     for name in names:
         ps.write({"id": [1]}, tmp_path / name, index=False)
     with pytest.raises(ValueError, match=r"read before|do not determine|not match"):
@@ -84,7 +82,7 @@ def test_new_shards_of_formats_with_types_keep_them(tmp_path: Path) -> None:
     assert names_in(tmp_path) == {"p-0.parquet", "p-1.parquet"}
 
 
-def test_two_new_shards_at_once_get_two_names(tmp_path: Path) -> None:
+def test_two_simultaneous_new_shards_get_two_names(tmp_path: Path) -> None:
     ps.write({"id": [0]}, tmp_path / "p-000.tfrecord")
     in_parallel([lambda n=n: ps.append({"id": [n]}, tmp_path) for n in range(1, 9)])
     assert sorted(ids(tmp_path)) == list(range(9))

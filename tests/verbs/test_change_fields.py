@@ -133,7 +133,7 @@ def test_a_function_gets_the_columns_it_reads_and_gives_several(three: Path) -> 
     assert (last["length"], last["last"], last["kind"]) == (6, "9", "text")
 
 
-def test_a_function_of_the_wrong_length_or_type_is_told(three: Path) -> None:
+def test_a_function_result_of_the_wrong_length_or_type_is_reported(three: Path) -> None:
     calls: list[int] = []
 
     def short(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_renamed_fields_may_change_places(three: Path) -> None:
         ps.rename_fields(sources(three), {"n": "text"}, in_place=True)
 
 
-def test_replaced_values_leave_nothing_of_the_old_ones(three: Path) -> None:
+def test_replaced_values_leave_nothing_of_the_old_values(three: Path) -> None:
     ps.replace_fields(sources(three), {"text": "short"}, in_place=True, verify=True)
     for path in sorted(three.glob("a-*.tfrecord")):
         assert b"text 1" not in path.read_bytes()
@@ -247,7 +247,7 @@ def test_damage_is_an_error_that_names_the_record_or_stays_visible(three: Path) 
         examples(three / "out" / path.name)
 
 
-def test_nothing_is_left_where_a_job_fails(three: Path) -> None:
+def test_a_failed_job_leaves_nothing(three: Path) -> None:
     before = sorted(three.iterdir())
     with pytest.raises(ps.SchemaError):
         ps.add_fields(sources(three), {"x": [1, 2]}, into=three / "out")
@@ -289,7 +289,7 @@ def test_a_job_on_half_finished_files_is_not_begun_by_another(three: Path) -> No
     assert not list(three.glob(".penstock*"))
 
 
-def test_too_little_room_is_told_before_anything_is_written(
+def test_too_little_room_is_reported_before_anything_is_written(
     three: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shutil
@@ -312,7 +312,7 @@ def test_progress_counts_up_to_the_end(three: Path) -> None:
     assert told == sorted(told)
 
 
-def test_records_that_are_no_examples_are_refused(tmp_path: Path) -> None:
+def test_records_that_are_not_examples_are_refused(tmp_path: Path) -> None:
     ps.write([b"no example", b"either"], tmp_path / "a.tfrecord")
     with pytest.raises(ps.UnsupportedError, match="not Examples"):
         ps.add_fields(tmp_path / "a.tfrecord", {"x": 1}, in_place=True)
@@ -324,7 +324,7 @@ def test_a_file_that_grows_meanwhile_is_not_replaced(three: Path) -> None:
 
     def growing(batch: pa.RecordBatch) -> dict[str, Any]:
         calls.append(batch.num_rows)
-        if len(calls) == 2:  # the first one tells the types, before the job begins
+        if len(calls) == 2:  # the first one shows the types, before the job begins
             ps.append({"id": [99], "text": ["more"]}, path)
         return {"x": [1] * batch.num_rows}
 
@@ -352,7 +352,7 @@ def test_large_unsigned_keys_are_found(tmp_path: Path) -> None:
     assert ps.open(tmp_path / "a.tfrecord")[0]["w"] == 1
 
 
-def test_a_replaced_feature_list_stays_one(tmp_path: Path) -> None:
+def test_a_replaced_feature_list_stays_a_feature_list(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"id": [1, 2], "frames": [[["a"], ["b"]], [["c"]]]}, path)
     ps.replace_fields(path, {"frames": [["x"], ["y", "z"]]}, in_place=True, verify=True)

@@ -1,4 +1,4 @@
-"""Conversion keeps every value, cuts as asked, and goes on after a kill with the same bytes."""
+"""Conversion keeps every value, splits as asked, and continues after a kill with the same bytes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_parquet_to_tfrecord_and_back_gives_equal_values(tmp_path: Path) -> None
         assert made.num_records == 5000
         assert made.paths == (target,)
         back = tmp_path / f"c-{compression}.parquet"
-        # An empty list and one that is not there are told apart by a schema that says so.
+        # A schema can distinguish an empty list from a missing list.
         ps.convert(ps.open(target, schema=table.schema), str(back), prove=True)
         assert same_bits(table, pq.read_table(back))
     assert os.path.exists(index_of(tmp_path / "b-gzip.tfrecord"))
@@ -209,7 +209,7 @@ ps.convert(sys.argv[1], sys.argv[2], num_shards=8, progress=tell, shuffle=3, thr
 """
 
 
-def test_a_killed_conversion_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_conversion_continues_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
     pq.write_table(table_of(4000), tmp_path / "a.parquet", row_group_size=500)
     source = str(tmp_path / "a.parquet")
     (tmp_path / "whole").mkdir()
@@ -277,7 +277,7 @@ def test_tars_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
 
 
 def test_ragged_tensors_go_from_columnar_files_to_any_other(tmp_path: Path) -> None:
-    """Arrow gives their type back as one of its own, of which Python knows little."""
+    """Arrow returns their type as one of its types, which Python hardly supports."""
     type_ = VariableShapeTensorType(pa.float32(), 1)
     rows = [{"data": [1.0] * n, "shape": [n]} for n in (1, 2)]
     array = pa.ExtensionArray.from_storage(type_, pa.array(rows, type_.storage_type))

@@ -1,4 +1,4 @@
-"""Two conversions or repairs into one target at once, those that are killed, and targets that are devices."""
+"""Two simultaneous conversions or repairs into one target, killed ones, and targets that are devices."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def waiting(
     source: Path, target: Path | str, how: dict[str, Any], program: str = WAITING
 ) -> Generator[subprocess.Popen[str]]:
-    """A conversion or repair that has begun to write, and goes on when its input ends."""
+    """A conversion or repair that has begun to write, and continues when its input ends."""
     words = [sys.executable, "-c", program, str(source), str(target), repr(how)]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -122,7 +122,7 @@ def test_a_killed_conversion_locks_nobody_out(tmp_path: Path, how: dict[str, Any
     assert left == contents(tmp_path / "whole")
 
 
-def test_conversions_into_two_targets_of_a_folder_go_on_side_by_side(tmp_path: Path) -> None:
+def test_conversions_into_two_targets_of_a_folder_run_in_parallel(tmp_path: Path) -> None:
     source = source_of(tmp_path)
     with waiting(source, tmp_path / "a.parquet", {}) as first:
         ps.convert(source, tmp_path / "b.parquet")
@@ -227,7 +227,7 @@ def damaged(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_repair_clears_away_what_a_killed_one_left(tmp_path: Path, is_link: bool) -> None:
+def test_a_repair_removes_what_a_killed_repair_left(tmp_path: Path, is_link: bool) -> None:
     (tmp_path / "data").mkdir()
     path = name = damaged(tmp_path / "data")
     path.chmod(0o600)

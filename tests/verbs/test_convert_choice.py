@@ -61,7 +61,7 @@ def test_a_condition_in_words_keeps_the_records_that_fulfil_it(
 
 @pytest.mark.parametrize("type_", [pa.int64(), pa.int8(), pa.uint64(), pa.float64()])
 @pytest.mark.parametrize("value", [2**63, 2**64, -(2**63) - 1, 10**30, 200, -1, 3])
-def test_numbers_beyond_those_of_a_field_are_compared_as_numbers(
+def test_numbers_beyond_the_range_of_a_field_are_compared_as_numbers(
     type_: pa.DataType, value: int, tmp_path: Path
 ) -> None:
     numbers = [1, 3, 100, None] if type_ != pa.uint64() else [1, 3, 2**64 - 1, None]
@@ -104,7 +104,7 @@ def test_a_function_of_batches_filters_as_well(source: list[str], tmp_path: Path
         converted(source, tmp_path, where=lambda batch: [1, 2])
 
 
-def test_words_that_are_no_condition_say_what_could_stand_there(
+def test_words_that_are_not_a_condition_name_what_is_allowed_there(
     source: list[str], tmp_path: Path
 ) -> None:
     for words, told in {

@@ -30,7 +30,7 @@ def converted(source: str, tmp_path: Path, **options: object) -> pa.Table:
     return pa.table(ps.open(target))
 
 
-def test_images_that_nobody_asked_about_keep_their_bytes(source: str, tmp_path: Path) -> None:
+def test_images_not_selected_for_encoding_keep_their_bytes(source: str, tmp_path: Path) -> None:
     found = converted(source, tmp_path)
     assert found.column("image").to_pylist() == JPEGS.storage.to_pylist()
     named = converted(source, tmp_path, images=["image"])
@@ -112,7 +112,7 @@ def test_a_later_image_of_another_codec_becomes_what_ffcv_decodes(
     assert {size["codec"] for size in sizes} == {"jpeg"}
 
 
-def test_a_later_image_of_another_codec_gets_its_own_ending_in_a_folder(
+def test_a_later_image_of_another_codec_gets_its_codecs_ending_in_a_folder(
     mixed: str, tmp_path: Path
 ) -> None:
     ps.convert(mixed, str(tmp_path / "out"), columns=["image"], format="imagefolder")

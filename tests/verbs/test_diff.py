@@ -302,7 +302,7 @@ def test_damage_is_the_usual_error(tmp_path: Path) -> None:
     assert len(skipping.damage) == 1
 
 
-def test_a_record_that_is_no_example_is_the_usual_error(tmp_path: Path) -> None:
+def test_a_record_that_is_not_an_example_is_the_usual_error(tmp_path: Path) -> None:
     good = [frames.frame(frames.example({"id": [n]})) for n in range(3000)]
     a, b = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
     a.write_bytes(b"".join(good))
@@ -418,7 +418,7 @@ LISTS = st.lists(st.none() | st.lists(st.none() | st.floats(width=32), max_size=
 
 
 @given(LISTS, LISTS)
-def test_lists_differ_where_python_says_so(a: list[Any], b: list[Any]) -> None:
+def test_lists_differ_if_python_says_so(a: list[Any], b: list[Any]) -> None:
     size = min(len(a), len(b))
     left = pa.array(a[:size], pa.list_(pa.float32()))
     right = pa.array(b[:size], pa.large_list(pa.float64()))

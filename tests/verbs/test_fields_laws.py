@@ -169,7 +169,7 @@ def test_by_a_key_is_by_position_after_sorting(keys: list[Any], seed: int, data:
 
 
 @given(case=edits())
-def test_compressed_shards_hold_what_plain_ones_do(case: Any) -> None:
+def test_compressed_shards_hold_the_same_as_plain_shards(case: Any) -> None:
     columns, done, _ = case
     with tempfile.TemporaryDirectory() as name:
         made = []

@@ -89,7 +89,7 @@ def test_refusals_name_the_column() -> None:
     assert caught.value.field == "weights"
 
 
-def test_the_index_of_a_pandas_frame_is_a_column_where_it_says_something() -> None:
+def test_the_index_of_a_pandas_frame_is_a_column_if_it_is_not_the_default() -> None:
     values = {"a": [1, 2]}
     named = pd.DataFrame(values, index=pd.Index(["x", "y"], name="id"))
     assert pa.Table.from_batches(batches_of(named).batches).to_pylist() == [

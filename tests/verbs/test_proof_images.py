@@ -30,7 +30,7 @@ PNGS = ps.encode_images(PICTURES, "png")
     ("codec", "quality"),
     [("jpeg", 1), ("jpeg", 50), ("jpeg", 90), ("webp", 1), ("webp", 90), ("ppm", None)],
 )
-def test_the_same_pictures_pass_and_swapped_ones_do_not(codec: str, quality: int | None) -> None:
+def test_the_same_images_pass_and_swapped_images_do_not(codec: str, quality: int | None) -> None:
     found = images.reencode(PNGS, codec, quality=quality)
     assert first_other_picture(PNGS, found) is None
     for one in range(len(PNGS)):

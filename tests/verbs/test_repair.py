@@ -78,7 +78,7 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
         data[place] ^= rng.randrange(1, 256)
         in_head = place < begin + 12
         in_checksum = place >= end - 4
-        # A head is restored; so is a checksum that the index knows.
+        # A head is restored, and so is a checksum that the index stores.
         if not in_head and not (in_checksum and with_index):
             lost.add(record)
     path.write_bytes(data)
@@ -162,7 +162,7 @@ def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> No
         assert any(plain[m] <= at < plain[m + 1] for m in broken)
 
 
-def test_a_member_with_a_broken_head_is_passed_over(tmp_path: Path) -> None:
+def test_a_member_with_a_broken_head_is_skipped(tmp_path: Path) -> None:
     payloads = payloads_of(600, 3)
     for place in (0, 2, 3, 13, 17, 22):
         path = written(tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=False)
@@ -178,7 +178,7 @@ def test_a_member_with_a_broken_head_is_passed_over(tmp_path: Path) -> None:
             index.starts[:-1] < index.points[6].plain_start
         )
         assert lost <= set(np.flatnonzero(inside).tolist()), place
-        # The field that is hopped over has no checksum; gzip itself does not need it.
+        # The skipped field has no checksum; gzip itself does not need it.
         assert report.ok == (not lost)
 
 
@@ -211,7 +211,7 @@ def nested_files() -> list[bytes]:
     ]
 
 
-def test_no_record_is_made_of_the_contents_of_another(tmp_path: Path) -> None:
+def test_no_record_is_made_from_the_contents_of_another(tmp_path: Path) -> None:
     for number, data in enumerate(nested_files()):
         path = tmp_path / f"{number}.tfrecord"
         path.write_bytes(data)
@@ -259,7 +259,7 @@ def test_in_place_replaces_only_what_is_damaged(tmp_path: Path) -> None:
     assert fitting.fits(index, source, TFRECORD)
 
 
-def test_nothing_is_left_where_nothing_can_be_saved(tmp_path: Path) -> None:
+def test_no_file_is_left_if_nothing_can_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(bytes(range(200)))
     report = ps.repair(str(path), in_place=True)
@@ -321,7 +321,7 @@ def test_files_of_another_storage_are_verified_and_repaired() -> None:
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_an_arrow_file_is_repaired_as_one_of_its_kind(
+def test_an_arrow_file_is_repaired_as_the_same_kind_of_file(
     tmp_path: Path, compression: Any, is_stream: bool
 ) -> None:
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
@@ -340,7 +340,7 @@ def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: 
 
 
 def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
-    """Text that is none is found in one of the parts in which it is read; the others are saved."""
+    """Invalid text is found in one of the parts in which it is read; the other parts are saved."""
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
     num_records = 60_000
     batch = pa.record_batch({"text": [f"{number:x>1000}" for number in range(num_records)]})

@@ -1,4 +1,4 @@
-"""`shard_bytes`: shards of about so many bytes in every format, wherever batches of the input end."""
+"""`shard_bytes`: shards of about this many bytes in every format, wherever batches of the input end."""
 
 from __future__ import annotations
 

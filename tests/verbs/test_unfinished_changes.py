@@ -23,7 +23,7 @@ from reading import index_of
 
 
 class Killed(BaseException):
-    """What ends a job here, where nothing but a kill would."""
+    """Ends a job as a kill would."""
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ JOBS: dict[str, Callable[[list[str]], Any]] = {
 
 def moments() -> list[Any]:
     """Every job and the shard after which it is killed. What a function gave cannot be asked for
-    again where no record has what it reads any longer: there a shard is left."""
+    again if no record has its input any longer, so then a shard is left."""
     return [
         pytest.param(job, shard, id=f"{name}, {shard}")
         for name, job in JOBS.items()
@@ -126,8 +126,10 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     assert [row["y"] for row in ps.open(where)] == [8] * 9
 
 
-def test_a_shard_that_was_put_back_is_no_longer_the_jobs(three: list[str], tmp_path: Path) -> None:
-    """Neither size nor name tells what it is, and a change that is made twice may be wrong."""
+def test_a_shard_that_was_put_back_no_longer_belongs_to_the_job(
+    three: list[str], tmp_path: Path
+) -> None:
+    """Neither size nor name shows what it is, and a change that is made twice may be wrong."""
     old = [Path(path).read_bytes() for path in three]
     job = JOBS["rename two"]
     killed_after(1, lambda: job(three), Journal, "finish")
@@ -162,7 +164,9 @@ def test_a_bake_that_is_refused_for_another_job_removes_nothing(three: list[str]
     assert [row["y"] for path in three for row in ps.open(path)] == [7] * 9
 
 
-def test_a_bake_killed_before_the_last_overlay_went_ends_with_none(three: list[str]) -> None:
+def test_a_bake_killed_before_it_removed_the_last_overlay_ends_with_no_overlay(
+    three: list[str],
+) -> None:
     ps.add_fields(three, {"x": np.arange(9)})
     pattern = str(Path(three[0]).parent / "a-*.tfrecord")
     killed_after(2, lambda: ps.bake_fields(pattern, in_place=True), fields, "remove_overlays")

@@ -1,4 +1,4 @@
-"""Verbs over damaged files deliver what a scan delivers, and tell what is missing where it was."""
+"""Verbs over damaged files deliver what a scan delivers, and report what is missing at its place."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_convert_by_the_shell_writes_what_a_scan_delivers(tmp_path: Path) -> Non
     assert ids_of(str(target)) == ids_of(str(path), damage="skip")
 
 
-def test_convert_of_damaged_shards_into_a_folder_keeps_them_apart(tmp_path: Path) -> None:
+def test_convert_of_damaged_shards_into_a_folder_keeps_them_separate(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.tfrecord", "b.tfrecord", "c.tfrecord")]
     for path in paths:
         start = ids_file(path, 50)[7]
@@ -97,7 +97,7 @@ def test_convert_of_damaged_shards_into_a_folder_keeps_them_apart(tmp_path: Path
     assert [ids_of(path) for path in made.paths] == [want] * 3
 
 
-def test_convert_of_a_damaged_dataset_goes_on_after_a_stop(tmp_path: Path) -> None:
+def test_convert_of_a_damaged_dataset_continues_after_a_stop(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     starts = ids_file(path)
     for number in (3, 400, 998):
@@ -202,12 +202,12 @@ def test_a_malformed_message_costs_itself(
     assert found == [(starts[n], starts[n + 1], int(n in malformed)) for n in lost]
 
 
-# -- what is told of damage -----------------------------------------------------------------------
+# -- what is reported of damage ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("damage", ["stop", "skip"])
-def test_damage_is_told_in_order_as_far_as_it_was_met(
+def test_damage_is_reported_in_order_as_far_as_it_was_met(
     tmp_path: Path, threads: int, damage: str
 ) -> None:
     rng = np.random.default_rng(0)
@@ -234,7 +234,7 @@ def test_damage_is_told_in_order_as_far_as_it_was_met(
         assert all(starts[700] <= at < starts[701] for _, at in found)
 
 
-def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
+def test_damage_that_was_not_reached_is_not_reported(tmp_path: Path) -> None:
     some = [bytes(9_000)] * 2000
     path = tmp_path / "a.tfrecord"
     ps.write({"record": some}, str(path), index=False, payload="raw")
@@ -251,7 +251,7 @@ def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pack", "cut"), [(gzip.compress, 3), (gzip.compress, 8), (zlib.compress, 4)]
 )
-def test_a_missing_checksum_of_the_compressor_is_told(
+def test_a_missing_checksum_of_the_compressor_is_reported(
     tmp_path: Path, pack: Any, cut: int, damage: str
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -261,14 +261,14 @@ def test_a_missing_checksum_of_the_compressor_is_told(
     [region] = ds.damage
     assert "is truncated" in region.reason
     assert len(ds) == 10
-    # An index that was kept would hide from the next reader what this one was told.
+    # An index that was kept would hide from the next reader what this reader saw.
     with pytest.raises(ps.TruncatedError):
         ids_of(str(path))
 
 
 @pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 def test_a_malformed_message_and_a_field_of_another_type(tmp_path: Path, damage: str) -> None:
-    """A record that does not fit the schema is an error whatever is passed over before it."""
+    """A record that does not fit the schema is an error whatever is skipped before it."""
     floats = example(0).replace(b"\x1a\x03\x0a\x01\x00", b"\x0a\x03\x0a\x01x")
     payloads = [example(0), BAD, example(2), floats, example(4)]
     path = tmp_path / "a.tfrecord"
@@ -321,7 +321,7 @@ def test_a_broken_head_in_front_of_all_records_does_not_make_them_bytes(
         assert ids_of(opened()) == ([] if damage == "stop" else list(range(300)))
 
 
-def test_other_files_tell_what_the_records_behind_a_broken_head_are(tmp_path: Path) -> None:
+def test_other_files_show_what_the_records_after_a_broken_head_are(tmp_path: Path) -> None:
     for name in ("a", "b"):
         ids_file(tmp_path / f"{name}.tfrecord", 30)
     flip(tmp_path / "a.tfrecord", 0)
@@ -331,7 +331,7 @@ def test_other_files_tell_what_the_records_behind_a_broken_head_are(tmp_path: Pa
         list(ds.scan())
 
 
-def test_where_no_payload_is_right_the_first_fault_is_told_when_it_is_opened(
+def test_if_no_payload_is_right_opening_reports_the_first_fault(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.tfrecord"
@@ -348,9 +348,7 @@ def test_where_no_payload_is_right_the_first_fault_is_told_when_it_is_opened(
 
 
 @pytest.mark.parametrize("offset", [0, 14], ids=["head", "payload"])
-def test_who_looks_at_all_records_for_a_schema_is_told_of_damage(
-    tmp_path: Path, offset: int
-) -> None:
+def test_inferring_a_schema_from_all_records_reports_damage(tmp_path: Path, offset: int) -> None:
     path = tmp_path / "a.tfrecord"
     flip_at = ids_file(path, 100)[41] + offset
     flip(path, flip_at)

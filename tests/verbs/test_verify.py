@@ -135,7 +135,7 @@ def test_every_cut_is_found(tmp_path: Path) -> None:
         assert ("too few for a record header" in str(scanned.value)) == (left < 12)
 
 
-def test_nobody_speaks_of_tensorflow_where_it_reads_nothing(tmp_path: Path) -> None:
+def test_tensorflow_is_not_mentioned_if_it_cannot_read_the_format(tmp_path: Path) -> None:
     ps.write({"cls": [1, 2, 3]}, tmp_path / "a.tar", index=False)
     plain = (tmp_path / "a.tar").read_bytes()
     path = tmp_path / "b.tar.gz"
@@ -195,7 +195,7 @@ def test_long_records_are_verified_and_limits_are_kept(tmp_path: Path) -> None:
     assert report.num_records == 2
 
 
-def test_a_payload_that_is_no_example_is_named(tmp_path: Path) -> None:
+def test_a_payload_that_is_not_an_example_is_named(tmp_path: Path) -> None:
     ps.write({"x": np.arange(100)}, str(tmp_path / "a.tfrecord"), index=False)
     path = tmp_path / "b.tfrecord"
     path.write_bytes((tmp_path / "a.tfrecord").read_bytes() + frames([b"hello", b""]))
@@ -220,7 +220,7 @@ BROKEN = {
     ("at", "count", "pack"),
     [(0, 3000, bytes), (30, 50, bytes), (500, 3000, bytes), (1500, 3000, bytes), (0, 50, gzip_of)],
 )
-def test_one_broken_payload_among_examples_is_its_own_fault_wherever_it_lies(
+def test_one_broken_payload_among_examples_is_one_fault_wherever_it_is(
     tmp_path: Path, broken: bytes, at: int, count: int, pack: Callable[[bytes], bytes]
 ) -> None:
     payloads = [example({"a": [n]}) for n in range(count)]
@@ -239,7 +239,7 @@ def test_one_broken_payload_among_examples_is_its_own_fault_wherever_it_lies(
     assert [region.num_records for region in ds.damage] == [1]
 
 
-def test_payloads_of_which_many_are_no_examples_stay_bytes(tmp_path: Path) -> None:
+def test_payloads_of_which_many_are_not_examples_stay_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames([example({"a": [n]}) for n in range(17)] + [b"\xff\xff\xff"] * 2))
     assert ps.open(path, index="never").schema.names == ["record"]
@@ -292,7 +292,7 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
         assert calls[-1] == (report.num_records, path.stat().st_size, path.stat().st_size), path
 
 
-def test_a_missing_shard_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_missing_shard_is_not_skipped(tmp_path: Path) -> None:
     ps.write({"x": np.arange(30)}, str(tmp_path / "a.tfrecord"), num_shards=3)
     (tmp_path / "a-00001-of-00003.tfrecord").unlink()
     with pytest.raises(FileNotFoundError, match="shard 1"):
@@ -321,7 +321,7 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.parquet", "a.arrow", "a.h5", "a.npy", "a.bin"])
 @pytest.mark.parametrize("size", [512, 1024, 8192, 10_240, 20_480])
-def test_zeros_are_no_empty_archive_unless_the_name_says_so(
+def test_zeros_are_not_an_empty_archive_unless_the_name_says_so(
     name: str, size: int, tmp_path: Path
 ) -> None:
     """A crash leaves a file so."""

@@ -1,4 +1,4 @@
-"""`write`: what it accepts, how it cuts shards and names them, and what it leaves behind."""
+"""`write`: what it accepts, how it splits and names shards, and what it leaves."""
 
 from __future__ import annotations
 
@@ -164,14 +164,16 @@ REFUSED: dict[str, Any] = {
 }
 
 
-def test_tensors_of_other_shapes_are_told_what_holds_them(tmp_path: Path) -> None:
+def test_errors_for_tensors_of_other_shapes_name_a_type_that_holds_them(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="another type") as caught:
         write({"x": [np.ones((2, 3)), np.ones((4, 3))]}, tmp_path / "a.npz")
     assert "VariableShapeTensorType" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_no_set_of_records_is_a_type_error(tmp_path: Path, data: Any) -> None:
+def test_an_argument_that_is_not_a_set_of_records_is_a_type_error(
+    tmp_path: Path, data: Any
+) -> None:
     with pytest.raises(TypeError, match=r"accepted|name|value for every record"):
         write(data, tmp_path / "x.tfrecord")
 
@@ -197,7 +199,7 @@ def test_num_shards_differ_by_one_record_at_most(tmp_path: Path) -> None:
     assert [len(ids_of(path)) for path in summary.paths] == [3, 3, 2, 2]
 
 
-def test_more_shards_than_records_leaves_empty_ones(tmp_path: Path) -> None:
+def test_more_shards_than_records_leaves_empty_shards(tmp_path: Path) -> None:
     summary = write(TABLE.slice(0, 2), tmp_path / "x.tfrecord", num_shards=4, index=False)
     assert [os.path.getsize(path) > 0 for path in summary.paths] == [True, True, False, False]
 
@@ -256,7 +258,7 @@ def test_a_pattern_is_taken_as_written(tmp_path: Path) -> None:
         write(TABLE, tmp_path / "{shard:zz}.tfrecord")
 
 
-def test_existing_files_are_kept_unless_told(tmp_path: Path) -> None:
+def test_existing_files_are_kept_unless_overwrite_is_given(tmp_path: Path) -> None:
     write(TABLE, tmp_path / "x.tfrecord")
     with pytest.raises(FileExistsError, match="overwrite=True"):
         write(TABLE.slice(3), tmp_path / "x.tfrecord")
@@ -304,7 +306,7 @@ def test_nothing_at_all_is_an_empty_file(tmp_path: Path) -> None:
     assert (tmp_path / "x.tfrecord").read_bytes() == b""
 
 
-def test_an_index_goes_where_it_is_told(tmp_path: Path) -> None:
+def test_an_index_goes_to_the_requested_place(tmp_path: Path) -> None:
     (tmp_path / "indexes").mkdir()
     write(TABLE, tmp_path / "x.tfrecord", index=str(tmp_path / "indexes"))
     write(TABLE, tmp_path / "y.tfrecord", index=False)
@@ -360,7 +362,7 @@ def test_a_refused_write_leaves_the_index_that_is_there(tmp_path: Path) -> None:
     assert os.path.exists(str(index_of(path)))
 
 
-def test_what_has_no_order_or_no_path_is_refused(tmp_path: Path) -> None:
+def test_sets_and_open_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1], "b": [2]}, path)
     with pytest.raises(TypeError, match="a set has no order"):

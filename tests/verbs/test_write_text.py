@@ -1,4 +1,4 @@
-"""What is said of strings that are no Unicode text, where they are to be written."""
+"""Errors for strings that are not Unicode text, when they are to be written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HALF = "\ud800"
         (pd.DataFrame({"a": pd.Series(["ok", HALF], dtype=object)}), 1),
     ],
 )
-def test_a_string_that_is_no_text_is_an_error_that_says_where(
+def test_a_string_that_is_not_text_is_an_error_that_says_where(
     tmp_path: Path, data: Any, record: int
 ) -> None:
     with pytest.raises(ps.SchemaError, match="surrogate") as caught:
@@ -35,13 +35,13 @@ def test_a_string_that_is_no_text_is_an_error_that_says_where(
 
 
 @pytest.mark.parametrize("data", [{HALF: [1]}, [{HALF: 1}]])
-def test_a_name_that_is_no_text_is_refused(tmp_path: Path, data: Any) -> None:
+def test_a_name_that_is_not_text_is_refused(tmp_path: Path, data: Any) -> None:
     with pytest.raises(ps.SchemaError, match="field name is not valid") as caught:
         ps.write(data, tmp_path / "a.tfrecord")
     assert caught.value.field == HALF
 
 
-def test_a_constant_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_constant_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"a": [1]}, path)
     with pytest.raises(ps.SchemaError, match="surrogate"):

@@ -19,7 +19,7 @@ from penstock.datasets.dataset import Dataset
 class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
     """A dataset for engines that take a pyarrow.dataset.Dataset and call its methods, which work through `scanner`.
 
-    There is no dataset of Arrow's C++ behind it, so it cannot be a part of pyarrow.dataset.dataset([...]).
+    It does not wrap a dataset of Arrow's C++, so it cannot be a part of pyarrow.dataset.dataset([...]).
     """
 
     def __init__(self, dataset: Dataset) -> None:

@@ -225,7 +225,7 @@ def in_turns(
     progress: Progress,
     measure: Callable[[_Candidate, int], None],
 ) -> Noise:
-    """Call `measure(candidate, round)` for each candidate, round by round. No round but the first begins after
+    """Call `measure(candidate, round)` for each candidate, round by round. Only the first round may begin after
     `seconds`."""
     begun = time.monotonic()
     probe = NoiseProbe()

@@ -99,7 +99,7 @@ def first_of(done: deque[Result | _Failure]) -> Result:
 
 
 def _raise_interrupt(error: BaseException) -> None:
-    """If the main thread ran the task, raise Ctrl-C at once, not after the earlier results."""
+    """If the main thread ran the task, raise Ctrl-C immediately, not after the earlier results."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and isinstance(error, KeyboardInterrupt):
         raise error

@@ -57,7 +57,7 @@ def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int]:
 
 def found() -> Place | None:
     """Return the place of this process: as torch or JAX know it, if they are set up, or else from the variables that a
-    launcher sets. None for a process of its own.
+    launcher sets. None if it runs alone.
 
     Raises:
         ValueError: a launcher's variables are not a rank and the number of ranks.

@@ -281,7 +281,7 @@ def _strings(array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
             value = value.encode()
         if not isinstance(value, bytes):
             raise ValueError(
-                f"Can't convert Python sequence with mixed types or lengths to Tensor: {value!r} is no string"
+                f"Can't convert Python sequence with mixed types or lengths to Tensor: {value!r} is not a string"
             )
         made[place] = value
     return made.view(Tensor)

@@ -142,7 +142,7 @@ fn no_text(place: u64) -> Fault {
 
 #[cold]
 fn changed(place: u64) -> Fault {
-    Fault::new(FaultKind::Framing, place, "there is no header of a tar member here any more")
+    Fault::new(FaultKind::Framing, place, "the header of a tar member is no longer here")
 }
 
 #[cold]

@@ -122,7 +122,7 @@ impl ZlibDeflater {
                 break;
             }
             if taken == 0 && given == 0 && !full {
-                return Err(limit("deflate does not go on".to_owned()));
+                return Err(limit("deflate makes no progress".to_owned()));
             }
         }
         out.truncate(used);

@@ -29,7 +29,7 @@ fn streamed(to: &mut [u8], from: &[u8]) {
         // SAFETY: SSE2 is part of x86-64; 16 bytes are read from `from` and written to `to`, which is aligned.
         unsafe { _mm_stream_si128(to, _mm_loadu_si128(from.as_ptr().cast())) };
     }
-    // SAFETY: as above. The fence makes the copy visible to threads that are told of its end.
+    // SAFETY: as above. The fence makes the copy visible to threads that learn of its end.
     unsafe { _mm_sfence() };
     tail.copy_from_slice(last);
 }

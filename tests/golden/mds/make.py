@@ -1,6 +1,6 @@
-"""Writes the folders beside it: python make.py, with mosaicml-streaming 0.13 installed.
+"""Writes the folders next to it: python make.py, with mosaicml-streaming 0.13 installed.
 
-That library brings torch along, so it is no dependency of the tests; what it writes is kept here.
+That library depends on torch, so the tests do not depend on it; its output is kept here.
 """
 
 from decimal import Decimal

@@ -164,7 +164,7 @@ class _Chunks:
         return states, count, decoded
 
     def _refuse_other(self, error: _core.KernelError) -> None:
-        """Raise the error of a fault that is no wrong hash."""
+        """Raise the error of a fault that is not a wrong hash."""
         found = error_from(error.args[0], file=self._source.path, record=None)
         if not isinstance(found, ChecksumError):
             raise found from None

@@ -147,7 +147,7 @@ def _views(
     lengths, numbers, starts = (views[far, n].astype(np.int64) for n in (0, 2, 3))
     if ((numbers < 0) | (numbers >= len(places) - 1) | (starts < 0)).any():
         raise FormatError("a view points outside the buffers")
-    # Each buffer gets a range of positions of its own, so that no value extends into the next buffer.
+    # Each buffer gets a separate range of positions, so that no value extends into the next buffer.
     starts += numbers << _NUMBER_BIT
     order = np.argsort(starts, kind="stable")
     starts, far = starts[order], far[order]

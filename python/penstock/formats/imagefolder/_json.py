@@ -34,7 +34,7 @@ def read_json(text: bytes, limits: Limits) -> pa.Table:
         num_elements += sum(_num_elements(row, limits, 1) for row in some)
         try:
             merged = _merged(schema, pa.infer_type(some))
-            # If each object has names of its own, nearly all cells are null, and they are too many.
+            # If each object has different names, nearly all cells are null, and there are too many of them.
             num_cells = (num_rows + len(some) + num_elements) * _num_columns(pa.struct(merged))
             limits.check("batch_bytes", _CELL_BYTES * num_cells)
             parts.append(pa.Table.from_struct_array(pa.array(some, pa.struct(merged))))

@@ -43,5 +43,5 @@ def _file(folder: Folder, number: int, start: int, record: int | None) -> Region
     if head[:2] in _NETPBM:
         size = " × ".join(word.decode("latin-1") for word in head[2:64].split()[:2])
         return Region(start, entry.size, entry.name, f"{_NETPBM[head[:2]]}, {size}", note)
-    what = f"{note}: is no image, whatever its name says"
+    what = f"{note}: is not an image, whatever its name says"
     return Region(start, entry.size, entry.name, None, what, state=DAMAGE)

@@ -174,7 +174,7 @@ class ImageFolderReader(Reader):
         path = f"{self._path}/{self._folder.entries[number].name}"
         return FormatError(message, file=path, hint='open(..., other_files="ignore")')
 
-    # -- the columns beside the images ------------------------------------------------------------
+    # -- the columns next to the images -----------------------------------------------------------
 
     def _table_file(self) -> int | None:
         """Return the table's number among the entries, or None if there is no table."""

@@ -43,7 +43,7 @@ def shard(read: Read, size: int, record: int, limits: Limits) -> Iterator[Region
         message = "the shard ends inside its records"
         raise TruncatedError(message, byte=size, expected=f"{last} bytes", found=f"{size} bytes")
     if last < size:
-        raise FormatError("there are bytes behind the last record", byte=last)
+        raise FormatError("there are bytes after the last record", byte=last)
     check_record(record, count)
 
 

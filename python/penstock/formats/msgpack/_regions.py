@@ -13,7 +13,7 @@ from penstock.limits import Limits
 _MOST_ITEMS = 16
 """The most items of a list, or pairs of a map, that are shown one by one."""
 _MOST_VALUES = 100_000
-"""The most values of a record that are looked at."""
+"""The most values of a record that are read."""
 _LENGTHS = {
     0xC4: ("bin", 1),
     0xC5: ("bin", 2),
@@ -46,7 +46,7 @@ _FIXED = ((0x80, 0x8F, "map", 15), (0x90, 0x9F, "array", 15), (0xA0, 0xBF, "str"
 
 
 class _EnoughError(Exception):
-    """So many values were looked at that the others are not."""
+    """Stops the description of a record after `_MOST_VALUES` values."""
 
 
 class _Head(NamedTuple):
@@ -101,7 +101,7 @@ class _Values:
             yield Region(self._start + at, end - at, f"{left} more")
 
     def _skip(self, at: int, count: int, depth: int) -> int:
-        """Where so many values end."""
+        """The position after this many values."""
         while count > 0:
             head = self._head(at, depth)
             at += head.size

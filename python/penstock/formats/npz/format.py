@@ -95,7 +95,7 @@ class NpzFormat(Format):
         try:
             num_records = self.open(source, options).num_records
         except PenstockError:
-            return  # the arrays are no table, whose records could be counted
+            return  # the arrays do not form a table, so there are no records to count
         check_record(record, num_records)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:

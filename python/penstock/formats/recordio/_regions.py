@@ -1,4 +1,4 @@
-"""The parts of a RecordIO record, and its line of the index beside the file."""
+"""The parts of a RecordIO record, and its line of the index next to the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_LABELS = 1 << 16
 
 
 def record_parts(data: bytes, start: int) -> Iterator[Region]:
-    """The parts of a record that starts at this byte. A record is cut where its payload has the magic."""
+    """The parts of a record that starts at this byte. A record is split where its payload has the magic."""
     at = 0
     while at < len(data):
         yield constant(data[at:], start + at, "magic", _MAGIC)
@@ -68,7 +68,7 @@ def _image_header(payload: bytes, start: int) -> Iterator[Region]:
 
 
 def index_line(source: Source, record: int, options: Options) -> Iterator[Region]:
-    """The line of a record in the text index beside the file, if there is one."""
+    """The line of a record in the text index next to the file, if there is one."""
     name = os.path.splitext(os.path.basename(source.path))[0] + ".idx"
     beside = options.beside(name)
     if beside is None:
@@ -83,4 +83,4 @@ def index_line(source: Source, record: int, options: Options) -> Iterator[Region
         at = sum(len(line) + 1 for line in lines[:record])
         value = text_of(lines[record].replace(b"\t", b" "))
         line = Region(at, len(lines[record]), f"record {record}: key, offset", value)
-        yield Region(0, len(data), name, None, "the index beside the file", (line,)).moved(name)
+        yield Region(0, len(data), name, None, "the index next to the file", (line,)).moved(name)

@@ -111,7 +111,9 @@ def _number(field: bytes) -> int:
         text = field.replace(b"\0", b" ").split()
         return int(text[0], 8) if text else 0
     except ValueError:
-        raise FormatError("a size or checksum is no octal number", found=text_of(field)) from None
+        raise FormatError(
+            "a size or checksum is not an octal number", found=text_of(field)
+        ) from None
 
 
 def _pax_size(records: bytes) -> int | None:

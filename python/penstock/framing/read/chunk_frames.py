@@ -38,7 +38,7 @@ _RESTORED = "only the framing of the record is damaged, the payload is intact"
 
 
 class ChunkFrames:
-    """Returns the frames of one shard's chunks. Safe to use from several threads at once."""
+    """Returns the frames of one shard's chunks. Several threads may use it at the same time."""
 
     def __init__(self, shard: OpenShard) -> None:
         self._shard = shard

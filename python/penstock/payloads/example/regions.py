@@ -14,7 +14,7 @@ from penstock.contract.regions import Region, group, list_of, text_of
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _DELIMITED = 2
 _MOST_PARTS = 100
-"""The most parts of an entry, which has two if nobody is out to do harm."""
+"""The most parts of an entry; one that is not hostile has two."""
 _MOST_VALUES = 1 << 20
 """The most values of a feature that are counted, unless they are packed."""
 

@@ -229,7 +229,7 @@ def _kept_in(path: str) -> _Kept:
     raise InvalidArgumentError(
         None,
         None,
-        "this is no cache of penstock's; one that TensorFlow wrote can be read by TensorFlow only",
+        "this is not a cache that penstock wrote; only TensorFlow can read a cache that TensorFlow wrote",
         file=path,
         hint="delete it, or give cache() another name",
     )

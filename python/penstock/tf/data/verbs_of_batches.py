@@ -152,7 +152,7 @@ class BatchVerbs(Base):
 
         Args:
             element_length_func: from an element to its length.
-            bucket_boundaries: the least length of each bucket but the first.
+            bucket_boundaries: the least length of each bucket except the first.
             bucket_batch_sizes: the batch size of each bucket, one more than boundaries.
             padded_shapes, padding_values: as `padded_batch`.
             pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket.

@@ -159,7 +159,7 @@ class FunctionVerbs(Base):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Any:
-        """The same with several datasets open at once, whose elements alternate.
+        """The same with several datasets open at a time, whose elements alternate.
 
         Args:
             map_func: from an element to a dataset.

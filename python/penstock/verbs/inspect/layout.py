@@ -94,9 +94,9 @@ def layout(
 ) -> Layout:
     """Show which bytes of a file are what: headers, tables, footers, and the parts of one record.
 
-    Only headers, tables and the one record are read, and up to 64 MiB after it; where records are found one from another
+    Only headers, tables and the one record are read, and up to 64 MiB after it; if records are found one from another
     and there is no index, also those before it. Checksums of what is read are computed
-    and compared; `verify` compares all. On a damaged file, the regions lead up to the damage, and go on after it where
+    and compared; `verify` compares all. On a damaged file, the regions lead up to the damage, and continue after it if
     the format allows that.
 
     Args:

@@ -223,7 +223,7 @@ impl<'a> Whole<'a> {
             (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
         if size != (head.width as c_int, head.height as c_int) {
             let message =
-                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
+                format!("a JPEG that states two sizes, one of them {} x {} pixels", head.width, head.height);
             return Err(damaged(message));
         }
         Ok(Self { handle, bytes, size: (head.width, head.height), allow_damaged })

@@ -208,7 +208,7 @@ fn what_a_cut_leaves_empty_stays_only_where_it_stood_first_and_alone() {
     let both = [lists.clone(), x].concat();
     assert_eq!(edited(&both, Payload::Sequence, &["context/x"], &[]), lists);
     assert_eq!(edited(&both, Payload::Sequence, &["x"], &[]), b"\x12\x00");
-    assert_eq!(dropped(&both, &["x"]), lists, "feature lists are no part of an Example");
+    assert_eq!(dropped(&both, &["x"]), lists, "feature lists are not part of an Example");
 }
 
 #[test]
