@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from steps import Case, Cases, Make, rows
+from steps import Case, Cases, Make, apart, rows
 
 import penstock as ps
 import penstock.tf as tf
@@ -413,7 +413,7 @@ def advised():
 
 
 CASES: Cases = {
-    "\"TensorFlow's own folders are read with TensorFlow\"": folders_of_tensorflow,
+    '"TensorFlow\'s own folders are read with TensorFlow"': folders_of_tensorflow,
     "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
     "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
         elsewhere
