@@ -1,39 +1,44 @@
-"""The recipe of docs/guide/augmentations.md that needs worker processes; tests/docs runs the rest of that page."""
+"""The recipes of docs/guide/augmentations.md, as programs of their own: torchvision's libraries abort a process that has
+loaded TensorFlow, as the process of the tests may have."""
 
 from __future__ import annotations
 
+import importlib.util
+import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from pictures import jpeg, picture
-from torchvision_functions import transformed
+import pytest
 
-import penstock as ps
+from reading import ROOT
+
+PAGE = (ROOT / "docs" / "guide" / "augmentations.md").read_text("utf-8")
+BLOCKS = re.findall(
+    r"^<!-- not run: here.*?-->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
+)
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
+)
 
 
-def loader(path: Path, batch_size: int, **options: Any) -> ps.Loader:
-    image = ps.Image(32, crop="random", layout="nchw")
-    order = ps.Shuffled(seed=2)
-    decode = {"image": image}
-    return ps.Loader(ps.open(path), batch_size, order=order, decode=decode, **options)
+def run(program: Path, folder: Path) -> None:
+    command = [sys.executable, str(program)]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    assert len(BLOCKS) == 2
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(BLOCKS), "utf-8")
+    run(program, tmp_path)
 
 
 def test_transforms_of_torchvision_are_repeated_by_processes_resuming_and_other_batches(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "d.parquet"
-    ps.write({"image": [jpeg(picture(48, 64, n)) for n in range(12)]}, path)
-    plain = np.concatenate([batch["image"] for batch in loader(path, 3)])
-    by_processes = loader(path, 3, map=transformed, processes=2)
-    batches = iter(by_processes)
-    first = next(batches)["image"]
-    state = by_processes.state_dict()
-    rest = [batch["image"] for batch in batches]
-    whole = np.concatenate([first, *rest])
-    assert not np.array_equal(whole, plain)
-    resumed = loader(path, 3, map=transformed, processes=1)
-    resumed.load_state_dict(state)
-    np.testing.assert_array_equal(np.concatenate([b["image"] for b in resumed]), whole[3:])
-    others = [batch["image"] for batch in loader(path, 5, map=transformed, threads=0)]
-    np.testing.assert_array_equal(np.concatenate(others), whole)
+    run(Path(__file__).parent / "torchvision_program.py", tmp_path)
