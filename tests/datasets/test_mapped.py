@@ -41,4 +41,4 @@ def test_a_file_that_was_cut_between_two_epochs_is_an_error(tmp_path: Path, thre
         except ps.ChangedError as error:
             print(error.message)
     """
-    assert "cut" in run_python(textwrap.dedent(code), str(path))
+    assert "truncated" in run_python(textwrap.dedent(code), str(path))

@@ -354,7 +354,7 @@ def test_a_payload_that_is_not_such_a_message_is_reported_with_its_place(tmp_pat
         lambda d: d.take([6, 5]),
     ]
     for read in asked:
-        with pytest.raises(ps.FormatError, match=r"no google\.protobuf") as caught:
+        with pytest.raises(ps.FormatError, match=r"not a google\.protobuf") as caught:
             read(ps.open([str(first), path], **how))
         error = caught.value
         assert (error.file, error.record, error.byte) == (path, 3, byte)

@@ -199,7 +199,7 @@ def test_partitions_of_frames_name_the_record() -> None:
     bad = sequence(b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])])
     other = sequence(b"", v=[example(x=[1])], n=[])
     feature = f.Sequence(f.Ragged("int64", "v", [f.RowLengths("n")]))
-    for payload, message in [(bad, "do not match"), (other, "other frames")]:
+    for payload, message in [(bad, "do not match"), (other, "different frames")]:
         with pytest.raises(SchemaError, match=message) as caught:
             column([good, good, payload], feature)
         assert caught.value.record == 2
