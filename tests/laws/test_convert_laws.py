@@ -56,7 +56,9 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
     except ps.SchemaError as error:
         assert target.info.name not in HOLDS_ALL
         assert target.info.name != source.info.name
-        names_it = error.field is not None or any(w in error.message for w in ("holds", "wants", "needs"))
+        names_it = error.field is not None or any(
+            w in error.message for w in ("holds", "wants", "needs")
+        )
         assert names_it, (
             f"a refusal names the field, or says what the format holds: {error.message}"
         )

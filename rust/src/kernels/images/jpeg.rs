@@ -222,8 +222,10 @@ impl<'a> Whole<'a> {
         let size =
             (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
         if size != (head.width as c_int, head.height as c_int) {
-            let message =
-                format!("a JPEG that states two sizes, one of them {} x {} pixels", head.width, head.height);
+            let message = format!(
+                "a JPEG that states two sizes, one of them {} x {} pixels",
+                head.width, head.height
+            );
             return Err(damaged(message));
         }
         Ok(Self { handle, bytes, size: (head.width, head.height), allow_damaged })
