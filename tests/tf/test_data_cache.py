@@ -165,7 +165,7 @@ def test_an_index_with_other_contents_is_not_a_cache(tmp_path: Path, facts: Any)
     list(Data.range(3).cache(path))
     index = Path(f"{path}.index")
     index.write_text(json.dumps({**json.loads(index.read_text()), **facts}))
-    with pytest.raises(ours.errors.InvalidArgumentError, match="no cache"):
+    with pytest.raises(ours.errors.InvalidArgumentError, match="not a cache"):
         list(Data.range(3).cache(path))
 
 
@@ -174,7 +174,7 @@ def test_an_invalid_index_is_not_a_cache(tmp_path: Path, text: bytes) -> None:
     path = str(tmp_path / "c")
     list(Data.range(3).cache(path))
     Path(f"{path}.index").write_bytes(text)
-    with pytest.raises(ours.errors.InvalidArgumentError, match="no cache"):
+    with pytest.raises(ours.errors.InvalidArgumentError, match="not a cache"):
         list(Data.range(3).cache(path))
 
 
