@@ -35,7 +35,7 @@ def test_text_becomes_strings(source: str, tmp_path: Path, text: object) -> None
     with tarfile.open(tmp_path / "out.tar") as tar:
         assert {"7.caption.txt", "8.caption.txt", "9.id"} <= set(tar.getnames())
         assert tar.extractfile("7.caption.txt").read() == "café".encode()
-    assert [record["__key__"] for record in ps.open(tmp_path / "out.tar")] == ["7", "8", "9"]
+    assert [record["id"] for record in ps.open(tmp_path / "out.tar")] == [7, 8, 9]
 
 
 def test_without_it_bytes_stay_bytes(source: str, tmp_path: Path) -> None:
