@@ -69,5 +69,5 @@ CASES: Cases = {
         sort_of_what_is_damaged,
     ),
     "'sort by a column of numbers, texts, bytes, times or truth values'": sort_by_lists,
-    "'without where= all values are replaced, also by another type'": replaced_by_another_type,
+    "'without where= and missing=\"keep\" all values are replaced, also by another type'": replaced_by_another_type,
 }
