@@ -41,10 +41,8 @@ def test_a_reference_page_is_linked_from_the_guide(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     prose = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
-    plain = [
-        re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.+)$", prose, re.M)
-    ]
-    return {line.replace(" ", "-") for line in plain}
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in headings}
 
 
 def test_every_link_to_a_heading_finds_it() -> None:
