@@ -30,7 +30,7 @@ size = sum(Path(shard.path).stat().st_size for shard in ps.open("sales-*.parquet
 
 ds = ps.open("sales-*.parquet")
 assert bytes_read(ds.count)[0] == 20_000
-assert ds.count("price >= 90 and shop == 'east'".replace("'", '"')) == int(
+assert ds.count('price >= 90 and shop == "east"') == int(
     ((sales["price"] >= 90) & (shops == "east")).sum()
 )
 

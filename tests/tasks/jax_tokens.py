@@ -33,7 +33,7 @@ loader = ps.Loader(
     ds, 16, order=ps.Shuffled(seed=0), columns=["tokens"], buckets=buckets, uneven="pad"
 )
 places = 0
-for epoch in range(2):
+for _epoch in range(2):
     total = 0
     for batch in loader.jax(sharding=sharding):
         assert len(batch["tokens"].addressable_shards) == 2

@@ -30,9 +30,8 @@ def step(model, optimizer, batch):
     optimizer.zero_grad()
     loss.backward()
     for parameter in model.parameters():
-        dist.all_reduce(
-            parameter.grad, dist.ReduceOp.AVG if dist.get_backend() == "nccl" else dist.ReduceOp.SUM
-        )
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
     optimizer.step()
     return batch["id"].tolist()
 
