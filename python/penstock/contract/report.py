@@ -29,7 +29,7 @@ class Finding:
       damaged)
     - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
       "cut_trailer", "second_stream", "trailing_bytes"
-    - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
+    - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (webdataset and tar
       read nothing after it)
 
     Bytes [start_byte, end_byte) are affected: offsets in the file or, for records of a compressed file, in the
@@ -89,8 +89,8 @@ class Report:
 
     def __str__(self) -> str:
         wrong = sum(finding.severity == "error" for finding in self.findings)
-        verdict = f"{wrong} wrong" if wrong else "ok"
-        head = f"{self.num_records} records right in {len(self.paths)} files: {verdict}"
+        verdict = f"{wrong} errors" if wrong else "ok"
+        head = f"{self.num_records} good records in {len(self.paths)} files: {verdict}"
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
 
 

@@ -53,7 +53,7 @@ def in_order(
         need: the bytes that a task needs while it runs. While it returns infinity (unknown), only one task runs.
             Without `need`, the largest size of a task's results is used.
 
-    If the caller stops early, it waits for the running tasks, except for `users_code` in them. An error in a stream or
+    If the caller stops early, it waits for the running tasks, but not for `users_code` in them. An error in a stream or
     task is raised at the position of its result.
     """
     threads = checked_threads(threads)
@@ -73,8 +73,9 @@ def in_order(
 
 
 class Pushed:
-    """Runs tasks that are pushed one by one, and passes on their results in order, in the caller's thread, which runs a
-    task when it would wait. At most `most` tasks are in progress. The threads of `beside` are shared."""
+    """Runs tasks that are pushed one by one, and passes on their results in order. It does so in the caller's thread,
+    which itself runs a task when it would otherwise wait. At most `most` tasks are in progress. If `beside` is given,
+    its threads are used instead of new ones."""
 
     def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
         self._most = most
@@ -117,7 +118,7 @@ class Pushed:
 
 class Tasks(Generic[Task]):
     """Groups small jobs into tasks of some milliseconds, because handing over a small job takes longer than running it.
-    `most` is the most jobs per task, or a function that is called for it after each task."""
+    `most` limits the jobs per task. If it is a function, it is called for the limit after each task."""
 
     def __init__(self, most: int | Callable[[], int]) -> None:
         self._most = most if callable(most) else lambda: most

@@ -52,9 +52,9 @@ def plan_fields(
     """Plan how the columns of a schema are decoded, in the schema's order.
 
     The dialect is "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples. `parts` has
-    the names that consist of a part of a SequenceExample and a key in it (`sequence_parts.names_of_parts`). If
-    `finish` of a plan raises a SchemaError, its `record` is an index in the batch. In TensorFlow's dialect, a schema
-    that TensorFlow refuses raises a ValueError.
+    the column names that consist of a part of a SequenceExample and a key in that part, such as "context/id"
+    (`sequence_parts.names_of_parts`). If `finish` of a plan raises a SchemaError, its `record` is an index in the
+    batch. In TensorFlow's dialect, a schema that TensorFlow refuses raises a ValueError.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):

@@ -37,7 +37,7 @@ class _Inflated(NamedTuple):
 
 
 def compressed(source: Source, container: str) -> Iterator[Region]:
-    """The members of a gzip file, or the parts of a zlib file. Of a large file, only the first are read."""
+    """The members of a gzip file, or the parts of a zlib file. If the file is large, only the first ones are read."""
     one = _member if container == "gzip" else _zlib
     at = number = 0
     while at < source.size:

@@ -44,8 +44,8 @@ COMPANION_ENDINGS = (
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
-    """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not.
-    `read` returns the first n bytes of the file."""
+    """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not
+    accompanying text. `read` returns the first n bytes of the file."""
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
         return False
@@ -303,7 +303,7 @@ class Folder(Source):
 
 
 class FolderSink:
-    """A folder that is being written, next to its final place. Of a `Sink`, it has `finish`, `commit` and `abort`."""
+    """A folder that is being written, next to its final place. Like a `Sink`, it has `finish`, `commit` and `abort`."""
 
     def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path

@@ -181,10 +181,10 @@ class LocalStorage:
             size = journal.visible_size(path)
             if size is not None:
                 return FrontPart(source, size)
-            # Look again if the size changed meanwhile: `source` may hold only part of an append.
+            # Try again if the size changed meanwhile: `source` may hold only part of an append.
             if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
                 return source
-        raise AssertionError("the last look returns")
+        raise AssertionError("the last attempt returns")
 
     def sink(
         self,

@@ -195,8 +195,9 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # For a path that the user named, a link's target is replaced. In place of a file that describes another, a
-        # link may lead to another user's file.
+        # If the user named the path and it is a link, the target of the link is replaced. If the
+        # file only describes another file, a link at its path may have been put there by someone
+        # else, so it is not followed.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):

@@ -1,5 +1,4 @@
-"""Identifies files without records by their content, such as a web page in place of a download, once penstock has
-refused them."""
+"""Says what a file is that penstock has refused, from its content: for example, a web page in place of a download."""
 
 from __future__ import annotations
 

@@ -361,8 +361,8 @@ def index_option(index: Any, *words: str) -> Any:
 
 
 def reading_index(index: Any) -> str:
-    """Check the `index=` argument of a verb that reads, as `index_option`. The environment variable PENSTOCK_INDEX, if
-    set, replaces "auto"."""
+    """Check the `index=` argument of a verb that reads, as `index_option` does. The environment variable
+    PENSTOCK_INDEX, if set, replaces "auto"."""
     words = ("auto", "beside", "never")
     chosen = index_option(index, *words)
     if chosen != "auto":

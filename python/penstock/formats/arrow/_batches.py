@@ -90,7 +90,8 @@ class Batches:
                     unused = None
                     yield 0, message, tuple(m for group in current.values() for m in group)
             if unused is not None:
-                # No batch follows, whose reading would verify these dictionaries.
+                # No batch follows that uses these dictionaries. Reading such a batch would verify
+                # them.
                 self._check_dictionaries(unused, [m for g in current.values() for m in g])
         except FormatError as error:
             # Without a footer, messages after a broken header cannot be found.
@@ -112,7 +113,7 @@ class Batches:
         if self._options.damage == "error":
             raise error.at(file=self._path)
         region = SkippedRegion(self._path, start, end, None, error.message)
-        if region not in self.skipped:  # after Ctrl-C, the search starts again
+        if region not in self.skipped:  # after Ctrl-C, the search starts again and finds it again
             self.skipped.append(region)
 
     def _entry(self, number: int) -> Entry | None:
@@ -126,9 +127,8 @@ class Batches:
                 try:
                     entry = next(self._finding, None)
                 except FormatError as error:
-                    self._failure = (
-                        error  # the generator has ended, so raise this error again later
-                    )
+                    # The generator has ended, so raise this error again for later batches.
+                    self._failure = error
                     raise
                 except BaseException:
                     # The generator has ended, although there may be more batches.

@@ -56,8 +56,8 @@ class _Column:
     children: tuple[_Column, ...]
 
     def check_nulls(self, read: Read) -> None:
-        """Raise FormatError if a bitmap has another number of nulls than the header. No other check would find a
-        changed bit in a bitmap."""
+        """Raise FormatError if a bitmap's number of nulls differs from the header. No other check would find a changed
+        bit in a bitmap."""
         if self.nulls:
             bits = _part(read, self.buffers[0], 0, -(-self.length // 8))
             there = pa.Array.from_buffers(pa.bool_(), self.length, [None, bits]).true_count
@@ -206,8 +206,8 @@ class Cutter:
         return self._laid_out(batch).num_bytes
 
     def reader(self, batch: Message) -> Read:
-        """Return a function that reads the bytes of a batch. For a compressed batch, it serves one thread, and reading
-        backward is expensive."""
+        """Return a function that reads the bytes of a batch. For a compressed batch, only one thread may use the
+        function, and reading backward is expensive."""
         found = self._laid_out(batch)
         return self._body(batch) if found.unpacked is None else self._contents(found).read
 
@@ -248,7 +248,7 @@ class Cutter:
                 return pa.py_buffer(b"")
             found = self._data.source.read(batch.body + at, length)
             if len(found) < length:
-                raise ChangedError("the file was cut while it was open")
+                raise ChangedError("the file was truncated while it was open")
             return pa.py_buffer(found)
 
         return read
@@ -277,7 +277,7 @@ class Cutter:
 
 
 def check_length(batch: Message, found: int) -> None:
-    """Raise FormatError if a batch or one of its arrays has another length than the batch's header says."""
+    """Raise FormatError if the length of a batch or of one of its arrays differs from the batch's header."""
     if found != batch.num_records:
         raise FormatError(
             "the length of a batch contradicts its header",

@@ -163,7 +163,8 @@ class InTurn:
 
     def __init__(self, make: Callable[[], Callable[[int], Any]]) -> None:
         self._make = make
-        """Restarts at the first part. Returns a function that makes a part by number, and is called in order."""
+        """Starts again at the first part: returns a function that makes a part, given its number. It is called in
+        order."""
         self._lock = Lock()
         self._begin()
 

@@ -76,7 +76,7 @@ from penstock.tuned import ARROW_GROUP_BYTES, ARROW_WHOLE_BYTES
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
 PART_BYTES = 8 << 20
-"""A batch larger than two of these is read in parts, to bound memory."""
+"""The size of a part. A batch larger than two parts is read in parts, to limit memory."""
 RUN_BYTES = 32 << 10
 """How many bytes of a batch are read together for a few of its rows."""
 RUN_COSTS = 256 << 10
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
     entry: Entry
     first: int
     part: Callable[[], Any] | None = None
-    """Returns the rows, if earlier rows must be read before them."""
+    """Reads these rows and any earlier ones that must be read first. None if the rows can be read directly."""
     places: Sequence[int] = ()
     """The columns that `part` returns."""
 

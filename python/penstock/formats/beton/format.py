@@ -144,7 +144,7 @@ class BetonFormat(Format):
 
 
 def _is_descriptor(data: bytes) -> bool:
-    """Whether the data is a known type and a name."""
+    """Whether the data starts with a known type and a name."""
     name, _, rest = data[1:].partition(b"\0")
     return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
         not rest.strip(b"\0")
@@ -240,7 +240,7 @@ class BetonReader(Reader):
 
     def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
         if len(data) < count * self._layout.row.itemsize:
-            raise ChangedError("the file was cut while it was open", file=self._path)
+            raise ChangedError("the file was truncated while it was open", file=self._path)
         return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:

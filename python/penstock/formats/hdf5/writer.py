@@ -48,7 +48,8 @@ class Hdf5Options:
     shuffle: bool | None = None
     """Whether to group the bytes of numbers by significance, which compresses better. None does so if compressed."""
     chunk_records: int | None = None
-    """The records of a chunk. None takes a power of two for each field, of about 256 KiB."""
+    """The number of records in a chunk. None chooses a power of two for each field, so that a chunk has about 256
+    KiB."""
 
 
 def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
@@ -143,8 +144,8 @@ class _Dataset:
         return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
 
     def _create(self, file: Any, chunk_records: int) -> None:
-        """Create the dataset. This waits for the first records, which have the names of labels and may be less than a
-        chunk."""
+        """Create the dataset. It can be created only when the first records have arrived: they have the names of
+        labels, and they may be too few for a whole chunk."""
         import h5py
 
         dtype: Any = self.dtype
@@ -240,7 +241,7 @@ class _Dataset:
         texts: list[str] = array.to_pylist()
         for record, text in enumerate(texts):
             if "\0" in text:
-                message = "the text has a NUL, where text ends in HDF5"
+                message = "the text has a NUL, which would end it in HDF5"
                 hint = "cast the field to binary, which is kept as bytes"
                 raise SchemaError(message, record=record, field=self.name, hint=hint)
         return texts

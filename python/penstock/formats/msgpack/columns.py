@@ -132,7 +132,7 @@ def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
 
 def _unheld(field: pa.Field, use: Use) -> SchemaError:
     return SchemaError(
-        f"MessagePack values and a column of type {field.type} have no common form",
+        f"penstock cannot convert between MessagePack values and a column of type {field.type}",
         field=field.name,
         hint="cast it to numbers, strings, binary, timestamps, or lists or structs of these, leave it "
         "out (columns=), or write Arrow"

@@ -93,7 +93,7 @@ class FilePlace(Place):
 
     def _whole(self, found: Any, length: int) -> Any:
         if len(found) < length:
-            raise ChangedError("the file was cut while it was open", file=self.source.path)
+            raise ChangedError("the file was truncated while it was open", file=self.source.path)
         return found
 
     def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -184,8 +184,9 @@ class StoredArray:
 
 
 class Cut:
-    """Some records, in any order, and the arrays that were read for them. `is_chunk`: they are a chunk of a scan, which
-    reads all records. `shared`: how many of the last records also begin the next chunk."""
+    """Some records, in any order, and the arrays that were read for them. `is_chunk`: whether the records are a chunk
+    of a scan, which reads all records. `shared`: how many of the last records are also the first records of the next
+    chunk."""
 
     def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
         self.is_chunk = is_chunk
@@ -282,8 +283,8 @@ def columns_of(array: StoredArray) -> list[StoredColumn]:
 
 
 def check_size(header: Header, room: int, start: int, limits: Any) -> int:
-    """Compare a header with the `room` bytes from `start` on, which begin with the header. Return the bytes of the
-    array.
+    """Check that a header and its array fit into `room` bytes, which begin with the header at `start`. Return the bytes
+    of the array.
 
     Raises:
         TruncatedError: there are fewer bytes.
@@ -306,7 +307,8 @@ def check_size(header: Header, room: int, start: int, limits: Any) -> int:
 
 
 def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "") -> int:
-    """Return the length that all `what` have, given as (name, records). Raise SchemaError if they differ."""
+    """Return the common length of arrays or datasets, given as (name, number of records). Raise SchemaError if their
+    lengths differ; `what` is what the error calls them."""
     names: dict[int, list[str]] = {}
     for name, length in lengths:
         names.setdefault(length, []).append(name)

@@ -4,7 +4,8 @@ pyarrow reads the footer, but it ends the process if it is asked about a column 
 (an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads both.
 
 Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
-hide the size of a page in a field that only one reader understands (another type, an overlong number, a duplicate).
+hide the size of a page in a field that only one of the two readers understands (a field of another type, an overlong
+number, a duplicate).
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """

@@ -70,13 +70,13 @@ SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
-"""For a row group of this many rows, reading page headers and dictionaries first costs little."""
+"""For a row group with at least this many rows, reading page headers and dictionaries first costs little."""
 _BYTES_PER_ROW = 4
 """For a smaller row group, page headers and dictionaries are read first if the file has fewer bytes per row than
 this."""
 _BYTES_PER_COLUMN = 64 << 10
-"""In a small file with this many bytes per column, reading page headers costs little, even if the footer states small
-pages."""
+"""In a small file with at least this many bytes per column, page headers are read even if the footer states small
+pages, because that costs little."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""

@@ -52,8 +52,8 @@ class RecordIOWriteOptions:
 
 
 class RecordIOWriter(FramedWriter):
-    """Writes one shard to a sink, and collects its index. The caller commits or aborts the sink. Raise SchemaError if
-    RecordIO cannot have these columns, or these types.
+    """Writes one shard to a sink, and collects its index. The caller commits or aborts the sink. Raises SchemaError if
+    RecordIO cannot have these columns, or columns of these types.
 
     threads: how many slices are encoded in parallel; None means one per core.
     """

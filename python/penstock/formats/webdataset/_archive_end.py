@@ -1,4 +1,4 @@
-"""Checks the end of a tar archive. `verify` reports these faults besides damaged records, and `repair` fixes them.
+"""Checks the end of a tar archive. `verify` reports a wrong end in addition to damaged records, and `repair` fixes it.
 
 Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated between
 two members, which nothing else would show.

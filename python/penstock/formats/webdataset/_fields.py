@@ -137,8 +137,8 @@ class ReadingPlan:
         return found
 
     def _breaks_rules(self) -> bool:
-        """Whether contents of another type break the rules of their field. If the contents store their own types, they
-        can be valid and not fit the column."""
+        """Whether contents that do not fit the column's type break the rules of their field. Contents that store their
+        own types can be valid without fitting."""
         return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:

@@ -281,8 +281,8 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
-    """Return how to read a column: from the field that the archive's comment names for it, else from the field of its
-    name."""
+    """Return how to read a column: from the field that the archive's comment names for it, else from the field with the
+    column's name."""
     name, is_own = column.name, False
     if stored is not None and stored.fields.get(name, name) != name:
         # If the column has the type in the archive's comment, the caller did not choose it.

@@ -87,8 +87,8 @@ class Boundaries:
         return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether [at, end) contains an intact header of a frame that continues beyond `end`, as no frame inside a
-        payload does."""
+        """Whether [at, end) contains an intact header of a frame that continues beyond `end`. A frame inside a payload
+        never does that."""
         framing = self._scope.framing
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1

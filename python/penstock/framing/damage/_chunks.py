@@ -77,8 +77,8 @@ def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> H
 
 
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
-    """The checksum to verify each frame with: the stored one, or the index's if the stored one does not match, because
-    it may itself be damaged."""
+    """The checksum to verify each frame with: the stored one. If that does not match, it may itself be damaged, so the
+    index's is used."""
     checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0

@@ -92,7 +92,7 @@ class DamageScan:
             yield from self.walk(*rest)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """As `tasks`, but always by a walk over the headers. In a plain file, it may start at any record boundary."""
+        """Like `tasks`, but always by a walk over the headers. In a plain file, it may start at any record boundary."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)

@@ -60,7 +60,7 @@ def _cleared(folder: str, num_bytes: int) -> int:
     for _, size, path in sorted(found):
         if room >= num_bytes:
             break
-        if size:  # locks of other processes are empty
+        if size:  # an empty file is another process's lock
             with suppress(OSError):
                 os.unlink(path)
                 room += size

@@ -93,7 +93,7 @@ class CheckedSource(SourceView):
         self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """As `Source.read`. Raises ChecksumError if a block has changed."""
+        """Like `Source.read`. Raises ChecksumError if a block has changed."""
         end = min(start + length, self.size)
         if start >= end:
             return _core.Buffer.from_bytes(b"")

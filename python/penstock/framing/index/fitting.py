@@ -65,8 +65,8 @@ def is_same(index: Index, source: Source) -> bool:
 
 
 def was_written(index: Index, source: Source) -> bool:
-    """Whether the system reports that a file was written, replaced or copied since its index was made. An index stores
-    the file's state, except that of a writer, which is newer than its file."""
+    """Whether the system reports that a file was written, replaced or copied since its index was made. The index of a
+    writer does not store the file's state; the file is then compared with the time when the index was made."""
     now = state_now(source)
     if not now.is_known:
         return False  # it is not on this machine
@@ -238,7 +238,8 @@ def _are_indexed(
 ) -> bool:
     if not np.array_equal(starts, index.starts[first : first + len(starts)]):
         return False
-    # A record with another checksum is new if it matches that checksum, or else damaged.
+    # If a record's stored checksum differs from the index, the record is new if its payload matches
+    # that checksum, and damaged if not.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
         frame = read(int(starts[record]), int(starts[record + 1] - starts[record]))

@@ -132,7 +132,8 @@ def sections_of(
 
 
 def _places(path: str, kept: str) -> Iterator[str]:
-    """Where sidecars of a file may be, and last one that a killed writer left."""
+    """Where sidecars of a file may be. The last place is that of a sidecar that a killed writer left, if there is
+    one."""
     for folder in sidecar.folders(kept):
         yield sidecar.path_for(path, folder)
     left = ahead.left_of(path, sidecar.folders(kept)[0])
@@ -141,7 +142,7 @@ def _places(path: str, kept: str) -> Iterator[str]:
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
-    """Whether sizes and times show that a file was not written to after its sidecar."""
+    """Whether sizes and times show that a file was not written to after its sidecar was."""
     told = os.stat(path)
     if told.st_size != facts.data_bytes:
         return False

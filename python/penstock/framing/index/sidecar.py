@@ -141,7 +141,8 @@ def state_of(source: Source) -> State:
 
 
 def state_now(source: Source) -> State:
-    """As `state_of`, but even if a later change could get the same timestamp: to be compared with a stored state."""
+    """Like `state_of`, but known even if a later change could get the same timestamp. Use it only to compare with a
+    stored state."""
     if source.was_replaced():
         return UNKNOWN
     try:

@@ -140,7 +140,8 @@ class OpenShard:
         return self.skipped(at, max(end, at), None, error.message)
 
     def stop_in_file(self, fault: Any, record: int) -> SkippedRegion:
-        """As `stop_at`, for a fault of the compressed data. The region has offsets in the file, not in the stream."""
+        """Like `stop_at`, but for a fault of the compressed data. The region has offsets in the file, not in the
+        stream."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)

@@ -133,7 +133,7 @@ class Windows:
         self, begin: int, end: int, before: _Link, after: _Link
     ) -> tuple[Chunk[Held] | None, _Start, _Start]:
         """The chunk of a window, where its records start, and what was reported to the next call."""
-        told = replace(self._latest, ended=True)  # if an error is raised below
+        told = replace(self._latest, ended=True)  # reported if an error is raised below
         try:
             buffer = self._read(begin, end)
             start = before.start.get()

@@ -144,7 +144,7 @@ def _finish_all(fields: Sequence[FieldPlan], arrays: Sequence[pa.Array]) -> list
 
 
 def lent(plan: FieldPlan) -> FieldPlan:
-    """The plan with byte strings as views into the buffer read, if the field has one string per record."""
+    """The plan with byte strings as views into the buffer that was read, if the field has one string per record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
     given = plan.field.type
     if wire is None or storage_of(given) != pa.binary():

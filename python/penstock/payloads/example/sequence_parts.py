@@ -22,7 +22,8 @@ _LOOKED_RECORDS = 1000
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """The part in a column's name (whether it is the feature lists), and the key. None without such a prefix."""
+    """The part in a column's name (whether it is the feature lists), and the key. None if the name has no such
+    prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
             return in_lists, name.removeprefix(prefix)
@@ -31,7 +32,7 @@ def part_and_key(name: str) -> tuple[bool, str] | None:
 
 def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
     """The names that consist of a part of a SequenceExample and a key in it, unless the whole name is a key in the
-    records. `facts` of the records is called only if a name has such a prefix."""
+    records. `facts` returns facts about the records, and is called only if a name has such a prefix."""
     prefixed = {name for name in names if part_and_key(name) is not None}
     return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
 
