@@ -354,7 +354,7 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
 
 
 def row_bytes(type_: pa.DataType) -> int:
-    """The minimum bytes of a row of a column, with or without a value."""
+    """How many bytes a row of a column takes at least, even without a value."""
     type_ = storage_of(type_)
     if pa.types.is_fixed_size_list(type_):
         return type_.list_size * row_bytes(type_.value_type)

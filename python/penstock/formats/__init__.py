@@ -124,7 +124,8 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats. Call this before forking, as a child that is forked during such an import would deadlock."""
+    """Import all formats. Call this before forking, because a child that is forked during such an import would
+    deadlock."""
     _formats()
 
 

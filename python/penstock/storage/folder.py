@@ -80,7 +80,7 @@ def _shown(path: str) -> Iterator[os.DirEntry[str]]:
 
 def holds_images(path: str) -> bool:
     """Whether a folder is a folder of images, by the names of its files. It must directly contain an image, a table of
-    labels for images in its folders, or a folder whose first file is an image. Other data must not be in it."""
+    labels for images in its subfolders, or a subfolder whose first file is an image. It must not contain other data."""
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():

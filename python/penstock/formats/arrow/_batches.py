@@ -82,7 +82,7 @@ class Batches:
             for message in walk_stream(self._data.read, self._size, self._options.limits):
                 if message.kind == DICTIONARY:
                     before = current.get(message.dictionary, ()) if message.is_delta else ()
-                    # Keep the order of arrival, as one dictionary may use another.
+                    # Keep the order of arrival, because one dictionary may use another.
                     current.pop(message.dictionary, None)
                     current[message.dictionary] = (*before, message)
                     unused = message

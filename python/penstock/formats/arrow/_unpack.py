@@ -123,8 +123,8 @@ class _Stream:
         self._end = 0
 
     def reaches(self, start: int) -> bool:
-        """Whether bytes from `start` on can still be read. The bytes of the last read are kept, as consecutive parts of
-        a batch may share bytes at their border."""
+        """Whether bytes from `start` on can still be read. The bytes of the last read are kept, because consecutive
+        parts of a batch may share bytes at their border."""
         return start >= self._end - self._kept.size
 
     def read(self, start: int, length: int) -> Any:
@@ -194,7 +194,7 @@ class InTurn:
         try:
             self._made[self._next] = self._part(self._next)
         except Exception as error:
-            # A copy, as the frames of a traceback would keep the file open.
+            # A copy, because the frames of a traceback would keep the file open.
             self._failure = copy(error)
             raise
         except BaseException:

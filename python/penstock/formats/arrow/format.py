@@ -4,7 +4,7 @@ The layout and its specification are in `arrow_messages.py`. A chunk is a record
 positions of its batches. The batches of a stream are found by reading the headers of its messages once. So both allow
 cheap random access and cheap counting.
 
-pyarrow trusts the numbers in a batch, so a manipulated file could end the process when its arrays are read. So every
+pyarrow trusts the numbers in a batch, and a manipulated file could crash the process when its arrays are read. So every
 batch is validated in full before the caller gets it.
 """
 
@@ -208,7 +208,7 @@ class ArrowReader(Reader):
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """Yield the batches and the skipped regions between them. Small batches are grouped, as handing a task to
+        """Yield the batches and the skipped regions between them. Small batches are grouped, because handing a task to
         another thread takes as long as reading a few hundred kilobytes."""
         group: list[Stretch] = []
         num_bytes = done = 0
@@ -383,7 +383,8 @@ class ArrowReader(Reader):
             return batch
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
-        """Return the pool of file readers for one projection, as only one thread may use a pyarrow reader at a time."""
+        """Return the pool of file readers for one projection. It is needed because only one thread may use a pyarrow
+        reader at a time."""
         file = self._bytes.file  # not `self`, which has the pool: that would be a cycle
 
         def make() -> Any:

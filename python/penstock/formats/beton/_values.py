@@ -162,7 +162,8 @@ class Values:
         return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
-        """Return the whole table, sorted by place. Empty values are left out, as they share their place with others."""
+        """Return the whole table, sorted by place. Empty values are left out, because they share their place with other
+        values."""
         with self._lock:
             if self._sorted is None:
                 self._sorted = self._read_table()

@@ -77,8 +77,8 @@ class BetonReadOptions:
     """Options for reading a .beton."""
 
     custom_fields: dict[str, str] = field(default_factory=dict[str, str])
-    """The NumPy dtype of the metadata of each user-defined field, such as "<f4,<f4", as files do not store it. The
-    field's column holds these metadata bytes of each record."""
+    """For each user-defined field, the NumPy dtype of its metadata in a row, such as "<f4,<f4". Files do not store it.
+    The field's column holds these metadata bytes of each record."""
 
 
 class BetonFormat(Format):
@@ -244,7 +244,7 @@ class BetonReader(Reader):
         return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
-        """Yield all records in one pair, as each row is read directly."""
+        """Yield all records in one pair, because each row is read directly."""
         check_records(records, self.num_records, self._path)
         if len(records):
             end = self._layout.table_start

@@ -267,6 +267,6 @@ class ChunkedArray:
 
     def _check(self, starts: np.ndarray, lengths: np.ndarray) -> None:
         path, size = self._place.source.path, self._place.size
-        # No sum, as it could overflow.
+        # Not as a sum, which could overflow.
         if ((starts < 0) | (lengths > size) | (starts > size - lengths)).any():
             raise TruncatedError("a chunk extends beyond the end of the file", file=path, byte=size)

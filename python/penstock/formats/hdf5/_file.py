@@ -123,7 +123,7 @@ class _Guarded(PositionedFile):
 
 
 def open_file(source: Source) -> Any:
-    """Open a file with h5py. The file must be closed before Python exits, as libhdf5 would read its bytes
+    """Open a file with h5py. The file must be closed before Python exits, because libhdf5 would read its bytes
     afterwards."""
     h5py = h5py_or_error()
     with translated(source.path):
@@ -329,7 +329,7 @@ def _check_claims(found: Found, limits: Limits, size: int) -> None:
 
 
 def check_chunks(found: Found) -> None:
-    """Raise FormatError for a chunk shorter than its checksum of 4 bytes, as libhdf5 removes these bytes without a
+    """Raise FormatError for a chunk shorter than its checksum of 4 bytes, because libhdf5 removes these bytes without a
     check."""
     if "fletcher32" not in found.filters:
         return

@@ -1,6 +1,6 @@
 """Writes HDF5: one chunked dataset per field, with a first axis that can grow.
 
-h5py writes to a temporary file, as it seeks while writing, and the sink gets the bytes at the end. Each dataset gets
+h5py writes to a temporary file, because it seeks while writing. The sink gets the bytes at the end. Each dataset gets
 whole chunks, always in the same order, so the bytes depend only on the records.
 """
 

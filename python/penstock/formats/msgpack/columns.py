@@ -153,7 +153,8 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        # Taken from the storage, as a type that came through the C interface is pyarrow's, not penstock's.
+        # Taken from the storage, because a type that came through the C interface is pyarrow's, not
+        # penstock's.
         marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):

@@ -33,7 +33,8 @@ def may_hold(
     compared."""
     for bound in bounds:
         place = places.get(bound.field, len(chunks))
-        # pyarrow ends the process if it is asked about an encrypted column, which has no pages here.
+        # pyarrow crashes the process if it is asked about an encrypted column, which has no pages
+        # here.
         if place >= len(chunks) or chunks[place].end <= chunks[place].start:
             continue
         found = row_group.column(place).statistics

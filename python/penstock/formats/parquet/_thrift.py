@@ -1,7 +1,8 @@
 """Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
-pyarrow reads the footer, but it ends the process if it is asked about a column whose metadata is encrypted or invalid
-(an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads both.
+pyarrow reads the footer, but it crashes the process if it is asked about a column whose metadata is encrypted or
+invalid (an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads
+both.
 
 Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
 hide the size of a page in a field that only one of the two readers understands (a field of another type, an overlong

@@ -183,8 +183,8 @@ def rows_of(
         limits: the limits, which bound the size of a row.
         dictionaries: reads columns as dictionaries.
         footer_bytes: the size of the row group that the footer states.
-        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, as that takes
-            as long as reading many values.
+        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, because that
+            takes as long as reading many values.
     """
     pages_bytes = sum(one.plain_bytes for one in found)
     values_bytes = pages_bytes + sum(one.level_bytes for one in found)
@@ -242,7 +242,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _text_bytes(dictionary: Any) -> np.ndarray:
-    """Return the length of each text, from the 32-bit offsets alone, as the texts may be invalid."""
+    """Return the length of each text, from the 32-bit offsets alone, because the texts may be invalid."""
     if not len(dictionary):
         return np.zeros(0, np.int64)
     ends = np.frombuffer(dictionary.buffers()[1], np.int32)[: len(dictionary) + 1]

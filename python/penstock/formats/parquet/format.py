@@ -10,8 +10,8 @@ Specification: https://parquet.apache.org/docs/file-format/
     4                "PAR1" again ("PARE")
 
 A chunk of penstock is a row group, or a part of a row group of more than 24 MiB. pyarrow is never asked about the
-metadata of a column, as it ends the process for an encrypted column, an unknown codec and other faults. So the byte
-range of each chunk is that of all data, from head to footer.
+metadata of a column, because it crashes the process for an encrypted column, an unknown codec and other faults. So the
+byte range of a chunk is not known, and each chunk has the range of all data, from head to footer.
 """
 
 from __future__ import annotations
@@ -182,8 +182,9 @@ class ParquetReader(Reader):
             return pq.ParquetFile(
                 self._bytes.file(),
                 metadata=self._metadata,
-                # Columns are read one by one, in small reads, as a row group may be larger than memory. In a
-                # small file columns are read whole, so no page can claim more bytes than its column has.
+                # Columns are read one by one, in small reads, because a row group may be larger
+                # than memory. In a small file columns are read whole, so no page can claim more
+                # bytes than its column has.
                 pre_buffer=False,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,

@@ -262,7 +262,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _numpy(values: pa.Array) -> np.ndarray:
-    """Convert numbers without nulls to NumPy. pyarrow's conversion is not used, as it would import pandas."""
+    """Convert numbers without nulls to NumPy. pyarrow's conversion is not used, because it would import pandas."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     dtype = np.dtype(values.type.to_pandas_dtype())

@@ -345,7 +345,7 @@ def _sample(
     shard: OpenShard, mine: WebDatasetOptions
 ) -> tuple[set[str], dict[str, Any], InferredFrom]:
     """Read the first records of a shard (or all). Return the names of their fields, the types of fields whose contents
-    determine the type, and which records were read. Damage is skipped, as reading the records reports it."""
+    determine the type, and which records were read. Damage is skipped, because reading the records reports it."""
     has_all = mine.infer_records == "all"
     left = sys.maxsize if has_all else int(mine.infer_records)
     most_bytes = sys.maxsize if has_all else SAMPLE_BYTES

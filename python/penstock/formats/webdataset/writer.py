@@ -169,8 +169,8 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        # An archive without records gets the comment too, as its columns must match those of the
-        # other shards.
+        # An archive without records gets the comment too, because its columns must match those of
+        # the other shards.
         described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
             described = [self._comment, folder_behind()]

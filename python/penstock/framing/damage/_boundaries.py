@@ -27,8 +27,8 @@ class Boundaries:
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
-        """The number, end and payload checksum of the record at `at`, from the index. None unless the index matches the
-        records that follow, or this payload."""
+        """The number, end and payload checksum that the index has for the record at `at`. None unless the index matches
+        one of the records that follow, or this payload."""
         found = self._entry(at)
         if found is None:
             return None
@@ -118,8 +118,8 @@ class Boundaries:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, read: Read, record: int) -> bool:
-        """Whether one of the next records matches the index. Also true if no record follows, or if all that follow are
-        broken and the data ends where the index says."""
+        """Whether one of the next records, from number `record` on, matches the index. Also true if no record follows,
+        or if all that follow are broken and the data ends where the index says."""
         index = self._index
         assert index is not None
         last = min(record + _AGREEING, index.num_records)

@@ -49,7 +49,8 @@ from penstock.storage.base import Source
 from penstock.tuned import GZIP_GROUP_BYTES
 
 _ENDLESS = 1 << 62
-"""Larger than any stream. As the distance between seek points, it means one at the start of each member only."""
+"""Larger than any stream. If this is the distance between seek points, there is only one at the start of each
+member."""
 
 
 class DamageScan:

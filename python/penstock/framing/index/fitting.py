@@ -91,7 +91,7 @@ def _agreeing(index: Index, source: Source, framing: Framing) -> float:
 def _is_rewritten(
     index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
 ) -> bool:
-    """Whether a modified file holds other records than the index. All headers of a local file are read (for framings
+    """Whether the records of a modified file differ from the index. All headers of a local file are read (for framings
     other than TFRecord, the whole file). Remote files, and large files of these framings, are sampled."""
     if index.layout != "plain":
         return False  # `_begins` and `_fits_inflated` already examine nearly all of it
@@ -127,7 +127,8 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of the first part of this file. All records of a sample must match, at least one."""
+    """Whether an index was made of the first part of this file. All records of a sample must match, and the sample must
+    have at least one."""
     end = index.plain_bytes if index.compression else index.data_bytes
     if not index.data_bytes < source.size or int(index.starts[-1]) != end:
         return False

@@ -64,7 +64,7 @@ def load_index(shard: OpenShard) -> Index | None:
 def _kept(
     path: str, kept: str, storage: LocalStorage, state: State
 ) -> list[tuple[str | None, Index]]:
-    """The sidecars of a file and their folders. One for the file's present state comes first."""
+    """The sidecars of a file and their folders. A sidecar that was stored for the file's present state comes first."""
     found: list[tuple[str | None, Index]] = []
     for folder in sidecar.folders(kept):
         # Missing, unreadable or invalid: an index can be rebuilt.

@@ -2,9 +2,9 @@
 
 File layout: `_sections`. Location: `path_for`, `folders`, `keep`.
 
-A sidecar is not trusted: its size and, unless the system reports the file as unchanged, a sample of its records are
-compared with the file (see `fitting`). Every record read through it must be at the stored position and have the stored
-checksum. A sidecar of another file is rebuilt.
+A sidecar is not trusted: the file size that it states and, unless the system reports the file as unchanged, a sample of
+its records are compared with the file (see `fitting`). Every record read through it must be at the stored position and
+have the stored checksum. If it was made for another file, it is rebuilt.
 """
 
 from __future__ import annotations
