@@ -1,4 +1,4 @@
-"""Checks, casts and selections of record batches, shared by the formats that pyarrow reads."""
+"""Checks, casts and selects parts of record batches, for the formats that pyarrow reads."""
 
 from __future__ import annotations
 
@@ -152,9 +152,8 @@ class BatchCheck:
                 return batch if records is None else gather(batch, records)
             self._kept = key, batch
         if records is not None and (np.diff(records) != 1).any():
-            return checked(
-                batch, self._path
-            )  # only consecutive rows can be selected without using the offsets
+            # Selecting other than consecutive rows would use the offsets, which may be invalid.
+            return checked(batch, self._path)
         start = 0 if records is None or not len(records) else int(records[0])
         rows = batch if records is None else batch.slice(start, len(records))
         fault = _fault_of(rows)

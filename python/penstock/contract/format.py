@@ -236,7 +236,7 @@ class Reader(ABC):
         return None
 
     def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
-        """The numbers in the file of a chunk's records, int64, ascending."""
+        """The numbers that a chunk's records have in the file, int64, ascending."""
         return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
 
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
@@ -369,7 +369,7 @@ class Format(ABC):
         check_record(record, num_records)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """The schema with which records of `schema` read back, to be stored in the sidecar because the format cannot
+        """The schema with which records of `schema` read back. It is stored in the sidecar, because the format cannot
         hold all Arrow types. None if nothing needs to be stored, or if that schema is unknown."""
         del schema, options
         return None

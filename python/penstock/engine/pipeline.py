@@ -46,7 +46,8 @@ def in_order(
         streams: each opens an iterator of tasks, as late as possible. One thread at a time uses it.
         run: runs a task, and yields its results.
         size: the bytes of a waiting result.
-        threads: how many tasks may run in parallel. The caller's thread counts: it runs tasks when it would wait.
+        threads: how many tasks may run in parallel. The caller's thread is one of them: it runs tasks instead of
+            waiting.
         budget_bytes: how many bytes waiting results and running tasks may use together. A function is called before
             each task, under a lock.
         ahead: run all tasks on other threads.
@@ -74,8 +75,8 @@ def in_order(
 
 class Pushed:
     """Runs tasks that are pushed one by one, and passes on their results in order. It does so in the caller's thread,
-    which itself runs a task when it would otherwise wait. At most `most` tasks are in progress. If `beside` is given,
-    its threads are used instead of new ones."""
+    which runs tasks itself instead of waiting. At most `most` tasks are in progress. If `beside` is given, its threads
+    are used instead of new ones."""
 
     def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
         self._most = most
@@ -92,7 +93,7 @@ class Pushed:
         self, task: Callable[[], Result], then: Callable[[Result], None], most: int | None = None
     ) -> None:
         """Run a task. `then` is called with its result, in the caller's thread, after the results of earlier tasks.
-        `most` replaces the limit for tasks in progress, for tasks that use much memory."""
+        `most` replaces the limit for tasks in progress; this is meant for tasks that use much memory."""
         if self._is_alone:
             then(task())
             return

@@ -151,7 +151,7 @@ class Work(Generic[Task, Result]):
     can continue: `ready` is for the consumer, `free` for threads that look for a task. For the arguments see
     `pipeline.in_order`.
 
-    Unless `ahead`, the consumer is one of the threads: it runs a task when it would wait, because waking another thread
+    Unless `ahead`, the consumer is one of the threads: it runs a task instead of waiting, because waking another thread
     often takes longer than the task.
     """
 
@@ -213,7 +213,8 @@ class Work(Generic[Task, Result]):
             self._free.notify_all()
         begun = time.monotonic()
         for thread in self._pool:
-            # After Ctrl-C, some threads may not be started. A scan may be collected in one of its own threads.
+            # After Ctrl-C, some threads may not have been started. A scan may be collected in one
+            # of its own threads.
             if thread.ident is None or thread is threading.current_thread():
                 continue
             while thread.is_alive():

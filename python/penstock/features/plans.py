@@ -39,8 +39,8 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect in which to decode records, whatever columns are read. TensorFlow has another parser for
-    SequenceExamples, which is needed if the schema has feature lists."""
+    """The dialect in which to decode records. It does not depend on the columns that are read. TensorFlow has another
+    parser for SequenceExamples, which is needed if the schema has feature lists."""
     if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
     return dialect

@@ -103,7 +103,7 @@ def _zlib(source: Source, start: int) -> Iterator[Region]:
 
 
 def _deflated(source: Source, start: int) -> Generator[Region, None, _Inflated | None]:
-    """Yield the deflated data; return what it inflates to, or None if it is too long to be read."""
+    """Yield the region of the deflated data. Return what it inflates to, or None if it is too long to be read."""
     inflating = zlib.decompressobj(-zlib.MAX_WBITS)
     crc, adler, size, at = 0, 1, 0, start
     waiting = b""

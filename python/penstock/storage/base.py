@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads. The default checks for changes do
-    nothing, as is right for bytes that never change."""
+    """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
+    nothing, which is right for bytes that never change."""
 
     path: str
     size: int

@@ -172,7 +172,7 @@ def remove(path: str) -> None:
 
 def put_in_place(calls: Calls, new: str, path: str) -> None:
     """Rename a complete and durable folder to `path`, and delete the old folder there. If the file system can exchange
-    names, there is a complete folder at `path` at any time."""
+    names, there is always a complete folder at `path`."""
     if not calls.exchange(new, path):
         old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
         if os.path.lexists(old):
@@ -320,7 +320,7 @@ class FolderSink:
             calls.mkdir(self._temporary, self._mode)
         except FileNotFoundError as error:
             raise no_folder(error.errno, self._parent, self.path) from None
-        # From here on the system reports write errors through this descriptor.
+        # From now on, the system reports write errors through this descriptor.
         self._root = calls.open(self._temporary, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def _refuse_what_is_there(self, path: str) -> None:

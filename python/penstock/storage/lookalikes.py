@@ -1,4 +1,4 @@
-"""Says what a file is that penstock has refused, from its content: for example, a web page in place of a download."""
+"""Finds out what a file is that penstock has refused. For example, it may be a web page in place of a download."""
 
 from __future__ import annotations
 

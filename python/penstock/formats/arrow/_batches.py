@@ -25,8 +25,8 @@ from penstock.storage.pyarrow_files import Bytes, Splice, translated
 
 
 class Entry(NamedTuple):
-    """A record batch: its number, its number in the footer (which differs if batches were skipped), its first record,
-    its message, and the dictionary messages that a stream sent for it."""
+    """A record batch: its number, its number in the footer (different if batches were skipped), its first record and
+    its message. If it is in a stream, also the dictionary messages that were sent for it."""
 
     number: int
     block: int
@@ -175,7 +175,7 @@ def placed(path: str, message: Message) -> Generator[None, None, None]:
 def stream_of(
     data: Bytes, start: Message | None, messages: Iterable[Message], places: tuple[int, ...]
 ) -> Any:
-    """Open a separate stream of the schema message `start` and some messages."""
+    """Open a pyarrow stream that consists of the schema message `start` and some other messages."""
     assert start is not None, "a stream has a schema"
     ranges = [(piece.start, piece.end - piece.start) for piece in (start, *messages)]
     return pa.ipc.open_stream(

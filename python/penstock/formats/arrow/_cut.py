@@ -126,7 +126,8 @@ class _Column:
 
 
 def _from_its_first(entries: Any) -> Any:
-    """Return the entries of a map with array offset 0, as pyarrow's maps ignore the offset of their entries."""
+    """Return the entries of a map as an array with offset 0, because pyarrow's maps ignore the offset of their
+    entries."""
     return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
 
 
@@ -349,8 +350,8 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
 
 
 def _can_cut(type_: Any, *, has_views: bool) -> bool:
-    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere: in
-    dictionaries, unions and runs, and in views if reading backward is expensive."""
+    """Whether rows of such an array can be read without reading the whole array. They cannot if values may be anywhere:
+    in dictionaries, unions and runs, and in views if reading backward is expensive."""
     if isinstance(type_, pa.BaseExtensionType):
         return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):

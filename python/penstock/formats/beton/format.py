@@ -1,7 +1,7 @@
 r"""FFCV's .beton, version 2: rows of fixed size, with the places of their values in large pages.
 
 All numbers are little-endian. There are no checksums. Source: the files and behaviour of ffcv 1.0.2 (https://ffcv.io),
-as there is no written specification.
+because there is no written specification.
 
     bytes                  what
     24                     header: u16 version (2), u16 fields, u32 bytes of a page (a power of two

@@ -165,7 +165,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
 
 
 def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
-    """Fill everything about values into the rows, except their places."""
+    """Write everything about the values into the rows, except their places."""
     field = column.field
     if not field.is_stored:
         rows[field.name] = stored.row
@@ -177,8 +177,8 @@ def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
 
 
 def _interleaved(values: list[Any]) -> tuple[np.ndarray | list[memoryview], np.ndarray]:
-    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero byte, as ffcv
-    would otherwise treat the next value as empty too."""
+    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero byte, because
+    ffcv would otherwise treat the next value as empty, too."""
     count = len(values[0])
     if len(values) == 1 and values[0].type == pa.binary_view():
         views = memoryviews(values[0])

@@ -91,7 +91,7 @@ class ChunkedArray:
         self._written: tuple[np.ndarray, np.ndarray] | None = None
         self._is_odd = False
         self._fill = np.zeros((), found.dtype)
-        # The first cell of each chunk in a row of chunks. A row of chunks together holds whole
+        # The first cell of each chunk in a row of chunks. Together, the chunks of a row hold whole
         # records.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))

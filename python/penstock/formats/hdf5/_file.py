@@ -48,7 +48,7 @@ MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
 _IN_WRITING = 0x05
-"""Flags of a superblock: a writer has the file open, or a writer that allows readers."""
+"""Flags of a superblock: the file is open for writing, or for writing while others read it."""
 _HEAP = b"GCOL\1"
 """The first bytes of a heap of texts and lists."""
 _OBJECT_HEAD = 16
@@ -157,8 +157,8 @@ def _check_superblock(source: Source, file: Any, lengths: int) -> None:
 
 
 def _check_no_writer(path: str) -> None:
-    """Raise an error if libhdf5 holds the lock of a writer. The lock taken here to see that is released immediately, so
-    that others, including penstock, can replace or extend the file."""
+    """Raise an error if libhdf5 holds the lock of a writer. To find out, this function takes a lock, and releases it
+    immediately, so that others, including penstock, can replace or extend the file."""
     if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
         return
     with open(path, "rb") as file:
@@ -305,8 +305,8 @@ def _dtype(handle: Any) -> np.dtype[Any]:
 
 
 def _check_claims(found: Found, limits: Limits, size: int) -> None:
-    """Compare the size of a dataset with that of the file. Values that were never written take no bytes, so their
-    number is not limited otherwise."""
+    """Compare the size of a dataset with that of the file. Values that were never written take no bytes, so nothing
+    else limits their number."""
     shape, chunk, dtype = found.shape, found.chunk, found.dtype
     total = math.prod(shape) * dtype.itemsize
     most = max(limits.member_bytes, _EXPANSION * size)

@@ -409,7 +409,7 @@ def _fits(stored: Any, wanted: Any) -> bool:
 
 
 def _as_lists(array: Any, type_: Any) -> Any:
-    """Convert binary to lists of uint8, if `type_` is that, as HDF5 stores both in the same way."""
+    """Convert binary to lists of uint8 if `type_` is such a list type. HDF5 stores both in the same way."""
     if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
         return array
     _, offsets, data = array.buffers()

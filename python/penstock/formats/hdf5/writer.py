@@ -67,7 +67,8 @@ def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
 
 
 def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a structure as it reads back: its members have no attributes that name the dtype of their bits."""
+    """Return the dtype with which a structure reads back. If members hold the bits of another dtype, its name is lost,
+    because members have no attributes."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((_as_read(base), shape))

@@ -345,8 +345,8 @@ class MDSReader(Reader):
     def _read_columns(
         self, numbers: np.ndarray, sizes: np.ndarray, names: list[str]
     ) -> list[Ranges]:
-        """Return the bytes of each column. Those of `names` are read column by column, so that they need no copy;
-        others are empty."""
+        """Return the bytes of each column. The columns in `names` are read one by one, so that they need no copy. The
+        other columns are empty."""
         self._check(sizes >= self._table_bytes, numbers, _SHORT)
         starts = self._offsets[numbers]
         table = self._read_ranges(starts, np.full(len(starts), self._table_bytes, np.int64))

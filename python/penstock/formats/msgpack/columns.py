@@ -16,7 +16,8 @@
 | values that no single type fits | binary, marked: the bytes of the value | the same |
 
 The mark is the field's metadata `penstock.msgpack`: "ext", "raw", or "tensor" for a number that is a NumPy scalar. The
-kernels support few types. Values of other types that a schema requests are cast from or to one of these, exactly.
+kernels support few types. If a schema has a type that they lack, values are cast from or to a type that they have,
+without loss.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def read_directory(source: Source, limits: Limits) -> Directory:
 
 
 def _check_end(tail: bytes, archive: zipfile.ZipFile, size: int) -> None:
-    """Check the number of members at the end of an archive, which `zipfile` ignores."""
+    """Check the number of members that is stored at the end of an archive. `zipfile` ignores this number."""
     start = len(tail) - len(archive.comment) - _END.size
     magic, disk, directory_disk, here, count, _, _, length = _END.unpack_from(tail, start)
     if magic != b"PK\5\6" or length != len(archive.comment):

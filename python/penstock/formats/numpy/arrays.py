@@ -46,7 +46,7 @@ FORTRAN_BYTES = 32 << 20
 MOST_RANGES = 1 << 18
 """The maximum ranges of a file in one request."""
 MOST_EMPTY = 1 << 24
-"""The maximum records of zero bytes, whose number the size of the file does not limit."""
+"""The maximum number of records of zero bytes. The size of the file does not limit their number."""
 
 
 class Place(ABC):
@@ -283,8 +283,8 @@ def columns_of(array: StoredArray) -> list[StoredColumn]:
 
 
 def check_size(header: Header, room: int, start: int, limits: Any) -> int:
-    """Check that a header and its array fit into `room` bytes, which begin with the header at `start`. Return the bytes
-    of the array.
+    """Check that a header, which begins at byte `start`, and its array fit into `room` bytes. Return the bytes of the
+    array.
 
     Raises:
         TruncatedError: there are fewer bytes.

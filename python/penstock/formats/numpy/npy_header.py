@@ -38,7 +38,7 @@ MAGIC = b"\x93NUMPY"
 ALIGNMENT = 64
 MOST_RECORDS = (1 << 63) - 1
 FIRST_BYTES = 4096
-"""How many bytes are read first, which suffice for most headers."""
+"""How many bytes are read first. This suffices for most headers."""
 _MOST_TEXT = 1 << 20
 """The maximum bytes of a header's text. NumPy's default limit is 10,000."""
 _MOST_ITEMS = 1 << 18

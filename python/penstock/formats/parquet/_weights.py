@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     step: int
     """How many rows may be decoded together."""
     row_bytes: int
-    """The bytes that one row may take, if they may be many; else 0."""
+    """The bytes that one row may take if it may be large; else 0."""
 
     def check(self, limits: Limits) -> None:
         """Raise LimitError if a row exceeds the limit for a batch."""

@@ -212,7 +212,8 @@ class ParquetReader(Reader):
             step = most
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
-            # A footer can claim any number of records, so it never gives more parts than it has bytes.
+            # A footer can claim any number of records, so the number of parts is limited to the
+            # number of its bytes.
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
             total += count
             parts.extend(
@@ -352,8 +353,8 @@ class ParquetReader(Reader):
             return may_hold(self._metadata.row_group(group), columns, self._alike(), bounds)
 
     def _alike(self) -> dict[str, int]:
-        """Return the positions, among all columns of the file, of the columns that are returned with the stored
-        type."""
+        """Map the names of the columns that are returned with the stored type to their positions among all columns of
+        the file."""
         stored = {field.name: field.type for field in self._stored}
         delivered = [field.name for field in self.schema if stored.get(field.name) == field.type]
         described = self._metadata.schema

@@ -128,6 +128,7 @@ class ParquetWriter(Writer):
         self._file.drain()
 
     def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is deleted, which an aborted sink must not receive.
+        # pyarrow's writer writes a footer when it is deleted, and an aborted sink must not receive
+        # it.
         if getattr(self, "_writer", None) is not None:
             self._file.abandon()

@@ -226,7 +226,7 @@ def _labels(column: pa.Array, losses: Losses) -> pa.Array:
 
 
 def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
-    """Convert numbers to float32. An error for a number that does not fit names its record."""
+    """Convert numbers to float32. If a number does not fit, the error names its record."""
     if values.null_count:
         place = _first_null(values)
         raise SchemaError(_NULL, record=record_of(place), field="label")

@@ -76,8 +76,8 @@ class Lead:
 
 
 class HeaderChains:
-    """The header chains of a stream that is read from start to end. Each chain is followed once: the result also holds
-    for its later offsets, and for chains that join it."""
+    """The header chains of a stream that is read from start to end. Each chain is followed only once: the result is
+    also valid for its later offsets, and for chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream

@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 30
 SLOW_SECONDS = 5.0
 """After a build this long, the user is told how to store an index next to its data."""
 _LOOK_AGAIN = 32
-"""The folder is listed again after this many stored indexes."""
+"""After this many indexes have been stored, the folder is listed again."""
 _LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"
 
 

@@ -120,7 +120,8 @@ class CheckedSource(SourceView):
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                # A rewritten file explains the mismatch: then this call raises.
+                # If the file was rewritten, that explains the mismatch, and this call raises the
+                # error.
                 self._source.check_read(may_grow=False)
                 self._raise(number, found)
         return data

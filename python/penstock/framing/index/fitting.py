@@ -91,8 +91,8 @@ def _agreeing(index: Index, source: Source, framing: Framing) -> float:
 def _is_rewritten(
     index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
 ) -> bool:
-    """Whether the records of a modified file differ from the index. All headers of a local file are read (for framings
-    other than TFRecord, the whole file). Remote files, and large files of these framings, are sampled."""
+    """Whether the records of a modified file differ from the index. All headers of a local file are read. For framings
+    other than TFRecord, that takes the whole file, so large files are only sampled. Remote files are sampled, too."""
     if index.layout != "plain":
         return False  # `_begins` and `_fits_inflated` already examine nearly all of it
     first, end = int(index.starts[0]), int(index.starts[-1])
@@ -140,7 +140,7 @@ def _begins(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether the last record of a plain file has an intact header and ends with the file."""
+    """Whether the last record of a plain file has an intact header and ends exactly at the end of the file."""
     last = index.num_records - 1
     return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
 

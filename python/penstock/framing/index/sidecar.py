@@ -3,8 +3,8 @@
 File layout: `_sections`. Location: `path_for`, `folders`, `keep`.
 
 A sidecar is not trusted: the file size that it states and, unless the system reports the file as unchanged, a sample of
-its records are compared with the file (see `fitting`). Every record read through it must be at the stored position and
-have the stored checksum. If it was made for another file, it is rebuilt.
+its records are compared with the file (see `fitting`). Every record that is read with the help of a sidecar must be at
+the stored position and have the stored checksum. A sidecar that was made for another file is rebuilt.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ def folders(kept: str | None) -> tuple[str | None, ...]:
 
 
 def state_of(source: Source) -> State:
-    """The current state of a file, to be stored: any write, replacement or copy changes it. UNKNOWN if a later change
-    could still get the same timestamp, if another file has replaced the open one, or if the system reports no state."""
+    """The current state of a file, to be stored in a sidecar. Any write, replacement or copy changes the state. UNKNOWN
+    if a later change could still get the same timestamp, if another file has replaced the open one, or if the system
+    reports no state."""
     state = state_now(source)
     # The file has not changed since it was opened, and the clock has ticked since.
     is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns

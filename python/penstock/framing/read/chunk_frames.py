@@ -62,7 +62,7 @@ class ChunkFrames:
         return walked.frames if is_all else None
 
     def readable(self, chunk: FrameChunk) -> Readable:
-        """The records of a chunk that have a frame; the others are skipped."""
+        """The records of a chunk whose frames can be read; the others are skipped."""
         held = self.read(chunk, None)
         records = np.arange(chunk.num_records)
         starts = as_numpy(held.frames.starts())
@@ -317,7 +317,8 @@ class ChunkFrames:
         return self._framing.frames([payload.to_bytes()]).data
 
     def _walks_to_its_end(self, index: Index) -> bool:
-        """Whether the headers of a plain file lead to its end: then an index that disagrees belongs to another file."""
+        """Whether the headers of a plain file lead to its end. If they do, an index that disagrees belongs to another
+        file."""
         if index.compression:
             return False
         shard = self._shard

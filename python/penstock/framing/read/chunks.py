@@ -54,7 +54,7 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk
 
 
 def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
-    """The numbers of records above `most` bytes and of the records after them, ascending."""
+    """The numbers of records above `most` bytes, and for each of them the number of the next record, ascending."""
     if most is None or index.plain_bytes <= most:
         return np.zeros(0, np.int64)
     long = np.flatnonzero(np.diff(index.starts) > np.uint64(min(most, 1 << 63)))

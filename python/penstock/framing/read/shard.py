@@ -156,7 +156,7 @@ class OpenShard:
         return _core.Fault("truncated", at, f"the data ends {INSIDE}", need, left)
 
     def cut_inside(self, fault: Any, left: int, need: int) -> Any:
-        """Add to the fault of truncated compressed data that it ends `left` bytes into a frame."""
+        """Extend the fault of truncated compressed data: it ends `left` bytes into a frame."""
         if not left or kind_of(fault.kind) is not TruncatedError:
             return fault
         return _core.Fault(fault.kind, fault.byte, f"{fault.message} {INSIDE}", need, left)

@@ -282,7 +282,7 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
-    """The type of the values without extension or dictionary."""
+    """The type of the values, without an extension type or a dictionary around it."""
     types = pa.types
     if types.is_dictionary(given) or types.is_run_end_encoded(given):
         return _stored(given.value_type)

@@ -31,7 +31,7 @@ LISTS_PREFIX = "feature_lists/"
 """Prefixes of column names for a key in the context or in the feature lists of a SequenceExample."""
 
 _VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
-"""The bytes of a value of each kind; for a byte string, those of its end offset."""
+"""The bytes of a value of each kind. For a byte string, only its end offset counts."""
 
 
 @dataclass(frozen=True, slots=True)

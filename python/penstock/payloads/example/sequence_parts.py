@@ -22,7 +22,7 @@ _LOOKED_RECORDS = 1000
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """The part in a column's name (whether it is the feature lists), and the key. None if the name has no such
+    """Split a column's name: whether its part is the feature lists, and the key. None if the name has no such
     prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
@@ -38,7 +38,8 @@ def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]])
 
 
 def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
-    """The schema with part and key of such names (see `names_of_parts`) in the fields' metadata."""
+    """The schema, with metadata for fields whose names consist of a part and a key (see `names_of_parts`): the metadata
+    has the two separately."""
     own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
     parts = names_of_parts(own, facts)
     fields = [_of_part(field) if field.name in parts else field for field in schema]
