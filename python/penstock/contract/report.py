@@ -90,8 +90,8 @@ class Report:
 
     def __str__(self) -> str:
         wrong = sum(finding.severity == "error" for finding in self.findings)
-        verdict = f"{wrong} errors" if wrong else "ok"
-        head = f"{self.num_records} good records in {len(self.paths)} files: {verdict}"
+        verdict = f"{wrong} wrong" if wrong else "ok"
+        head = f"{self.num_records} records right in {len(self.paths)} files: {verdict}"
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
 
 

@@ -165,7 +165,7 @@ class Bytes:
         return pa.PythonFile(PositionedFile(self.source), mode="r")
 
     def range(self, start: int, length: int) -> Any:
-        """Bytes [start, start + length) as a pa.Buffer, not copied from a memory map."""
+        """Bytes [start, start + length) as a pa.Buffer. They are not copied if the file is mapped."""
         length = max(min(length, self.source.size - start), 0)
         if self.mapped is not None:
             return self.mapped.slice(start, length)
