@@ -107,7 +107,9 @@ def _check_as_tensorflow(
         group = _group(feature)
         for wire in _wires(_key(name, schema, parts), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
-                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
+                raise ValueError(
+                    f"{name}: TensorFlow does not read the key {wire.key!r} in two forms"
+                )
 
 
 def _group(feature: f.Feature) -> str:

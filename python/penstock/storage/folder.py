@@ -148,7 +148,7 @@ def refuse_other_files(path: str) -> None:
     """Raise FileExistsError for a folder that must not be replaced because it holds files other than images and tables,
     which would be deleted."""
     if os.path.islink(path) or not os.path.isdir(path):
-        raise FileExistsError(f"{path} is not a folder, so a folder does not replace it")
+        raise FileExistsError(f"{path} is not a folder, and a folder does not replace a file")
     for folder, _, names in os.walk(path):
         for name in names:
             if not (is_image_name(name) or is_table_name(name) or is_own(name)):

@@ -293,7 +293,9 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
     names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
     for name in names:
         if not os.path.exists(name):
-            raise FileNotFoundError(errno.ENOENT, f"no such file, wanted by {path}", name)
+            raise FileNotFoundError(
+                errno.ENOENT, f"no such file, although {path} includes it", name
+            )
     return names
 
 

@@ -249,7 +249,7 @@ def _text(values: np.ndarray) -> Any:
     except UnicodeDecodeError as error:
         ends = np.cumsum(lengths)
         record = int(np.searchsorted(ends, error.start // 4, side="right"))
-        raise FormatError("a code is not a character", record=record) from None
+        raise FormatError("a character code is invalid", record=record) from None
     sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     offsets = offsets_of(sizes)[offsets_of(lengths)].astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -192,7 +192,7 @@ def _plain(descr: str) -> np.dtype[Any]:
             hint="write it again as numbers or text; penstock unpickles nothing",
         )
     if dtype.kind in "mM" and (np.datetime_data(dtype)[1] != 1 or "[" not in descr):
-        raise UnsupportedError("the times count several of a unit, or have no unit", found=descr)
+        raise UnsupportedError("the times have no unit, or a multiple of a unit", found=descr)
     return dtype
 
 

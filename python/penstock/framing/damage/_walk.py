@@ -322,7 +322,7 @@ class Walk:
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
         message = (
-            f"{fault.message}; with one byte corrected, the header ends the record beyond the data"
+            f"{fault.message}; with one byte corrected, the header gives an end beyond the data"
         )
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 

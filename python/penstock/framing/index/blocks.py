@@ -130,7 +130,7 @@ class CheckedSource(SourceView):
         start = number * BLOCK_BYTES
         end = min(start + BLOCK_BYTES, self.size)
         raise ChecksumError(
-            f"the bytes {start} to {end} are not those that were indexed",
+            f"bytes {start} to {end} differ from those that were indexed",
             file=self.path,
             byte=start,
             expected=f"0x{self._blocks[number]:08x} (in the index)",

@@ -180,7 +180,7 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = [innermost(one.type), innermost(other.type)]
         raise SchemaError(
-            "the values in different files have types without a common type",
+            "the types of the values in different files have no common type",
             field=one.name,
             expected=one.type,
             found=other.type,
