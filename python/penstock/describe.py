@@ -212,7 +212,7 @@ def image_header(data: bytes | memoryview) -> ImageHeader | None:
         if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError):
-        pass  # the bytes end before the size
+        pass  # the bytes end before the header's size fields
     return None
 
 
@@ -230,7 +230,7 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
             height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
-            return None  # the pixels or the end, without a size
+            return None  # the header ended without a size
         if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # these markers have no length
             (length,) = struct.unpack(">H", data[at + 1 : at + 3])
             at += max(length, 2)

@@ -177,8 +177,8 @@ class Files:
         )
 
     def _raise_first_fault(self) -> None:
-        """Raise the first fault in the files, if there is one, because the fields are then unknown, and not a single
-        column of bytes."""
+        """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown,
+        and must not be read as one column of bytes."""
         for shard in range(len(self.paths)):
             reader = self.own(shard)
             chunk = next(reader.chunks(), None)
@@ -219,7 +219,7 @@ class Files:
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError if an open file was changed, replaced or removed, known from its metadata. A file whose
+        """Raise ChangedError if an open file was changed, replaced or removed, according to its metadata. A file whose
         records are verified may grow."""
         opened = self._still_open(shard)
         if opened is not None:
@@ -293,7 +293,7 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
-            # Types that were kept for this file do not round its values, even if the file has wider types.
+            # A schema from the sidecar was made for this file, so its types must hold every value exactly.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)

@@ -110,7 +110,8 @@ class BatchMaker:
         )
 
     def _most_batches(self) -> int:
-        """The most batches of a task. All batches of a task are ready together, so the loop would wait for a long one."""
+        """The most batches of a task. All batches of a task are ready together, so the loop waits long for a large
+        task."""
         if self._threads == 0 or self._processes:
             return 1
         return min(self._room // 32 // max(self._making_bytes or 0, 1), LOADER_TASK_BATCHES)

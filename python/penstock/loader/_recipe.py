@@ -228,8 +228,9 @@ class Recipe:
     def _images(
         self, rows: _Rows, name: str, spec: Image, shared: Shared
     ) -> dict[str, list[ImageFault]]:
-        """Decode a column of images, and make the columns that are the same of it. Returns the faults by column."""
-        assert rows.keys is not None, "made for decode="
+        """Decode a column of images, and the columns that are cropped with it (`same`). Returns the faults by
+        column."""
+        assert rows.keys is not None, "records have keys if there is a decode="
         limits = limits_from(self.source.limits)
         how: dict[str, Any] = {
             "threads": self.threads,

@@ -403,7 +403,7 @@ class _Chunks(_Saving):
                 if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
                     yield found_in(found, path, start, end, chunk, last - first)
                 elif self._decoding is self._reader:
-                    assert isinstance(found, pa.RecordBatch), "what is read is what is written"
+                    assert isinstance(found, pa.RecordBatch), "every record read is written"
                     yield found
                 else:
                     yield self._reader.decode(chunk, np.arange(first, last), None)
