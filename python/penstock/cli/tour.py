@@ -129,7 +129,7 @@ def _take(tour: Narrator, source: str, table: pa.Table, what: str) -> None:
     batches, taken = tour.run(take, ds, draws, times=_TIMES)
     tour.figure(what, taken, draws.size)
     is_same = _is_same(batches[0], table.take(pa.array(draws[0])))
-    tour.check(f"{what} gives what was written", is_same)
+    tour.check(f"{what} returns what was written", is_same)
 
 
 def _scan(tour: Narrator, table: pa.Table) -> None:
@@ -153,7 +153,7 @@ def _scan(tour: Narrator, table: pa.Table) -> None:
     tour.printed(f"mean label: {mean:.4f}")
     tour.figure("scan, one column to NumPy", taken, len(table), num_bytes)
     expected = float(table["label"].to_numpy().mean())
-    tour.check("the mean is that of what was written", mean == expected)
+    tour.check("the mean is the same as before writing", mean == expected)
 
 
 def _other_libraries(tour: Narrator) -> None:

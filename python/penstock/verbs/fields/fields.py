@@ -236,8 +236,9 @@ def replace_fields(
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
         missing: as for `add_fields`; with "null", a record without a row loses the field.
-        where: replace values only in the records for which this condition is true; the others keep theirs. A text,
-            an expression or a function, as for `convert`. Tables and functions are then asked for these records only.
+        where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
+            expression or a function, as for `convert`. A function is then called only for these records, and a table
+            needs rows only for them.
 
     Raises:
         SchemaError: there is no such field, or the values do not fit.
