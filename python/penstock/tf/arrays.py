@@ -1,4 +1,4 @@
-"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, by NumPy.
+"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, computed by NumPy.
 
 This module has only functions that occur in code that prepares data. NumPy's functions also accept a `Tensor`.
 """
@@ -175,7 +175,7 @@ def concat(values: Any, axis: int, name: str = "concat") -> Tensor:
     """Tensors joined along a dimension.
 
     Raises:
-        InvalidArgumentError: other sizes differ.
+        InvalidArgumentError: the sizes of other dimensions differ.
     """
     parts = [convert_to_tensor(v) for v in values]
     try:
@@ -274,7 +274,7 @@ def _none(value: Tensor, places: Any, axis: int) -> Any:
 
 
 def _gathered_by_batch(value: Tensor, places: Any, axis: int, batch_dims: int) -> Tensor:
-    """The slices of each part of a batch."""
+    """Gather separately within each entry of the first `batch_dims` dimensions."""
     if batch_dims < 0:
         batch_dims += places.ndim
     if batch_dims == 0:
@@ -332,7 +332,7 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """The part from `begin` to before `end` in steps, as NumPy slices; the masks are TensorFlow's.
+    """The part from `begin` to before `end` in steps, as with NumPy's slices. The masks have TensorFlow's meaning.
 
     Example:
         >>> import penstock.tf as tf

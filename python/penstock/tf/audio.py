@@ -34,12 +34,12 @@ def decode_wav(
 
     Args:
         contents: the file's bytes.
-        desired_channels: channels of the result; the first ones, or the last one repeated.
-        desired_samples: samples of the result; zeros are added.
+        desired_channels: the number of channels of the result. Further channels are dropped, or the last is repeated.
+        desired_samples: the number of samples of the result. Further samples are dropped, or zeros are added.
         name: ignored.
 
     Raises:
-        InvalidArgumentError: it is not such a file.
+        InvalidArgumentError: it is not a 16-bit WAV file.
     """
     if probing.is_on():
         shape = [s if s >= 0 else None for s in (desired_samples, desired_channels)]

@@ -20,7 +20,7 @@ _FARTHEST = 2.0
 
 
 def sizes(shape: Any) -> list[int]:
-    """Convert a shape, list or tensor to a tuple of sizes."""
+    """Convert a shape, list or tensor to a list of sizes."""
     return [int(size) for size in np.asarray(shape, np.int64).reshape(-1)]
 
 

@@ -62,14 +62,10 @@ def encode_jpeg(
     r"""An image as a JPEG.
 
     Args:
-        image: uint8[height, width, 1 or 3].
-        format (str): "grayscale", "rgb", or "" for that of the channels.
-        quality (int): 0 to 100.
-        progressive (bool): write several scans.
-        optimize_size (bool): smaller but slower.
-        chroma_downsampling (bool): colour at half size.
-        density_unit (str), x_density, y_density (int): pixels per inch "in" or centimetre "cm".
-        xmp_metadata (str): stored in the file.
+        image: uint8[height, width, 1 or 3]. format (str): "grayscale", "rgb", or "" for that of the channels. quality
+            (int): 0 to 100. progressive (bool): write several scans. optimize_size (bool): make a smaller file, which
+            takes longer. chroma_downsampling (bool): store colours at half resolution. density_unit (str), x_density,
+            y_density (int): pixels per inch "in" or centimetre "cm". xmp_metadata (str): stored in the file.
         name: ignored.
 
     Returns:

@@ -41,7 +41,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Matrices with zeros outside a band around the diagonal; -1 keeps all of a side.
+    """Matrices with zeros outside a band around the diagonal. -1 keeps all values on that side of it.
 
     Example:
         >>> import penstock.tf as tf

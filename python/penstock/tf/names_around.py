@@ -1,4 +1,4 @@
-"""Names of TensorFlow that programs use around their data: `tf.autograph`, `tf.version`, `tf.test`."""
+"""Other names that programs use besides data: `tf.autograph`, `tf.version`, `tf.test`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ test = SimpleNamespace(
 
 
 def type_spec_from_value(value: Any) -> TypeSpec:
-    """The spec of a tensor, or of what converts to one.
+    """The spec of a tensor, or of a value that can be converted to a tensor.
 
     Example:
         >>> import penstock.tf as tf

@@ -120,7 +120,7 @@ class Making(Base):
 
         Args:
             file_pattern: one pattern or several: `*`, `?`, `[ab]`, `[!ab]`; `*` does not cross a slash.
-            shuffle: False: sorted by their bytes.
+            shuffle: False sorts the names by their bytes.
             seed: of the shuffle.
             name: ignored.
 
@@ -254,7 +254,5 @@ def _weights(weights: Any) -> np.ndarray:
 
 def _op_of(dataset: Any) -> Any:
     if not isinstance(dataset, Base):
-        raise TypeError(
-            f"Invalid `datasets`. `datasets` must be datasets, and {type(dataset)} is none."
-        )
+        raise TypeError(f"Invalid `datasets`. `datasets` must be datasets, not {type(dataset)}.")
     return dataset.op

@@ -138,7 +138,7 @@ def stack_padded(
 def _padded_shape(
     shapes: Sequence[Sequence[int]], shape: Sequence[int | None] | None, component: int
 ) -> list[int]:
-    """The shape to which all leaves are padded. Where `shape` has None, it has the size of the largest leaf."""
+    """The shape to which all leaves are padded. If a size in `shape` is None, it is the size of the largest leaf."""
     rank = len(shapes[0]) if shape is None else len(shape)
     for place, each in enumerate(shapes):
         if len(each) != rank:
