@@ -2,7 +2,7 @@
 
 One call of the kernel decodes a whole batch (`_core.decode_tensors`), and its result becomes tensors without a loop
 over records. The functions for a batch and for one record differ as in TensorFlow: a single record is never padded,
-an entry without a kind never replaces an earlier entry, and errors do not name the record.
+an entry without a list of any kind never replaces an earlier entry, and errors do not name the record.
 """
 
 from __future__ import annotations
@@ -360,7 +360,8 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """Raise an error if TensorFlow would, which checks the values of dense context features even without records."""
+    """Raise the error of TensorFlow, which checks the number of values of dense context features even without
+    records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:
             wanted = int(np.prod(key.shape))

@@ -114,7 +114,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def op_seeds(seed: Any) -> tuple[int, int]:
-    """The pair of seeds of a new operation; `seed` is its own, or None."""
+    """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
     own = None if seed is None else int(seed)
     if probing.is_on():
         return 1, 1
@@ -185,7 +185,7 @@ def uniform(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Uniform random numbers: TensorFlow's in eager mode, if a seed is set.
+    """Uniform random numbers. If a seed is set, they are those of TensorFlow in eager mode.
 
     Args:
         shape: of the result.
@@ -225,7 +225,7 @@ def normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal random numbers: TensorFlow's in eager mode, except for rounding.
+    """Normal random numbers. If a seed is set, they are those of TensorFlow in eager mode, except for rounding.
 
     Args:
         shape: of the result.
@@ -253,7 +253,7 @@ def truncated_normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """As `normal`, without numbers more than two standard deviations from the mean."""
+    """Like `normal`, but without numbers that are more than two standard deviations from the mean."""
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
     count = math.prod(sizes)
     groups = -(-count // _BLOCK)
@@ -360,7 +360,7 @@ def stateless_normal(
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """Normal random numbers, the same for the same seed; arguments as of `normal`."""
+    """Normal random numbers, the same for the same seed, with the arguments of `normal`."""
 
     def take(count: int) -> np.ndarray:
         return _stateless_bits(count, seed)
