@@ -306,8 +306,8 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Raise SchemaError if a file has none of the dataset's fields. It is examined if all fields are missing in the
-        first records that are read from it."""
+        """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
+        from the file have none of them."""
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
@@ -393,7 +393,7 @@ class Files:
 
     @property
     def choice_digest(self) -> str:
-        """A digest of which records a view has; empty if all."""
+        """A digest that identifies the records of a view; empty if it has all records."""
         return ""
 
     @property

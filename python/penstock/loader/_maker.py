@@ -1,4 +1,4 @@
-"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single one in the calling thread."""
+"""Makes the batches of a rank: a whole epoch on threads, ahead of the loop, or a single batch in the calling thread."""
 
 from __future__ import annotations
 

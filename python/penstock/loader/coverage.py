@@ -41,7 +41,7 @@ class RankPlan:
     """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
     first_batch: list[int]
     last_batch: list[int]
-    """The first three record numbers of its last batch; `first_batch` has those of its first."""
+    """The first three record numbers of its last batch; `first_batch` has the same for its first batch."""
     num_shards: int | None = None
     """Number of files it reads from; None if the positions were not counted."""
     num_bytes: int | None = None

@@ -92,7 +92,7 @@ def norm(
     keepdims: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The norm over all dimensions, or those of `axis`: euclidean, 1, 2, a number or infinity."""
+    """The norm over all dimensions, or over those in `axis`: euclidean, 1, 2, a number or infinity."""
     given = _array(tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     magnitude = np.abs(given)

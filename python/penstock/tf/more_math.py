@@ -72,7 +72,7 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The quotients; 0 where the divisor is 0."""
+    """The quotients; 0 if the divisor is 0."""
     first, second = (part.view(np.ndarray) for part in two(x, y))
     safe = np.where(second == 0, np.ones((), second.dtype), second)
     return tensor(np.where(second == 0, np.zeros((), first.dtype), first / safe))
@@ -119,7 +119,7 @@ def cumprod(
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    """log(sum(exp(x))) over all dimensions, or those of `axis`."""
+    """log(sum(exp(x))) over all dimensions, or over those in `axis`."""
     given = _lasting(input_tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     most = np.max(given, axis=over, keepdims=True)
@@ -130,7 +130,7 @@ def reduce_logsumexp(
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    """The Euclidean norm over all dimensions, or those of `axis`."""
+    """The Euclidean norm over all dimensions, or over those in `axis`."""
     given = _lasting(input_tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     made = np.sqrt(np.sum(np.square(given), axis=over, keepdims=keepdims))

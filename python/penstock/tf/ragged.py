@@ -85,7 +85,7 @@ def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]
 
 
 def _depths(value: Any) -> tuple[int | None, int]:
-    """The nesting depth of the values (None if there are none), and that of the deepest list."""
+    """The nesting depth of the values (None if there are none), and the depth of the deepest list."""
     if not isinstance(value, (list, tuple)) and np.ndim(value) == 0:
         return 0, 0
     scalars, deepest = None, 1

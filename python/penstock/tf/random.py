@@ -40,7 +40,7 @@ def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
 
     Args:
         counters: the four words of the counter, each a number or a uint64 array of n.
-        key: the two words of the key, likewise.
+        key: the two words of the key, in the same form.
 
     Returns:
         uint32[n, 4].

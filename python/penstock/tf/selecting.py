@@ -79,7 +79,7 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) 
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
-    """Coordinates of a grid from those of its sides; `indexing` is xy or ij.
+    """The coordinates of all points of a grid, from the coordinates along its sides; `indexing` is xy or ij.
 
     Example:
         >>> import penstock.tf as tf

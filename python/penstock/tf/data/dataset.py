@@ -103,7 +103,7 @@ class TFRecordDataset(_OfFiles):
 
     Args:
         filenames: a name, several, a tensor or a dataset of them.
-        compression_type: "GZIP", "ZLIB" or None, that of the files.
+        compression_type: the compression of the files: "GZIP", "ZLIB" or None.
         buffer_size: ignored.
         num_parallel_reads: files read at the same time, whose records then alternate; None: one file after another.
         name: ignored.
@@ -171,7 +171,7 @@ class FixedLengthRecordDataset(_OfFiles):
         header_bytes, footer_bytes: bytes before and after the records of a file.
 
     Raises:
-        InvalidArgumentError: an invalid size; when read: a file whose length is not a multiple of it.
+        InvalidArgumentError: an invalid size; when read: a file has an incomplete record at its end.
         NotFoundError: when read: no such file.
     """
 

@@ -1,7 +1,7 @@
 """`Dataset.save`, `load` and `snapshot`: the elements of a dataset in a folder, for later programs.
 
 A folder holds `spec.json` (structure, specs and number of the elements) and `elements.tfrecord` (each leaf of each
-element, serialized by `tf.io.serialize_tensor`). TensorFlow's own folders are not read.
+element, serialized by `tf.io.serialize_tensor`). Folders that TensorFlow saved cannot be read.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class BatchVerbs(Base):
         Args:
             batch_size, drop_remainder: as `batch`.
             padded_shapes: a shape for each component. None and -1 mean the largest size in the batch.
-            padding_values: the padding; 0, False or "" unless given.
+            padding_values: the padding; by default 0, False or "".
             name: ignored.
 
         Raises:
@@ -161,7 +161,7 @@ class BatchVerbs(Base):
             name: ignored.
 
         Raises:
-            ValueError: the number of batch sizes is not one more than that of boundaries.
+            ValueError: there is not one batch size more than boundaries.
         """
         boundaries = list(bucket_boundaries)
 

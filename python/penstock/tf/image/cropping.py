@@ -88,7 +88,7 @@ def pad_to_bounding_box(
 
     Args:
         image: [height, width, channels] or a batch of them.
-        offset_height, offset_width (int): rows above it, and columns to the left of it.
+        offset_height, offset_width (int): rows added above the image, and columns added to the left of it.
         target_height, target_width (int): the new size.
 
     Returns:

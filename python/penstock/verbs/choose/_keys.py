@@ -50,7 +50,7 @@ def check_has_numbers(dataset: Dataset, verb: str) -> None:
 
 
 def check_unchanged(dataset: Dataset) -> None:
-    """Raise ChangedError if a file is not the one in which records were chosen by their numbers."""
+    """Raise ChangedError if a file has changed since its records were chosen by their numbers."""
     for shard in range(len(dataset.paths)):
         dataset.files.check_unchanged(shard)
 
