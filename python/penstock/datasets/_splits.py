@@ -68,7 +68,8 @@ def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
 
 
 def _start_of(source: Any, paths: Sequence[str]) -> str:
-    """Return the folder that a source names, or at the start of a pattern, or common to all files of a list."""
+    """Return the folder of a source: the source itself, the start of a pattern, or the common folder of a list of
+    files."""
     if not isinstance(source, (str, os.PathLike)):
         return os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     text = os.fsdecode(source)
@@ -76,8 +77,7 @@ def _start_of(source: Any, paths: Sequence[str]) -> str:
 
 
 def _names(path: str) -> list[str]:
-    """Return the names of a file, as described above: folders, file name without endings, and that without its
-    number."""
+    """Return the names of a file, as the module defines them: its folders, and its own name with and without number."""
     *folders, name = path.replace("\\", "/").split("/")
     while ending := _ENDING.search(_NUMBER.sub("", name)) or _ENDING.search(name):
         name = name[: ending.start()]

@@ -134,7 +134,8 @@ def packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, lists: bool = True, **_: Any) -> Any:
-    """Call a function with the leaves at each position of one or more structures; the same structure of its results.
+    """Call a function with the leaves at each position of one or more structures, and return its results in the same
+    structure.
 
     Raises:
         ValueError, TypeError: the structures are not the same.

@@ -360,7 +360,7 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """Raise the error of TensorFlow, which checks the number of values of dense context features even without
+    """Raise TensorFlow's error, because TensorFlow checks the number of values of dense context features even without
     records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:

@@ -72,7 +72,7 @@ class Map(Op):
 
     def _joined(self) -> tuple[Stream, Callable[[Any], Any] | None]:
         """A stream, and the function to call with its elements; no function if kernels have already executed it.
-        Consecutive maps on threads are joined to one function, so that they need threads only once."""
+        Consecutive maps on threads are joined into one function, so that they need threads only once."""
         before: Callable[[Any], Any] | None = None
         if (
             isinstance(self.source, Map)

@@ -36,7 +36,8 @@ class Resample(Op):
         return self._run()
 
     def _pairs(self) -> Iterator[tuple[int, Any, np.ndarray[Any, Any], float]]:
-        """Class and element, the probability to keep each class, and how often an element is used without a choice."""
+        """Class and element, the probability of keeping each class, and how often an element is used without a
+        choice."""
         seen = np.full(len(self._target), float(_SMOOTHING))
         for element in elements(self.source.open()):
             number = int(call(self._class_of, element))

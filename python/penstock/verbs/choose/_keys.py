@@ -85,9 +85,8 @@ def groups(
     """Yield for each batch the group of each record, int64, and the number of groups in earlier batches. Records with
     equal values are in one group. Groups are numbered in the order of their first records."""
     known = _core.Groups()
-    key = secrets.token_bytes(
-        32
-    )  # secret, so that nobody can construct different records with equal hashes
+    # The key is secret, so that nobody can construct different records with equal hashes.
+    key = secrets.token_bytes(32)
     for made in of_batches(dataset, columns, partial(_core.secure_hashes, key=key), threads):
         before = len(known)
         yield as_numpy(known.numbers(made)), before

@@ -44,8 +44,9 @@ def sort(
     """Write the records of a dataset in the order of the values of a column. Records with equal values keep their
     order. NaN comes after all numbers, and null after everything, in either direction.
 
-    This needs memory for the values of these columns, and 24 bytes for each record. Records are read and written block
-    by block. This takes many passes over large Parquet files, because the records of a block are far apart in them.
+    This needs memory for the values of the columns in `by`, and 24 bytes for each record. Records are read and written
+    block by block. This takes many passes over large Parquet files, because the records of a block are far apart in
+    them.
 
     Args:
         source: as for `open`, or a Dataset.

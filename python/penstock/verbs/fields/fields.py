@@ -237,8 +237,8 @@ def replace_fields(
         fields: as for `add_fields`; the records must already have each of the fields.
         missing: as for `add_fields`; with "null", a record without a row loses the field.
         where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
-            expression or a function, as for `convert`. A function is then called only for these records, and a table
-            needs rows only for them.
+            expression or a function, as for `convert`. A function in `fields` is then called only for these records,
+            and a table needs rows only for them.
 
     Raises:
         SchemaError: there is no such field, or the values do not fit.

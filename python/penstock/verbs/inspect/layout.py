@@ -98,7 +98,7 @@ def layout(
     Only headers, tables, the one record, and up to 64 MiB after it are read. In a format in which each record leads to
     the next, the records before it are also read, unless there is an index. The checksums of the bytes that are read
     are verified; `verify` checks the whole file. In a damaged file, the regions end at the damage, unless the format
-    allows to continue after it.
+    allows reading to continue after it.
 
     Args:
         source: the path of one file, or of a folder that is one shard.
