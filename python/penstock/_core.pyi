@@ -638,10 +638,10 @@ def riegeli_records(
     """The records of some chunks of a Riegeli file, in the order of the chunks.
 
     uint64 arrays describe the chunks: start in the buffer, maximum number of bytes, start in the file, number of
-    records, and bytes of all records. Heads are always verified, and data with `check`."""
+    records, and bytes of all records. Headers are always verified, and data with `check`."""
 
 def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
-    """Parse the head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes of data,
+    """Parse the header of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes of data,
     number of records, bytes of all records)."""
 
 def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:

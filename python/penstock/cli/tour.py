@@ -103,8 +103,8 @@ def _look(tour: Narrator) -> None:
 def _random_access(tour: Narrator, table: pa.Table) -> None:
     tour.chapter("Random access")
     tour.say(
-        """A TFRecord file has no table of contents, so penstock makes one. For this it reads the heads
-        of the records, not their payloads."""
+        """A TFRecord file has no table of contents, so penstock makes one. For this it reads the headers of the
+        records, not their payloads."""
     )
 
     def index() -> list[str]:
@@ -210,7 +210,7 @@ def _damage(tour: Narrator) -> None:
 
     (num_records, regions), _ = tour.run(skip)
     tour.printed(f"{describe.records(num_records)}, {len(regions)} region skipped")
-    # No record is lost if the bit is in a head, because the payload has its own checksum.
+    # No record is lost if the bit is in a header, because the payload has its own checksum.
     lost = sum(region.num_records or 0 for region in regions)
     right = len(regions) == 1 and lost <= 1 and num_records == len(ps.open(good)) - lost
     tour.check("all other records are delivered", right)

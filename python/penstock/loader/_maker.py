@@ -39,7 +39,7 @@ class BatchMaker:
         self._processes = 0 if recipe.workers is None else recipe.workers.count
         self._room = memory_bytes - min(memory_bytes // 2, LOADER_SPARED_BYTES)
         self.pool = _core.BufferPool(memory_bytes // 4)
-        """Reused memory for images, which stays for the next epoch."""
+        """A pool of memory for images, which is kept for the next epoch."""
         self._making_bytes: int | None = None
         """The most memory that making a batch has needed; None before the first batch."""
 

@@ -107,7 +107,7 @@ class Records:
 
         With damage="skip" damaged records are left out. With "stop" only the records before the first damaged one are
         returned. `views`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`).
-        Several datasets ignore it, because they may store bytes as different types.
+        With several datasets it has no effect, because they may store bytes as different types.
         """
         if len(self.datasets) == 1:
             return self._take_from(self.datasets[0], numbers, clock, views)

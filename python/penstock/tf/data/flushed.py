@@ -26,7 +26,7 @@ def is_flushed(path: str, container: str) -> bool:
                 stream = _advanced(stream, piece, container)
             except zlib.error:
                 return False
-    # The bits that a flush holds back and the head of the stored block are in one or two bytes.
+    # The bits that a flush holds back and the header of the stored block are in one or two bytes.
     return any(_gives_the_mark(stream.copy(), bytes(zeros) + _LAST_BLOCK) for zeros in (1, 2))
 
 

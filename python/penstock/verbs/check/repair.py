@@ -69,7 +69,7 @@ def repair(
     """Write every verified record to new files, and report the lost records.
 
     Frames are copied unchanged, in order. A GZIP file is written as several GZIP members, which allow random access. A
-    record is restored if only its head is damaged. A valid sidecar of the damaged file helps, because it has the
+    record is restored if only its header is damaged. A valid sidecar of the damaged file helps, because it has the
     positions and checksums of the records.
 
     Args:

@@ -57,7 +57,7 @@ class Info:
 def info(source: Any) -> Info:
     """List the files of a dataset, with their sizes, records and fields.
 
-    The records are counted. For framed formats, this reads the heads of the records once, and stores their
+    The records are counted. For framed formats, this reads the headers of the records once, and stores their
     positions as an index (see `index=` of `penstock.open`).
 
     Args:
