@@ -17,7 +17,7 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values converted to a dtype; the tensor itself if it has that dtype.
+    """Convert values to a dtype. A tensor that already has the dtype is returned unchanged.
 
     Fractions are truncated towards zero. As bool, every value except zero is True. Sparse and ragged tensors keep their
     indices and rows.
@@ -66,7 +66,7 @@ def two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """An operation on two tensors of one dtype."""
+    """Make an operation on two tensors of the same dtype."""
 
     def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
         first, second = two(x, y)
@@ -83,7 +83,7 @@ def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., 
 
 
 def elementwise(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """An operation on one tensor."""
+    """Make an operation on one tensor."""
 
     def operation(x: Any, name: str | None = None) -> Tensor:
         return np.asarray(numpys(convert_to_tensor(x))).view(Tensor)
@@ -101,7 +101,7 @@ add = elementwise_of_two(np.add, "The sum, value by value.")
 subtract = elementwise_of_two(np.subtract, "The difference, value by value.")
 multiply = elementwise_of_two(np.multiply, "The product, value by value.")
 divide = truediv = elementwise_of_two(
-    _quotient, "The quotient, value by value; a float for integers, too."
+    _quotient, "The quotient, value by value; integers also give floats."
 )
 floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.")
 floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.")
@@ -240,7 +240,7 @@ def _mean(value: Any, axis: Any, keepdims: Any) -> Any:
 
 
 reduce_sum = _reduced(np.sum, "The sum.", keeps_dtype=True)
-reduce_mean = _reduced(_mean, "The mean; an integer for integers.", keeps_dtype=True)
+reduce_mean = _reduced(_mean, "The mean; the mean of integers is an integer.", keeps_dtype=True)
 reduce_prod = _reduced(np.prod, "The product.", keeps_dtype=True)
 reduce_max = _reduced(np.max, "The greatest value.", keeps_dtype=True)
 reduce_min = _reduced(np.min, "The least value.", keeps_dtype=True)

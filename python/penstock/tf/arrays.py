@@ -44,7 +44,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """The tensor itself, if it has this shape (None fits any size).
 
     Raises:
-        InvalidArgumentError: it has a different one.
+        InvalidArgumentError: it has a different shape.
 
     Example:
         >>> import penstock.tf as tf
@@ -112,7 +112,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
-    """A shape, or another argument of one or more integers, as a tuple."""
+    """Convert a shape, or another argument of one or more integers, to a tuple."""
     return tuple(int(s) for s in np.atleast_1d(np.asarray(shape, np.int64)))
 
 
@@ -359,7 +359,7 @@ def strided_slice(
 def boolean_mask(
     tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask"
 ) -> Tensor:
-    """The slices where the mask is true."""
+    """The slices for which the mask is true."""
     value, chosen = convert_to_tensor(tensor), np.asarray(mask, bool)
     lead = (builtins.slice(None),) * (axis or 0)
     return value[(*lead, chosen)]
@@ -376,7 +376,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    """Each value, or each slice along a dimension, several times."""
+    """Repeat each value, or each slice along a dimension."""
     return tensor(np.repeat(convert_to_tensor(input), np.asarray(repeats), axis))
 
 

@@ -18,7 +18,7 @@ __all__ = ["decode_wav", "encode_wav"]
 
 
 class DecodeWav(NamedTuple):
-    """Samples of a WAV file and how many there are in a second."""
+    """The samples of a WAV file, and the number of samples per second."""
 
     audio: Tensor
     sample_rate: Tensor

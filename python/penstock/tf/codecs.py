@@ -259,7 +259,7 @@ def decode_and_crop_jpeg(
     Args:
         crop_window: top, left, height and width, in pixels of the image scaled by `ratio`.
         contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
-            dct_method, name: as `decode_jpeg`.
+            dct_method, name: as for `decode_jpeg`.
 
     Returns:
         Tensor uint8[height, width, channels].

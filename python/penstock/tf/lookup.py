@@ -271,7 +271,7 @@ class MutableHashTable(_Mutable):
     """A table that changes.
 
     Args:
-        key_dtype, value_dtype: of keys and values.
+        key_dtype, value_dtype: the dtypes of keys and values.
         default_value: the value of keys without an entry.
         name, checkpoint, experimental_is_anonymous: ignored.
     """

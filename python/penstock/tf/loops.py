@@ -21,9 +21,9 @@ class TensorArray:
     """A list of tensors that a loop writes. `write` returns the changed array, which the loop must use from then on.
 
     Args:
-        dtype: of the tensors.
-        size: the number of tensors at first.
-        dynamic_size: whether it grows.
+        dtype: the dtype of the tensors.
+        size: the initial number of tensors.
+        dynamic_size: whether the number may grow.
         element_shape: the shape of each tensor, if it is known.
         clear_after_read, tensor_array_name, handle, flow, infer_shape, colocate_with_first_write_call, name: ignored.
 
@@ -95,7 +95,7 @@ class TensorArray:
         return np.array(len(self._values), np.int32).view(Tensor)
 
     def _all(self) -> list[Tensor]:
-        """The tensors; zeros where nothing was written."""
+        """The tensors, with zeros for indices that were not written."""
         known = next((v for v in self._values if v is not None), None)
         shape = self.element_shape if known is None else known.shape
         if shape.rank is None or None in shape:
@@ -248,7 +248,7 @@ def scan(
     Args:
         fn: the function.
         elems: tensors, or a structure of them.
-        initializer: the first "last result"; the first element unless given.
+        initializer: the "last result" of the first call; None: the first element.
         reverse: begin with the last element.
         parallel_iterations, back_prop, swap_memory, infer_shape, name: ignored.
 
@@ -296,7 +296,7 @@ def case(
     strict: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The result of the function of the first condition that holds.
+    """Call the function of the first condition that holds, and return its result.
 
     Args:
         pred_fn_pairs: pairs of a condition and a function, or a dict of them.

@@ -157,7 +157,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """The place of each number of a permutation."""
+    """The inverse permutation: the index of each number."""
     given = _lasting(x)
     made = np.empty_like(given)
     made[given] = np.arange(len(given), dtype=given.dtype)
@@ -264,9 +264,9 @@ def bincount(
 
     Args:
         arr: the numbers.
-        weights: of the numbers.
-        minlength, maxlength: the least and greatest number of counts.
-        dtype: of the counts.
+        weights: the weights of the numbers.
+        minlength, maxlength: the minimum and maximum number of counts.
+        dtype: the dtype of the counts.
         axis: -1 for the counts of each row.
         binary_output: 1 for each number that occurs, instead of its count.
         name: ignored.

@@ -11,7 +11,7 @@ from penstock.tf.shapes import TypeSpec
 
 
 def _itself(func: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """The function: functions are not converted."""
+    """Return the function itself, because functions are not converted."""
     return _itself if func is None else func
 
 
@@ -20,7 +20,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _never(*_: Any, **__: Any) -> bool:
-    """No: there is no GPU here."""
+    """Always False, because no GPU is used."""
     return False
 
 

@@ -117,7 +117,7 @@ def moments(
 def embedding_lookup(
     params: Any, ids: Any, max_norm: Any = None, name: str | None = None
 ) -> Tensor:
-    """The rows with these numbers."""
+    """The rows of a matrix with these numbers."""
     return tensor(np.take(_array(params), np.asarray(ids), 0))
 
 

@@ -28,7 +28,7 @@ def constant(
 
     Args:
         pylist: nested lists of Python values, all values at one depth.
-        dtype: of the values.
+        dtype: the dtype of the values.
         ragged_rank: how many levels are ragged; None: all but the outermost level and those of `inner_shape`.
         inner_shape: the shape of each innermost value.
         name: ignored.

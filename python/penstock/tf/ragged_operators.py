@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of ragged tensors: on the values of their rows."""
+"""Arithmetic and comparisons of ragged tensors, which work on the values of their rows."""
 
 from __future__ import annotations
 

@@ -188,10 +188,10 @@ def uniform(
     """Uniform random numbers. If a seed is set, they are those of TensorFlow in eager mode.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats.
         dtype: float16, float32, float64, int32 or int64.
-        seed (int): of this operation; `tf.random.set_seed` sets the program's.
+        seed (int): the seed of this operation; `tf.random.set_seed` sets the program's.
         name: ignored.
 
     Returns:
@@ -228,10 +228,10 @@ def normal(
     """Normal random numbers. If a seed is set, they are those of TensorFlow in eager mode, except for rounding.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         mean, stddev: the mean and the standard deviation.
         dtype: float16, float32 or float64.
-        seed, name: as `uniform`.
+        seed, name: as for `uniform`.
 
     Returns:
         Tensor of the shape and dtype.
@@ -266,7 +266,7 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
 
     Args:
         value: the tensor.
-        seed, name: as `uniform`.
+        seed, name: as for `uniform`.
 
     Example:
         >>> import penstock.tf as tf
@@ -325,7 +325,7 @@ def stateless_uniform(
     """Uniform random numbers, the same for the same seed.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         seed: two numbers.
         minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats; both None for
             integers over the whole range.

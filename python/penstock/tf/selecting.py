@@ -22,9 +22,9 @@ def sequence_mask(
     """Whether each position lies before the end of a sequence.
 
     Args:
-        lengths: of the sequences.
+        lengths: the lengths of the sequences.
         maxlen: the number of positions; the greatest length unless given.
-        dtype: of the result.
+        dtype: the dtype of the result.
         name: ignored.
 
     Example:

@@ -258,7 +258,7 @@ class RaggedTensorSpec(TypeSpec):
     """The shape, dtype and ragged dimensions of a ragged tensor.
 
     Args:
-        shape, dtype: as TensorSpec.
+        shape, dtype: as for TensorSpec.
         ragged_rank (int): how many dimensions may vary in length, beginning with the second dimension.
         row_splits_dtype: int64 or int32.
     """

@@ -209,7 +209,7 @@ def convert_to_tensor(
     """A tensor of these values, as `constant` makes it. A tensor is returned unchanged.
 
     Raises:
-        TypeError, ValueError: as `constant`; a tensor of another dtype is a ValueError.
+        TypeError, ValueError: the errors of `constant`; ValueError also for a tensor of another dtype.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):

@@ -40,7 +40,7 @@ def make_batched_features_dataset(
         reader_args: further arguments of the reader, such as ["GZIP"].
         num_epochs: number of epochs; None: infinite.
         shuffle: whether files and records come in a random order in each epoch.
-        shuffle_buffer_size, shuffle_seed: as `Dataset.shuffle`.
+        shuffle_buffer_size, shuffle_seed: as for `Dataset.shuffle`.
         prefetch_buffer_size: batches made ahead.
         reader_num_threads: files that are open at the same time, whose records alternate; by default 1.
         parser_num_threads, sloppy_ordering: ignored.

@@ -1,4 +1,4 @@
-"""Combines elements to batches and splits batches: batch, padded_batch, ragged_batch, unbatch, rebatch."""
+"""Combines elements into batches and splits batches: batch, padded_batch, ragged_batch, unbatch, rebatch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class Groups:
-    """A fixed number of elements, combined to one. After an error, it continues with the next batch."""
+    """An iterator that combines groups of elements. After an error, it continues with the next group."""
 
     def __init__(
         self,

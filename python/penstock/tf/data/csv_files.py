@@ -96,7 +96,7 @@ class CsvDataset(Dataset):
         compression_type: "GZIP", "ZLIB" or None.
         buffer_size: ignored.
         header: whether the first line of each file has names.
-        field_delim, use_quote_delim, na_value, select_cols: as `tf.io.decode_csv`.
+        field_delim, use_quote_delim, na_value, select_cols: as for `tf.io.decode_csv`.
         exclude_cols: the columns not to read.
 
     Raises:
@@ -172,7 +172,7 @@ def make_csv_dataset(
         column_defaults: the type or default of each column; None infers them.
         label_name: the column of labels, which becomes the second component.
         select_columns: names or numbers of the columns to read.
-        field_delim, use_quote_delim, na_value, compression_type: as `CsvDataset`.
+        field_delim, use_quote_delim, na_value, compression_type: as for `CsvDataset`.
         header: whether the first line of each file has names.
         num_epochs: the number of passes; None: infinite.
         shuffle, shuffle_buffer_size, shuffle_seed: the order of the records.
@@ -242,7 +242,7 @@ def _rows(
 
 
 def _found_default(texts: list[bytes], missing: str) -> Tensor:
-    """The default of the narrowest type that all texts of a column fit."""
+    """The default of a column, with the narrowest type that fits all its texts."""
     kinds = [_TYPES.index(_type_of(text)) for text in texts if text and text != missing.encode()]
     kind = as_dtype(_TYPES[max(kinds, default=0)])
     return np.array([b"" if kind is string else 0], kind.dtype).view(Tensor)

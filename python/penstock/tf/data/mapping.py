@@ -56,7 +56,8 @@ class Map(Op):
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
-        """The recorded steps of the function, if it only parses and chooses. For this, the function is called once."""
+        """The recorded steps of the function, if it only parses and chooses. To record them, the function is called
+        once."""
         if kinds not in self._recordings:
             self._recordings[kinds] = record(self.function, structure, call, list(kinds))
         return self._recordings[kinds]

@@ -60,7 +60,7 @@ class BatchVerbs(Base):
         """Batches of tensors of different sizes, which are padded at their ends.
 
         Args:
-            batch_size, drop_remainder: as `batch`.
+            batch_size, drop_remainder: as for `batch`.
             padded_shapes: a shape for each component. None and -1 mean the largest size in the batch.
             padding_values: the padding; by default 0, False or "".
             name: ignored.
@@ -154,7 +154,7 @@ class BatchVerbs(Base):
             element_length_func: a function from an element to its length.
             bucket_boundaries: the least length of each bucket except the first.
             bucket_batch_sizes: the batch size of each bucket. There is one bucket more than boundaries.
-            padded_shapes, padding_values: as `padded_batch`.
+            padded_shapes, padding_values: as for `padded_batch`.
             pad_to_bucket_boundary: pad unknown sizes to the maximum length of the bucket.
             no_padding: do not pad, like `batch`.
             drop_remainder: drop batches that are not full.

@@ -170,7 +170,7 @@ class FunctionVerbs(Base):
 
         Raises:
             InvalidArgumentError: a number out of range.
-            TypeError: the function returns something else.
+            TypeError: the function does not return a dataset.
 
         Example:
             >>> import penstock.tf as tf
@@ -185,7 +185,7 @@ class FunctionVerbs(Base):
         """The dataset that a function makes from this one.
 
         Raises:
-            TypeError: it returns something else.
+            TypeError: the function does not return a dataset.
         """
         dataset = transformation_func(self)
         if not isinstance(dataset, Base):

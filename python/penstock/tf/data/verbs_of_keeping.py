@@ -97,7 +97,7 @@ class KeepingVerbs(Base):
             class_func: a function from an element to its class, a number from 0.
             target_dist: the wanted frequency of each class.
             initial_dist: the frequency of each class in this dataset; None counts it while reading.
-            seed: of the random numbers.
+            seed: the seed of the random numbers.
             name: ignored.
         """
         return self.of(Resample(self.op, bound(class_func), target_dist, initial_dist, seed))

@@ -29,7 +29,7 @@ def _floats(image: Any) -> tuple[Tensor, Any]:
 
 
 def _colours(array: Any, change: str, amount: float = 0.0) -> Tensor:
-    """Pixels of three values, changed by the kernel."""
+    """Change pixels of three values with a kernel."""
     if not np.shape(array) or np.shape(array)[-1] != 3:
         message = f"input must have 3 channels but instead has shape {np.shape(array)}"
         raise InvalidArgumentError(None, None, message)
@@ -153,7 +153,7 @@ def adjust_jpeg_quality(
     Args:
         image: [height, width, 1 or 3].
         jpeg_quality (int): 0 to 100.
-        dct_method: as `tf.io.decode_jpeg`.
+        dct_method: as for `tf.io.decode_jpeg`.
         name: ignored.
     """
     array = convert_to_tensor(image)

@@ -39,7 +39,7 @@ def sample_distorted_bounding_box(
     Args:
         image_size: height, width and channels.
         bounding_boxes: [1, n, 4] of top, left, bottom, right, from 0 to 1.
-        seed (int): of the operation; 0 for none.
+        seed (int): the seed of the operation; 0 for none.
         min_object_covered (float): the fraction of at least one box that the part must contain.
         aspect_ratio_range: least and greatest width / height; (0.75, 1.33) by default.
         area_range: least and greatest fraction of the image's area; (0.05, 1) by default.

@@ -98,7 +98,7 @@ def write_splits(
     write_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> dict[str, Summary]:
-    """Divide a dataset as `split` does, and write the splits as files of their own.
+    """Divide a dataset as `split` does, and write each split to separate files.
 
     No file gets its name until all are complete. After a kill, the same call continues.
 

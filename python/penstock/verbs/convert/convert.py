@@ -102,7 +102,7 @@ def convert(
             options, see their pages.
         prove: before the result gets its name, read it again and compare every value with the source, after the
             writer's conversions. Images that the target format encodes again are compared by their pixels; JPEG and
-            WebP images are compared by the means of squares of pixels.
+            WebP images are compared by the mean values of squares of 16 x 16 pixels.
         format: the format to write; None infers it from the target's name. Required for a folder.
         compression: a compression of the target format, as for `write`.
         num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record.
