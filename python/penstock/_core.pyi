@@ -725,8 +725,9 @@ def recordio_columns(
     check: bool = False,
     indexed: _Arrow | None = None,
 ) -> ArrowArray:
-    """The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0 for one
-    number, the length of fixed-size lists, or None for lists. With `lend`, images are binary_view, not binary."""
+    """The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0 if labels
+    are single numbers, the length if they are lists of a fixed size, or None if they are other lists. With `lend`,
+    images are binary_view, not binary."""
 
 def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
     """Encode byte strings as RecordIO frames, each after the header (label, id, id2) of the same row."""
@@ -749,8 +750,8 @@ def permuted_each(num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arro
     num_records, keys and positions are uint64."""
 
 def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
-    """The positions, int64, in a stream of num_records, of the records that leave a shuffle buffer of `size` records
-    at steps start to stop."""
+    """Simulate a shuffle buffer of `size` records for a stream of num_records. Returns the stream positions, int64, of
+    the records that leave the buffer at steps start to stop."""
 
 def mixed(
     weights: list[int], key: int, origin: int, length: int, start: int, stop: int
@@ -882,7 +883,7 @@ class MessageMap:
 
     def MergeFrom(self, other: MessageMap) -> None: ...
     def pop(self, key: str | bytes, default: object = None) -> Any:
-        """Remove and return a message; an empty message if there is none."""
+        """Remove and return a message, or return an empty message if the key is missing."""
 
     def popitem(self) -> tuple[str, Any]: ...
     def clear(self) -> None: ...

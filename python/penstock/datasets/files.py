@@ -140,7 +140,7 @@ class Files:
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
-        """The format of an open file: the requested one, or that detected from the content."""
+        """The format of an open file: the requested format, or the format detected from the content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -355,8 +355,8 @@ class Files:
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """Yield empty files of a format without empty files, and files in folders of images that are not data. With
-        `opened_only`, only files that are open are examined."""
+        """Yield empty files, if valid files of their format are never empty, and files in folders of images that are
+        not data. With `opened_only`, only files that are open are examined."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -388,7 +388,7 @@ class Files:
         return False
 
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers in the file itself of these records of a shard. They differ in a view."""
+        """Convert record numbers of a shard to record numbers of its file. They differ only in a view."""
         return numbers
 
     @property
