@@ -35,7 +35,7 @@ class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # 
 
     @property
     def partition_expression(self) -> Any:
-        """A condition that holds for all records; there is none."""
+        """The condition that is known to hold for all records: true."""
         return pa.compute.scalar(True)
 
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:

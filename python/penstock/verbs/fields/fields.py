@@ -80,10 +80,10 @@ def add_fields(
         in_place: replace each shard when its new file is complete. Needs free space for the largest shard.
         by: the name of both a field of the records and a column of the table. Each record gets the row
             with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
-        missing: for a record whose key is not in the table: "error", or "null" for no new fields.
+        missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
         reads: the fields that are passed to a function. No other field is decoded.
         name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
-        replace: a new field may replace an old field of the same name. The old bytes are removed, also from a record
+        replace: a new field may replace an old field of the same name. The old bytes are removed, even from records
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
             overlay, a field in any record for a rewrite.
         verify: before a new file gets its name, read it and compare all old fields.

@@ -18,7 +18,7 @@ from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
-"""Whether a shard's index existed, was made and stored just now, is not stored, or is part of the format."""
+"""The state of a shard's index: it existed, was made and stored just now, is not stored, or is part of the format."""
 
 
 @dataclass(frozen=True, slots=True)
