@@ -13,7 +13,7 @@ from damaging import flipped
 
 
 def numbered(verb: Callable[[ps.Dataset], Any]) -> Case:
-    """A verb that numbers records, on data that skips a damaged one."""
+    """A verb that needs record numbers, on data in which a damaged record is skipped."""
     ps.write({"id": [1, 2, 3], "more": [4, 5, 6]}, "a.tfrecord")
     data = Path("a.tfrecord").read_bytes()
     Path("a.tfrecord").write_bytes(flipped(data, data.index(b"more", len(data) // 3) * 8))
