@@ -147,20 +147,23 @@ def group(
     children: Iterable[Region],
     value: Any = None,
     note: str = "",
+    between: str = "",
 ) -> Region:
-    """A region made of others. If finding them raises an error, the damage is the last of them."""
+    """A region made of others. If finding them raises an error, the damage is the last of them. `between` is the name
+    of the bytes that are in none of them; they are left out if it is empty."""
     end = start + length
     found: list[Region] = []
     try:
-        found.extend(in_order(children, start, end))
+        found.extend(in_order(children, start, end, between))
     except PenstockError as error:
         inside = [child.end for child in found if not child.within]
         found.append(damaged(error, inside[-1] if inside else start, end))
     return Region(start, length, name, value, note, tuple(found))
 
 
-def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
+def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") -> Iterator[Region]:
     """Some regions, checked: each begins at `at` or after the one before it, and the last ends at `end` or before it.
+    The bytes between them are regions too, if they have a name.
 
     If there are too many, the last stands for the rest.
 
@@ -176,7 +179,18 @@ def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
                 message = f"{region.name} has a place where it cannot be"
                 found = f"bytes {region.start} to {region.end}"
                 raise FormatError(message, byte=at, expected=f"from {at} to {end}", found=found)
+            yield from padding(at, region.start, between)
             at = region.end
+        yield region
+    yield from padding(at, end, between)
+
+
+def first_of(regions: Iterable[Region], end: int, what: str) -> Iterator[Region]:
+    """Not too many regions, and one for the others, up to `end`."""
+    for number, region in enumerate(regions):
+        if number == MOST:
+            yield Region(region.start, end - region.start, f"more {what}")
+            return
         yield region
 
 
@@ -194,20 +208,20 @@ def rows(
 
 
 def several(
-    start: int, length: int, first: int, count: int, what: str = "record"
+    start: int, length: int, first: int, count: int, what: str = "record", note: str = ""
 ) -> Iterator[Region]:
     """One region for consecutive records that are not shown one by one; nothing for none."""
+    words = what + ("es" if what.endswith("ch") else "s")
     if count == 1:
-        yield Region(start, length, f"{what} {first}")
+        yield Region(start, length, f"{what} {first}", note=note)
     elif count > 1:
-        yield Region(
-            start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s"
-        )
+        name = f"{words} {first} to {first + count - 1}"
+        yield Region(start, length, name, note=note or f"{count} {words}")
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
-    """The bytes that fill up a part, if there are any."""
-    if end > start:
+    """The bytes that fill up a part, if there are any and they have a name."""
+    if end > start and name:
         yield Region(start, end - start, name)
 
 
