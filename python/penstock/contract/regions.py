@@ -225,6 +225,12 @@ def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
         yield Region(start, end - start, name)
 
 
+def cut(what: str, byte: int, expected: int, found: int) -> TruncatedError:
+    """The error for data that ends inside something of `expected` bytes."""
+    message = f"the data ends inside {what}"
+    return TruncatedError(message, byte=byte, expected=f"{expected} bytes", found=f"{found} bytes")
+
+
 def read(source: Source, start: int, length: int, what: str) -> bytes:
     """Bytes that have to be there.
 

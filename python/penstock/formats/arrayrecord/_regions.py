@@ -57,21 +57,19 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
         *extents.starts.tolist(),
         int(extents.ends[-1]) if len(extents) else source.size - BLOCK,
     ]
-    footer = edges[-1]
-    for first, last in ((0, place), (place, place + 1), (place + 1, len(extents))):
-        if first >= min(last, len(extents)):
-            continue
-        start, end = edges[first], edges[last]
-        if last == first + 1 == place + 1:
-            inside = record - int(extents.firsts[place])
-            yield chunks.region(start, end, f"chunk {place}", record, inside)
-            continue
-        count = int(extents.firsts[last] - extents.firsts[first])
-        for one in several(start, end - start, first, last - first, "chunk"):
-            yield replace(one, note=f"{count} records")
+
+    def others(first: int, last: int) -> Iterator[Region]:
+        start, note = edges[first], f"{extents.firsts[last] - extents.firsts[first]} records"
+        return several(start, edges[last] - start, first, last - first, "chunk", note)
+
+    yield from others(0, place)
+    if place < len(extents):
+        inside = record - int(extents.firsts[place])
+        yield chunks.region(edges[place], edges[place + 1], f"chunk {place}", record, inside)
+        yield from others(place + 1, len(extents))
     end = source.size - BLOCK
     note = f"{len(extents)} chunks, {num_records} records"
-    yield replace(chunks.region(footer, end, "footer"), note=note)
+    yield replace(chunks.region(edges[-1], end, "footer"), note=note)
     yield chunks.region(end, source.size, "postscript")
     check_record(record, num_records)
 

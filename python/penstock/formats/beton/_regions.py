@@ -54,7 +54,8 @@ def file_regions(source: Source, record: int, custom: Mapping[str, str]) -> Iter
 
     def described(at: int) -> Region:
         data = read(source, at, row_bytes, "a row")
-        return group(f"row of record {record}", at, row_bytes, _row(data, at, layout))
+        name, values = f"row of record {record}", _row(data, at, layout)
+        return group(name, at, row_bytes, values, between="padding")
 
     end = layout.rows_start + row_bytes * layout.num_records
     table = rows(layout.rows_start, row_bytes, layout.num_records, record, described)
@@ -64,7 +65,8 @@ def file_regions(source: Source, record: int, custom: Mapping[str, str]) -> Iter
     yield from padding(end, start)
     note = f"{-(-(layout.table_start - start) // layout.page_bytes)} pages"
     values = _values(source, layout, entries, start)
-    yield group("pages", start, layout.table_start - start, values, note=note)
+    between = "values of other records" if entries else ""
+    yield group("pages", start, layout.table_start - start, values, None, note, between)
     yield _table(source, layout, record, entries)
     check_record(record, layout.num_records)
 
@@ -85,10 +87,8 @@ def _descriptors(source: Source, count: int) -> Iterator[Region]:
 def _row(data: bytes, start: int, layout: Layout) -> Iterator[Region]:
     """The values of a row, field by field."""
     (row,) = np.frombuffer(data, layout.row)
-    end = 0
     for field in layout.fields:
         dtype, at = _place(layout.row, field.name)
-        yield from padding(start + end, start + at)
         where = start + at, dtype.itemsize
         if dtype.names is None or field.kind not in _KINDS:
             value = row[field.name]
@@ -96,8 +96,6 @@ def _row(data: bytes, start: int, layout: Layout) -> Iterator[Region]:
             yield Region(*where, f"{field.name} {name}".strip(), str(value))
         else:
             yield Region(*where, field.name, children=tuple(_parts(row[field.name], start + at)))
-        end = at + dtype.itemsize
-    yield from padding(start + end, start + len(data))
 
 
 def _parts(value: Any, start: int) -> Iterator[Region]:
@@ -145,11 +143,8 @@ def _values(
         if not at <= ptr <= ptr + size <= layout.table_start:
             message = "an entry gives a value a place where none can be"
             raise FormatError(message, byte=entry, found=f"{size} bytes at {ptr}")
-        yield from padding(at, ptr, "values of other records")
         yield _value(source, ptr, size, names.get((entry, ptr, size)))
         at = ptr + size
-    if entries:
-        yield from padding(at, layout.table_start, "values of other records")
 
 
 def _value(source: Source, ptr: int, size: int, field: Field | None) -> Region:
