@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from penstock.formats.arrayrecord._footer import BLOCK, SIGNATURE, read_extents,
 from penstock.payloads.example.regions import example_regions
 from penstock.storage.base import Source
 
+Decoded = TypeVar("Decoded")
 _BLOCK_HEAD, _CHUNK_HEAD = 24, 40
 _BLOCK_FIELDS = ("block header hash", 8), ("previous chunk", 8), ("next chunk", 8)
 _CHUNK_FIELDS = (
@@ -122,7 +123,13 @@ class _Chunks:
         head = _joined(data, start, _CHUNK_HEAD)
         if len(head) < _CHUNK_HEAD:
             raise TruncatedError("the header of a chunk is cut", byte=start + len(data))
-        states, count, decoded = self._compared(data, start, end)
+        states: dict[str, tuple[str, str]] = dict.fromkeys(_HASHES, ("", "not computed"))
+        header, states["header hash"] = self._compared(lambda: _core.riegeli_head(data, start))
+        kind, _, count, decoded = header or (0, 0, 0, 0)
+        frames = None
+        if kind == ord("r"):
+            chunk = 0, end - start, start, count, decoded
+            frames, states["data hash"] = self._compared(lambda: self._frames(data, chunk))
         at = 0
         for field in _numbers(head, 0, _CHUNK_FIELDS):
             where = _place(start, at)
@@ -138,58 +145,36 @@ class _Chunks:
         codec = _CODECS.get(_joined(data, start, at + 1)[at:][0] if size else 0, "")
         note = f"{codec}, decodes to {decoded} bytes" if chr(head[24]) == "r" else ""
         yield Region(first, stop - first, "data", None, note, tuple(blocks))
-        if record >= 0 and states["data hash"][0] == OK:
-            yield self._record(data, (start, end, count, decoded), record, inside)
+        if record >= 0 and frames is not None:
+            if inside >= len(frames):
+                raise FormatError("the chunk has fewer records than the footer says", byte=start)
+            yield _record(frames, record, inside)
         yield from padding(stop, end)
 
-    def _compared(
-        self, data: _core.Buffer, start: int, end: int
-    ) -> tuple[dict[str, tuple[str, str]], int, int]:
-        """The states of the two hashes, the number of records and their bytes."""
+    def _compared(self, decode: Callable[[], Decoded]) -> tuple[Decoded | None, tuple[str, str]]:
+        """What decoding gives, or None if a hash is wrong, and the state and the note of the hash."""
         try:
-            kind, _, count, decoded = _core.riegeli_head(data, start)
+            return decode(), (OK, "ok")
         except _core.KernelError as error:
-            self._refuse_other(error)
-            return {"header hash": _differs(error), "data hash": ("", "not computed")}, 0, 0
-        states = {"header hash": (OK, "ok"), "data hash": ("", "not computed")}
-        if kind == ord("r"):
-            try:
-                self._frames(data, (start, end, count, decoded))
-                states["data hash"] = (OK, "ok")
-            except _core.KernelError as error:
-                self._refuse_other(error)
-                states["data hash"] = _differs(error)
-        return states, count, decoded
+            found = error_from(error.args[0], file=self._source.path, record=None)
+            if not isinstance(found, ChecksumError):
+                raise found from None
+            computed = error.args[0].found
+            note = "DIFFERS" if computed is None else f"DIFFERS: computed {computed:#018x}"
+            return None, (DIFFERS, note)
 
-    def _refuse_other(self, error: _core.KernelError) -> None:
-        """Raise the error of a fault that is not a wrong hash."""
-        found = error_from(error.args[0], file=self._source.path, record=None)
-        if not isinstance(found, ChecksumError):
-            raise found from None
-
-    def _frames(self, data: _core.Buffer, chunk: tuple[int, int, int, int]) -> _core.Frames:
-        start, end, count, decoded = chunk
-        numbers = (0, end - start, start, count, decoded)
-        self._options.limits.check("member_bytes", decoded)
-        return unpack(data, [np.array([n], np.uint64) for n in numbers], self._options)
-
-    def _record(
-        self, data: _core.Buffer, chunk: tuple[int, int, int, int], record: int, inside: int
-    ) -> Region:
-        """One record, where it is in the bytes that the chunk decodes to."""
-        frames = self._frames(data, chunk)
-        if inside >= len(frames):
-            raise FormatError("the chunk has fewer records than the footer says", byte=chunk[0])
-        at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
-        payload = frames.payload(inside)
-        parts = example_regions(payload, at)
-        found = Region(at, len(payload), f"record {record}", text_of(payload), "", parts)
-        return found.moved("decoded values of the chunk")
+    def _frames(self, data: _core.Buffer, chunk: tuple[int, ...]) -> _core.Frames:
+        self._options.limits.check("member_bytes", chunk[-1])
+        return unpack(data, [np.array([n], np.uint64) for n in chunk], self._options)
 
 
-def _differs(error: _core.KernelError) -> tuple[str, str]:
-    found = error.args[0].found
-    return DIFFERS, "DIFFERS" if found is None else f"DIFFERS: computed {found:#018x}"
+def _record(frames: _core.Frames, record: int, inside: int) -> Region:
+    """One record, where it is in the bytes that the chunk decodes to."""
+    at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
+    payload = frames.payload(inside)
+    parts = example_regions(payload, at)
+    found = Region(at, len(payload), f"record {record}", text_of(payload), "", parts)
+    return found.moved("decoded values of the chunk")
 
 
 def _block_header(data: _core.Buffer, start: int, at: int) -> Region:

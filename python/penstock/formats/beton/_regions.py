@@ -37,7 +37,7 @@ _HEADER = named(
     "version H, number of fields H, page size I, number of records Q, allocation table offset Q"
 )
 _KINDS = {0: "float", 1: "int", 2: "image", 3: "bytes", 4: "ndarray", 5: "json", 6: "tensor"}
-_STEP = 1 << 16
+_STEP_BYTES = ENTRY.itemsize << 16
 _MOST_SHOWN = 1 << 12
 
 
@@ -115,22 +115,19 @@ def _entries(source: Source, layout: Layout, record: int) -> list[tuple[int, int
     count = len(layout.stored)
     if record >= layout.num_records or not count:
         return []
+    found = set[tuple[int, int, int]]()
     # Written by one process, the entries are in order.
     guess = min(record * count * ENTRY.itemsize, size)
-    found = _in_piece(source, layout.table_start + guess, count * ENTRY.itemsize, record)
-    at = 0
-    while len(found) < count and at < min(size, WALK_BYTES):
-        found += _in_piece(source, layout.table_start + at, _STEP * ENTRY.itemsize, record)
-        found = sorted(set(found))
-        at += _STEP * ENTRY.itemsize
-    return found
-
-
-def _in_piece(source: Source, start: int, length: int, record: int) -> list[tuple[int, int, int]]:
-    data = source.read(start, length).to_bytes()
-    table = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
-    mine = np.flatnonzero(table["record"] == record)[:_MOST_SHOWN].tolist()
-    return [(start + n * ENTRY.itemsize, int(table["ptr"][n]), int(table["size"][n])) for n in mine]
+    for at in (guess, *range(0, min(size, WALK_BYTES), _STEP_BYTES)):
+        start = layout.table_start + at
+        data = source.read(start, _STEP_BYTES).to_bytes()
+        table = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
+        for n in np.flatnonzero(table["record"] == record)[:_MOST_SHOWN].tolist():
+            _, ptr, value_bytes = table[n].tolist()
+            found.add((start + n * ENTRY.itemsize, ptr, value_bytes))
+        if len(found) >= count:
+            break
+    return sorted(found)
 
 
 def _values(
