@@ -123,13 +123,7 @@ class _Chunks:
         head = _joined(data, start, _CHUNK_HEAD)
         if len(head) < _CHUNK_HEAD:
             raise TruncatedError("the header of a chunk is cut", byte=start + len(data))
-        states: dict[str, tuple[str, str]] = dict.fromkeys(_HASHES, ("", "not computed"))
-        header, states["header hash"] = self._compared(lambda: _core.riegeli_head(data, start))
-        kind, _, count, decoded = header or (0, 0, 0, 0)
-        frames = None
-        if kind == ord("r"):
-            chunk = 0, end - start, start, count, decoded
-            frames, states["data hash"] = self._compared(lambda: self._frames(data, chunk))
+        states, decoded, frames = self._decoded(data, start, end)
         at = 0
         for field in _numbers(head, 0, _CHUNK_FIELDS):
             where = _place(start, at)
@@ -140,16 +134,29 @@ class _Chunks:
         size = int.from_bytes(head[8:16], "little")
         first = _place(start, at)
         stop = min(max(_place(start, at + size - 1) + 1, first) if size else first, end)
-        headers = (b for b in range(-(-first // BLOCK) * BLOCK, stop, BLOCK) if b > start)
-        blocks = [_block_header(data, start, b) for b, _ in zip(headers, range(MOST), strict=False)]
+        blocks = range(max(-(-first // BLOCK), start // BLOCK + 1) * BLOCK, stop, BLOCK)[:MOST]
+        headers = tuple(_block_header(data, start, block) for block in blocks)
         codec = _CODECS.get(_joined(data, start, at + 1)[at:][0] if size else 0, "")
         note = f"{codec}, decodes to {decoded} bytes" if chr(head[24]) == "r" else ""
-        yield Region(first, stop - first, "data", None, note, tuple(blocks))
+        yield Region(first, stop - first, "data", None, note, headers)
         if record >= 0 and frames is not None:
             if inside >= len(frames):
                 raise FormatError("the chunk has fewer records than the footer says", byte=start)
             yield _record(frames, record, inside)
         yield from padding(stop, end)
+
+    def _decoded(
+        self, data: _core.Buffer, start: int, end: int
+    ) -> tuple[dict[str, tuple[str, str]], int, _core.Frames | None]:
+        """The states of the two hashes, the bytes of the records, and the records if both hashes are right."""
+        states: dict[str, tuple[str, str]] = dict.fromkeys(_HASHES, ("", "not computed"))
+        header, states["header hash"] = self._compared(lambda: _core.riegeli_head(data, start))
+        kind, _, count, decoded = header or (0, 0, 0, 0)
+        if kind != ord("r"):
+            return states, decoded, None
+        chunk = 0, end - start, start, count, decoded
+        frames, states["data hash"] = self._compared(lambda: self._frames(data, chunk))
+        return states, decoded, frames
 
     def _compared(self, decode: Callable[[], Decoded]) -> tuple[Decoded | None, tuple[str, str]]:
         """What decoding gives, or None if a hash is wrong, and the state and the note of the hash."""
