@@ -41,35 +41,46 @@ def order_by(table: pa.Table, *, descending: bool) -> np.ndarray:
 
 def _plain(column: pa.ChunkedArray, name: str) -> Any:
     """Return a column as one array of integers, floats or bytes, which sort in the same order as the values."""
-    type_: Any = column.type
-    values: Any = column
-    if isinstance(type_, pa.BaseExtensionType) and (
-        is_text(type_.storage_type) or is_bytes(type_.storage_type)
-    ):
-        values = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
-    if _kinds.is_dictionary(type_):
-        values = column.cast(type_.value_type)
+    values = _unwrapped(column)
     type_ = values.type
     if is_text(type_) or is_bytes(type_) or _kinds.is_fixed_size_binary(type_):
         values = values.cast(pa.string() if type_ == pa.string_view() else _bytes(type_))
         values = values.cast(pa.large_binary())
-    elif _kinds.is_float16(type_):
-        values = values.cast(pa.float32())
-    elif _kinds.is_boolean(type_) or _kinds.is_null(type_):
-        values = values.cast(pa.uint8())
-    elif _kinds.is_date32(type_) or _kinds.is_time32(type_):
-        values = values.cast(pa.int32())
-    elif _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
-        values = values.cast(pa.int64())
-    elif not (_kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)):
-        hint = "sort by a column of numbers, strings, bytes, times or booleans"
-        raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
+    else:
+        values = values.cast(_number_type(type_, name))
     return values.combine_chunks()
+
+
+def _unwrapped(column: pa.ChunkedArray) -> Any:
+    """Return the values of a dictionary, and the texts or bytes of an extension type."""
+    type_: Any = column.type
+    if _kinds.is_dictionary(type_):
+        return column.cast(type_.value_type)
+    stored = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else None
+    if stored is not None and (is_text(stored) or is_bytes(stored)):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], stored)
+    return column
 
 
 def _bytes(type_: pa.DataType) -> pa.DataType:
     is_odd = type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_)
     return pa.binary() if is_odd else type_
+
+
+def _number_type(type_: pa.DataType, name: str) -> pa.DataType:
+    """Return the type of numbers that have the order of values of this type."""
+    if _kinds.is_float16(type_):
+        return pa.float32()
+    if _kinds.is_boolean(type_) or _kinds.is_null(type_):
+        return pa.uint8()
+    if _kinds.is_date32(type_) or _kinds.is_time32(type_):
+        return pa.int32()
+    if _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
+        return pa.int64()
+    if _kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_):
+        return type_
+    hint = "sort by a column of numbers, strings, bytes, times or booleans"
+    raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
 
 
 def stable_order(values: Any, *, descending: bool) -> np.ndarray:
