@@ -23,6 +23,7 @@ from penstock import describe, types
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import rich.progress
 
     import penstock as ps
 
@@ -194,7 +195,7 @@ def show_summary(
 
 
 def summary_line(made: ps.Summary) -> str:
-    """What was written, in one line."""
+    """Describe in one line what was written."""
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
     return f"{records}, {size}: {describe.escape(where)}"
@@ -221,16 +222,12 @@ def progress(title: str) -> Generator[Progress | None]:
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TextColumn, TimeRemainingColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+    shown = _bar(
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[figures]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=_Console(stderr=True, highlight=False, markup=False),
-        transient=True,
     )
     task = shown.add_task(title, total=None, figures="")
 
@@ -250,15 +247,9 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeElapsedColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        console=_Console(stderr=True, highlight=False, markup=False),
-        transient=True,
-    )
+    shown = _bar(TimeElapsedColumn())
     task = shown.add_task(title, total=1.0)
 
     def report(what: str, part: float) -> None:
@@ -266,6 +257,14 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
 
     with shown:
         yield report
+
+
+def _bar(*columns: rich.progress.ProgressColumn) -> rich.progress.Progress:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    title = TextColumn("{task.description}", markup=False)
+    console = _Console(stderr=True, highlight=False, markup=False)
+    return Progress(title, BarColumn(bar_width=24), *columns, console=console, transient=True)
 
 
 def _is_watched() -> bool:
