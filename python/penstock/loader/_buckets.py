@@ -227,7 +227,7 @@ class BucketSequence(RecordSequence):
 
     def counts(self, epoch: int, position: int) -> list[int]:
         """The records of each bucket before a position of an epoch."""
-        if position == 0:
+        if position == 0 and (self._resumed is None or self._resumed[0] != epoch):
             return [0] * self.buckets.count  # without the order of the epoch
         schedule = self._schedule(epoch)
         step = self._step(schedule, position)

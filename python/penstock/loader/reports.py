@@ -167,7 +167,7 @@ class PlanReport(Printed):
             parts += ["", self.coverage]
         if self.coverage is not None and self.buckets is not None:
             mixed = self.coverage.num_mixed_steps
-            said = "no step has" if not mixed else f"{describe.count(mixed)} steps have"
+            said = f"{describe.count(mixed) if mixed else 'no'} {'steps have' if mixed > 1 else 'step has'}"
             parts.append(f"{said} records of two buckets, on all ranks together")
         return parts
 
