@@ -65,9 +65,9 @@ class Loader:
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
             damaged records.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
-        map: function from a batch (dict) to a batch, called in a thread of the loader. If it has a parameter `keys`,
-            it also gets uint64[n]: a number for each record that depends only on seed, epoch and record. Use it to
-            seed the augmentation of that record.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
+            in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
+            only on seed, epoch and record. Use it to seed the augmentation of that record.
         map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
             equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
