@@ -343,7 +343,7 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _promises_each_once(loader: Loader) -> bool:
-    """Whether the order promises every record exactly once. Orders that select records do not."""
+    """Whether the order promises every record exactly once. Orders that repeat or omit records do not."""
     selects = isinstance(loader.order, (Balanced, Mixture, Weighted))
     return loader.plan.length == len(loader.source) and not selects
 

@@ -25,7 +25,7 @@ class RankPlan:
     """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
     first_batch: list[int]
     last_batch: list[int]
-    """The first three record numbers of its last batch; `first_batch` has those of its first."""
+    """The first three record numbers of its last batch; `first_batch` has the same for its first batch."""
     num_shards: int | None = None
     """Number of files it reads from; None if the positions were not counted."""
     num_bytes: int | None = None
@@ -64,7 +64,7 @@ class Coverage(Printed):
     num_repeated: int
     missing: list[MissingRecord]
     repeated: list[RepeatedRecord]
-    """The first repeated records, as `missing` has the first missing ones."""
+    """The first repeated records; `missing` has the first missing records."""
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
     num_mixed_steps: int = 0
@@ -117,7 +117,8 @@ class PlanReport(Printed):
 
     num_records: int
     length: int
-    """The number of positions in the epoch: that of records, except for orders that select records."""
+    """The number of positions in the epoch. It is the number of records, except for orders that repeat or omit
+    records."""
     order: dict[str, Any]
     epoch: int
     position: int
