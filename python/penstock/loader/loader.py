@@ -64,9 +64,9 @@ class Loader:
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
             damaged records.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
-        map: function from a batch (dict) to a batch, called in a thread of the loader. If it has a parameter `keys`,
-            it also gets uint64[n]: a number for each record that depends only on seed, epoch and record. Use it to
-            seed the augmentation of that record.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
+            in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
+            only on seed, epoch and record. Use it to seed the augmentation of that record.
         map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
             equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
@@ -163,12 +163,13 @@ class Loader:
         self._classes = ClassNames(self.source, class_names)
         self.cache = cached(self.source, cache, cache_bytes)
         self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
-        self._buckets = None
+        self.buckets: BucketSequence | None = None
+        """The buckets of `buckets=`, and their order."""
         if buckets is not None:
             sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
-            self._buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+            self.buckets = BucketSequence(self.order, self.source, sizes, self.plan)
             pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
-        self._sequence = self._buckets or RecordSequence(self.order, self.source)
+        self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
@@ -212,11 +213,6 @@ class Loader:
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
-
-    @property
-    def has_buckets(self) -> bool:
-        """Whether batches are made by `buckets=`."""
-        return self._buckets is not None
 
     @property
     def epoch(self) -> int:
@@ -342,8 +338,8 @@ class Loader:
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state with which the next `for` begins at a position of an epoch."""
         state = states.made(epoch, position, self._guard())
-        if self._buckets is not None:
-            state["buckets"] = self._buckets.counts(epoch, position)
+        if self.buckets is not None:
+            state["buckets"] = self.buckets.counts(epoch, position)
             state["position"] = sum(state["buckets"])
         return state
 
@@ -360,15 +356,15 @@ class Loader:
         """
         epoch, position = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        if self._buckets is not None:
-            position = self._buckets.resume(epoch, state.get("buckets"))
+        if self.buckets is not None:
+            position = self.buckets.resume(epoch, state.get("buckets"))
         self._at = self._next = (epoch, position)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
-            if self._buckets is not None:
-                self._buckets.restart()
+            if self.buckets is not None:
+                self.buckets.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
