@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import SchemaError
 from penstock.limits import checked_count
-from penstock.loader._columns import RAGGED
+from penstock.loader._padding import RAGGED
 from penstock.loader.images import Image
 from penstock.orders import Order, Sequential
 

@@ -35,7 +35,8 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index.kept_classes import MOST_NAMES, Names
 from penstock.framing.read.framed import FramedReader
 from penstock.loader import _kept_names as kept_names
-from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._columns import list_parts, of_record
+from penstock.loader._padding import has_offsets
 from penstock.loader._sources import Records
 from penstock.storage.local import LocalStorage
 
