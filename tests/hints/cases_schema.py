@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
-from steps import Case, Cases, equal_in, left_out, rows
+from steps import Case, Cases, equal_in, left_out, rows, twice
 
 import penstock as ps
 from penstock.columns.types import ImageType
@@ -345,7 +345,35 @@ def late_file_of_another_kind() -> Case:
     return Case(fails, advised)
 
 
+def _two_of_columns() -> Any:
+    ps.write({"a": [1], "b": [2]}, "all.parquet")
+    ps.write({"a": [3]}, "few.parquet")
+    return lambda **options: rows(["all.parquet", "few.parquet"], **options)
+
+
+def column_of_some_files() -> Case:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    both = [{"a": 1, "b": 2}, {"a": 3, "b": None}]
+    return twice(_two_of_columns(), gives=both, schema=schema)
+
+
+def required_column_of_some_files() -> Case:
+    load = _two_of_columns()
+
+    def with_b(**how: Any) -> Any:
+        return load(schema=pa.schema([("a", pa.int64()), pa.field("b", pa.int64(), **how)]))
+
+    def advised() -> None:
+        assert with_b(nullable=True) == [{"a": 1, "b": 2}, {"a": 3, "b": None}]
+
+    return Case(lambda: with_b(nullable=False), advised)
+
+
 CASES: Cases = {
+    "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
+    "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
+        required_column_of_some_files
+    ),
     "'cast it to integers, floats, strings, binary or lists of these, leave it out (columns=), or write Arrow'": (
         decimals_in_tfrecord,
         maps_in_tfrecord,

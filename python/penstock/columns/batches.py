@@ -21,6 +21,14 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
     """Raise SchemaError for the first field of `wanted` that `found`, the file's schema, does not have exactly once. If
     earlier files `settled` the schema, also raise it for a float column that the schema's type would round."""
+    known = set(found.names)
+    lacks = tuple(name for name in wanted.names if name not in known)
+    if lacks:
+        error = _no_column(found, lacks[0], path)
+        error.lacks = lacks
+        if settled:
+            error.hint = "open(..., schema=...) gives nulls for columns that a file lacks"
+        raise error
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
@@ -55,8 +63,12 @@ def position(schema: Any, name: str, path: str) -> int:
     if places:
         message = f"{len(places)} columns have this name, so none can be requested by name"
         raise SchemaError(message, file=path, field=name)
+    raise _no_column(schema, name, path)
+
+
+def _no_column(schema: Any, name: str, path: str) -> SchemaError:
     known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
-    raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
+    return SchemaError(f"no such column; the file has: {known}", file=path, field=name)
 
 
 def projected(schema: Any, columns: Projection, path: str) -> Any:

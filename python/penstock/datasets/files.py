@@ -16,16 +16,16 @@ import pyarrow as pa
 from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
+from penstock.contract.added import AddedReader, open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
-from penstock.datasets._no_records import NoRecords
+from penstock.datasets._no_records import NoRecords, no_bytes
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
     SchemaError,
-    TruncatedError,
     UnsupportedError,
 )
 from penstock.framing.format import FramedFormat
@@ -56,7 +56,10 @@ class _OpenFile(NamedTuple):
 
     @property
     def own(self) -> Reader:
-        return self.reader.base if isinstance(self.reader, OverlaidReader) else self.reader
+        reader = self.reader
+        while isinstance(reader, (AddedReader, OverlaidReader)):
+            reader = reader.base
+        return reader
 
 
 class Files:
@@ -162,19 +165,10 @@ class Files:
                 return opened
             empty = empty or opened
         if empty is None:
-            raise self._no_bytes()
+            raise no_bytes(self.paths, self.format_name(0))
         if self.options.damage == "error":
             self._raise_first_fault()
         return empty
-
-    def _no_bytes(self) -> TruncatedError:
-        others = len(self.paths) - 1
-        more = f", and the {others} others have none either" if others else ""
-        return TruncatedError(
-            f"the file has no bytes{more}; a {self.format_name(0)} file always has some",
-            file=self.paths[0],
-            hint="write or copy it again; it was truncated, or never finished",
-        )
 
     def _raise_first_fault(self) -> None:
         """Raise the first fault in the files, if there is one, because the fields are then unknown, and not a single
@@ -298,7 +292,8 @@ class Files:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
-            return open_shard(fmt, source, options)
+            opens = open_with_nulls if isinstance(options.schema, pa.Schema) else open_shard
+            return opens(fmt, source, options)
         try:
             return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:

@@ -56,7 +56,7 @@ def open(
             the files that are left out, and a warning names those that look like data.
         format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
-            descriptor; None infers one from the first records.
+            descriptor; None infers one from the first records. A nullable column that a file lacks is null there.
         types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
             others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
         columns: the columns to read, in this order. Other columns are not decoded.
