@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -369,7 +370,22 @@ def required_column_of_some_files() -> Case:
     return Case(lambda: with_b(nullable=False), advised)
 
 
+def folders_of_no_key() -> Case:
+    os.mkdir("k=1")
+    ps.write({"a": [1]}, "a.arrow")
+    ps.write({"a": [2]}, "k=1/b.arrow")
+
+    def load(hive: bool) -> Any:
+        return rows(["a.arrow", "k=1/b.arrow"], hive=hive)
+
+    def advised() -> None:
+        assert load(hive=False) == [{"a": 1}, {"a": 2}]
+
+    return Case(lambda: load(hive=True), advised)
+
+
 CASES: Cases = {
+    "'open(..., hive=False), which leaves the names of folders alone'": folders_of_no_key,
     "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
     "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
         required_column_of_some_files

@@ -51,7 +51,7 @@ Examples:
     "dialect",
     "infer",
 )
-@reading("types")
+@reading("types", "hive")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -47,7 +47,7 @@ _OPTIONS = (
     click.option(
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
-    reading("format", "read", "types", "raw", "checksums", "damage", "index"),
+    reading("format", "read", "types", "hive", "raw", "checksums", "damage", "index"),
     reading("limits", "threads", "dialect", "infer"),
 )
 

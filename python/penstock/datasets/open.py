@@ -40,6 +40,7 @@ def open(
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
+    hive: bool = False,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
@@ -75,6 +76,8 @@ def open(
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        hive: the names of folders such as `year=2024` become columns, as Hive and Spark write them: int64 if all values
+            are integers, else strings. Conditions on them skip whole files.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
@@ -107,6 +110,8 @@ def open(
         _check_can_use_index(index, mmap)
     if raw and schema is not None:
         raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if raw and hive:
+        raise ValueError("raw=True returns one column; leave out raw= or hive=")
     if types is not None and (raw or schema is not None):
         other = "raw=True" if raw else "schema="
         raise ValueError(
@@ -131,6 +136,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
+        "hive": hive,
         "limits": limits_from(limits),
         "storage": storage,
         "format_options": dict(format_options),

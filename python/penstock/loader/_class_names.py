@@ -247,7 +247,7 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
     shards = range(len(dataset.paths))
-    if files.types == "kept" and path == column and not files.is_overlaid(column):
+    if files.types == "kept" and path == column and not files.is_added(column):
         kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
         if all(kind.class_numbers is not None for kind in kinds):
             return names_of(dataset.schema.field(column))
