@@ -16,6 +16,7 @@ READING_DEFAULTS = {
     "format": None,
     "read": (),
     "types": None,
+    "hive": False,
     "raw": False,
     "checksums": "all",
     "damage": "error",
