@@ -28,7 +28,7 @@ from penstock.storage.skipped import SkippedFile
 
 
 def open_with_nulls(fmt: Format, source: Source, options: Options) -> Reader:
-    """Open a file with the caller's schema. Nullable columns that the file lacks are columns of nulls.
+    """Open a file with the caller's schema, if there is one. Nullable columns that the file lacks are columns of nulls.
 
     Raises:
         SchemaError: the file lacks a column that must not be null, or has none of the columns.

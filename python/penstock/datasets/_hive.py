@@ -42,22 +42,13 @@ class HiveColumns:
     """
 
     def __init__(self, paths: Sequence[str], storage: Storage, schema: Any) -> None:
-        is_local = isinstance(storage, LocalStorage)
-        found = [dict(_pairs(os.path.abspath(path) if is_local else path)) for path in paths]
-        keys = list(dict.fromkeys(key for own in found for key in own))
-        if not keys:
-            message = "hive=True needs folders such as year=2024, and the path has none"
-            raise SchemaError(message, file=paths[0], hint=_HINT)
-        for path, own in zip(paths, found, strict=True):
-            missing = next((key for key in keys if key not in own), None)
-            if missing is not None:
-                message = "the file is not in a folder for this key, as others are"
-                raise SchemaError(message, file=path, field=missing, hint=_HINT)
+        found = _keys_of(paths, storage)
         self._is_given = isinstance(schema, pa.Schema)
-        texts = {key: [own[key] for own in found] for key in keys}
         self.fields = {
-            key: schema.field(key) if self._is_given else pa.field(key, _type_of(texts[key]))
-            for key in keys
+            key: schema.field(key)
+            if self._is_given
+            else pa.field(key, _type_of([own[key] for own in found]))
+            for key in found[0]
             if not self._is_given or key in schema.names
         }
         """The columns, by name."""
@@ -102,6 +93,22 @@ class HiveColumns:
         """A text that identifies the values of a file."""
         pairs = self._values[shard].items()
         return "hive\0" + "\0".join(f"{name}={array[0].as_py()!r}" for name, array in pairs)
+
+
+def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | None]]:
+    """The keys and values of each file, the outermost first. Raises SchemaError unless all files have the same keys."""
+    is_local = isinstance(storage, LocalStorage)
+    found = [dict(_pairs(os.path.abspath(path) if is_local else path)) for path in paths]
+    keys = dict.fromkeys(key for own in found for key in own)
+    if not keys:
+        message = "hive=True needs folders such as year=2024, and the path has none"
+        raise SchemaError(message, file=paths[0], hint=_HINT)
+    for path, own in zip(paths, found, strict=True):
+        missing = next((key for key in keys if key not in own), None)
+        if missing is not None:
+            message = "the file is not in a folder for this key, as others are"
+            raise SchemaError(message, file=path, field=missing, hint=_HINT)
+    return found
 
 
 def _pairs(path: str) -> Iterator[tuple[str, str | None]]:

@@ -301,8 +301,7 @@ class Files:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
-            opens = open_with_nulls if isinstance(options.schema, pa.Schema) else open_shard
-            return opens(fmt, source, options)
+            return open_with_nulls(fmt, source, options)
         try:
             return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:

@@ -143,15 +143,18 @@ def _check_levels(
     if not lists or lists[0].paths[0] in decode:
         why = "is decoded" if lists else "does not hold lists of any length"
         raise SchemaError(f"pad_to= is for lists, and this column {why}", field=path)
-    count = len(given[path])
-    wrong = next((one for one in lists if one.levels != count), None)
-    if wrong is not None:
-        each = (f"{one.paths[-1]!r}: {_lengths_for(one.levels)}" for one in lists)
-        raise SchemaError(
-            f"holds lists of {wrong.levels} levels, and pad_to= has {count} lengths for them",
-            field=wrong.paths[-1],
-            hint=f"pad_to={{{', '.join(each)}}}",
-        )
+    for one in lists:
+        if one.levels != len(given[path]):
+            raise _other_levels(one, lists, len(given[path]))
+
+
+def _other_levels(wrong: Place, lists: list[Place], count: int) -> SchemaError:
+    each = (f"{one.paths[-1]!r}: {_lengths_for(one.levels)}" for one in lists)
+    return SchemaError(
+        f"holds lists of {wrong.levels} levels, and pad_to= has {count} lengths for them",
+        field=wrong.paths[-1],
+        hint=f"pad_to={{{', '.join(each)}}}",
+    )
 
 
 def _lengths_for(levels: int) -> str:
