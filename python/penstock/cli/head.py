@@ -52,7 +52,7 @@ Examples:
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
-@reading("types")
+@reading("types", "hive")
 @json_option
 def command(
     source: tuple[str, ...],

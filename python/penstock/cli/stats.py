@@ -48,7 +48,7 @@ Examples:
     "dialect",
     "infer",
 )
-@reading("types")
+@reading("types", "hive")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -24,8 +24,9 @@ from penstock.engine.threads import users_code
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import limits_from
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import ArrayOptions, as_arrays
+from penstock.loader._columns import as_arrays
 from penstock.loader._image_batches import ImageFault, sizes_of
+from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
 from penstock.loader._same import COORDINATES, Pair
 from penstock.loader._sources import Records, Taken

@@ -21,8 +21,8 @@ from penstock.loader import _state as states
 from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import cached
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
 from penstock.loader._maker import BatchMaker
+from penstock.loader._padding import ArrayOptions, check_paths, lengths_of, padded_paths
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
@@ -74,7 +74,8 @@ class Loader:
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
-            lists, one length for each level, outermost first. A longer list is an error.
+            lists, one length for each level, outermost first. A longer list is an error. `pad_to`, `ragged` and
+            `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
             the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
@@ -172,7 +173,8 @@ class Loader:
         self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
-        arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
+        arguments.check_known(schema, decode=decode)
+        check_paths(schema, fill=fill, ragged=ragged)
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
@@ -311,15 +313,7 @@ class Loader:
         """Columns padded to the longest list of each batch; empty if `map` or `map_records` may change them."""
         if self._recipe.user.is_any:
             return []
-        options = self._recipe.arrays
-        return [
-            field.name
-            for field in self.source.schema
-            if field.name not in self._recipe.decode
-            and field.name not in options.pad_to
-            and options.ragged_of(field.name) == "pad"
-            and holds_lists(field.type)
-        ]
+        return list(padded_paths(self.source.schema, self._recipe.arrays, self._recipe.decode))
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The record numbers at positions start to stop of an epoch, over all ranks: int64[stop - start]."""

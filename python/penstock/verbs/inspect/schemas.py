@@ -187,7 +187,7 @@ def _read(ds: Dataset, everything: bool, threads: int | None) -> tuple[FileSchem
     paths = ds.paths if everything else ds.paths[:MOST_FILES]
 
     def read(path: str) -> Iterator[FileSchema]:
-        schema = ds.reopened(source=[path], **other).schema
+        schema = ds.reopened(source=[path], hive=False, **other).schema
         seen = InferredFrom.of(schema)
         if seen is None:
             yield FileSchema(path, schema, None, True, True)
