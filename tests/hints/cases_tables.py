@@ -314,7 +314,7 @@ CASES: Cases = {
         floats_that_would_be_rounded
     ),
     "'schema= of open, or columns= without it'": (sets_of_two_types, sets_of_two_types_without_it),
-    "f\"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}\"": lengths_of_one_level,
+    "f\"pad_to={{{', '.join(each)}}}\"": lengths_of_one_level,
     "f'class_names={{{path!r}: [...]}} with all names'": a_class_without_a_name,
     "f'class_names={{{path!r}: [...]}}, or columns= without it'": (
         classes_of_another_machine,

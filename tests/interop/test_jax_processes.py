@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ options = {
     "offsets": {},
     "pad": {"ragged": "pad"},
     "pad_to": {"pad_to": {"tokens": 8}},
+    "buckets": {"buckets": {"tokens": [2, 4]}, "uneven": "pad"},
     "map": {"ragged": "pad", "map": lambda batch: {"tokens": batch["tokens"]}},
     "alike": {"ragged": "pad", "map": lambda batch: {"tokens": batch["tokens"][:, :1]}},
 }[how]
@@ -91,6 +94,13 @@ def test_fixed_lengths_give_all_processes_the_same_arrays(folder: Path) -> None:
     one, other = said(folder, "pad_to")
     assert one == other
     assert one.splitlines()[-1] == "shapes [(4, 8), (4, 8), (2, 8)]"
+
+
+def test_buckets_give_all_processes_the_same_arrays(folder: Path) -> None:
+    one, other = said(folder, "buckets")
+    assert one == other
+    shapes = re.findall(r"\(\d+, \d+\)", one.splitlines()[-1])
+    assert Counter(shapes) == {"(4, 2)": 2, "(4, 4)": 2}
 
 
 @pytest.mark.parametrize("how", ["pad", "offsets"])

@@ -126,6 +126,23 @@ def test_a_padded_last_batch_can_be_sharded(numbers: Path) -> None:
     assert last["id"][last["mask"]].tolist() == list(range(192, 200))
 
 
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_a_batch_may_be_donated(is_sharded: bool, tmp_path: Path) -> None:
+    """XLA writes into its memory, which no later batch shares, and not the loader's pool of buffers."""
+    path = shapes(tmp_path)[0]
+    sharding = over_eight() if is_sharded else None
+    invert = jax.jit(lambda batch: {**batch, "image": 255 - batch["image"]}, donate_argnums=0)
+    given, plain = image_loader(path).jax(sharding), image_loader(path)
+    num_donated = 0
+    for _ in range(2):
+        for batch, want in zip(given, plain, strict=True):
+            made = invert(batch)
+            assert np.array_equal(made["image"], 255 - want["image"])
+            assert np.array_equal(made["label"], want["label"])
+            num_donated += batch["image"].is_deleted()
+    assert num_donated == 12
+
+
 # -- in a training ------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,19 @@ def failing(batch: Batch) -> Batch:
     return batch
 
 
+def failing_at_14(batch: Batch) -> Batch:
+    """For a batch or one record."""
+    if 14 in np.atleast_1d(batch["id"]):
+        raise KeyError("caption")
+    return batch
+
+
+def failing_column(column: Any) -> np.ndarray:
+    if 14 in column.to_pylist():
+        raise KeyError("caption")
+    return column.to_numpy()
+
+
 class OddError(Exception):
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")

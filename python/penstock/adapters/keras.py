@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from keras.utils import PyDataset
 
+from penstock.adapters.views import ragged_in
 from penstock.errors import SchemaError
 from penstock.loader.loader import Loader
 
@@ -116,6 +117,7 @@ def _chosen(batch: Mapping[str, Any], names: str | Sequence[str]) -> Any:
     if names not in batch:
         known = ", ".join(batch)
         raise SchemaError(f"no such column; the batches have: {known}", field=names)
-    if isinstance(batch[names], tuple):
-        raise SchemaError("Keras does not take ragged columns", field=names, hint='ragged="pad"')
+    ragged = ragged_in(names, batch[names])
+    if ragged is not None:
+        raise SchemaError("Keras does not take ragged columns", field=ragged, hint='ragged="pad"')
     return batch[names]

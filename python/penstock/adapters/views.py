@@ -73,3 +73,13 @@ def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(converted(part, array) for part in value)
     return value
+
+
+def ragged_in(path: str, value: Any) -> str | None:
+    """The path of a ragged array in a column of a batch: the column's own, or that of a field. None if there is none."""
+    if isinstance(value, tuple):
+        return path
+    if not isinstance(value, Mapping):
+        return None
+    fields = (ragged_in(f"{path}.{name}", part) for name, part in value.items())
+    return next((found for found in fields if found is not None), None)

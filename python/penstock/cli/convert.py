@@ -86,7 +86,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
-@reading("format", "read", "columns", "types", "raw", "checksums", "damage", "index")
+@reading("format", "read", "columns", "types", "hive", "raw", "checksums", "damage", "index")
 @reading("limits", "threads", "dialect", "infer")
 @json_option
 def command(

@@ -16,6 +16,7 @@ READING_DEFAULTS = {
     "format": None,
     "read": (),
     "types": None,
+    "hive": False,
     "raw": False,
     "checksums": "all",
     "damage": "error",
@@ -47,7 +48,7 @@ _OPTIONS = (
     click.option(
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
-    reading("format", "read", "types", "raw", "checksums", "damage", "index"),
+    reading("format", "read", "types", "hive", "raw", "checksums", "damage", "index"),
     reading("limits", "threads", "dialect", "infer"),
 )
 

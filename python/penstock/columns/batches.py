@@ -22,6 +22,14 @@ def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> 
     """Raise SchemaError for the first field of `wanted` that is missing from `found` (the file's schema) or appears in
     it more than once. If `settled`, the wanted schema comes from earlier files, and a float column that it would round
     is an error, too."""
+    known = set(found.names)
+    lacks = tuple(name for name in wanted.names if name not in known)
+    if lacks:
+        error = _no_column(found, lacks[0], path)
+        error.lacks = lacks
+        if settled:
+            error.hint = "open(..., schema=...) gives nulls for columns that a file lacks"
+        raise error
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
@@ -56,8 +64,12 @@ def position(schema: Any, name: str, path: str) -> int:
     if places:
         message = f"{len(places)} columns have this name, so none can be requested by name"
         raise SchemaError(message, file=path, field=name)
+    raise _no_column(schema, name, path)
+
+
+def _no_column(schema: Any, name: str, path: str) -> SchemaError:
     known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
-    raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
+    return SchemaError(f"no such column; the file has: {known}", file=path, field=name)
 
 
 def projected(schema: Any, columns: Projection, path: str) -> Any:

@@ -18,6 +18,7 @@ from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Filter, Where, filter_of
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
+from penstock.datasets._no_records import NoRecords
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
 from penstock.datasets.scan import shard_batches
@@ -87,14 +88,23 @@ class ByCondition(Choice):
                 f"records chosen by a condition have no numbers with damage={files.options.damage!r}",
                 hint="scan the view, or write it with penstock.convert and open that",
             )
-        found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
+        every = range(len(files.paths))
+        answers = [files.answer(shard, self._filter) for shard in every]
+        found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in every]
+        for shard in every:
+            if answers[shard]:
+                found[shard].append(np.arange(files.reader(shard).num_records))
+        read = [shard for shard in every if answers[shard] is None]
         done = [0] * len(files.paths)
-        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None):
+        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None, read):
             found[shard].append(done[shard] + np.flatnonzero(self._filter.holds(batch)))
             done[shard] += batch.num_rows
         return [np.concatenate(parts) for parts in found]
 
     def reader(self, files: Files, shard: int) -> Reader:
+        answer = files.answer(shard, self._filter)
+        if answer is not None:
+            return files.reader(shard) if answer else NoRecords(files.schema)
         numbers = lambda: self.numbers(files)[shard]  # noqa: E731
         names = self._names
         return FilteredReader(
@@ -215,8 +225,10 @@ class ChosenReader(Reader):
         if records is None and rows is not None and self._damage != "error":
             return self._around_damage(inner, rows, columns)
         found = self._base.delivered(inner, _rows(chunk, records), columns)
-        if rows is None or found.records is None:
-            return Delivered(found.batch, found.records if rows is None else records, found.skipped)
+        if rows is None:
+            return found
+        if found.records is None or self._damage == "error":  # all of them could be read
+            return Delivered(found.batch, records, found.skipped)
         return Delivered(found.batch, np.searchsorted(rows, found.records), found.skipped)
 
     def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:

@@ -113,7 +113,7 @@ class Dataset(Opened):
                 f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
             )
             facts.update(self._files.checksum(number).to_bytes(4, "little"))
-            facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
+            facts.update("\0".join(self._files.added_digests(number)).encode("utf-8", "replace"))
         facts.update(self._files.choice_digest.encode())
         return facts.hexdigest()
 
@@ -265,7 +265,8 @@ class Dataset(Opened):
             raise UnsupportedError(
                 message, hint="penstock.convert writes the view as files of its own"
             )
-        return self
+        # The names of folders are not in the files.
+        return self.reopened(hive=False) if self._call["hive"] else self
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
@@ -394,13 +395,14 @@ def dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
-    beside = ("source", "format", "columns", "overlays", "storage")
+    beside = ("source", "format", "columns", "overlays", "hive", "storage")
     files = Files(
         call["source"],
         call["storage"] or LocalStorage(),
         Options(**{word: value for word, value in call.items() if word not in beside}),
         format=call["format"],
         overlays=call["overlays"],
+        hive=call["hive"],
         listed=listed,
     )
     return Dataset(call, files, skipped)

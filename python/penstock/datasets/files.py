@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,16 +15,18 @@ import pyarrow as pa
 from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
+from penstock.conditions import Filter
+from penstock.contract.added import AddedReader, open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
-from penstock.datasets._no_records import NoRecords
+from penstock.datasets._hive import HiveColumns
+from penstock.datasets._no_records import NoRecords, no_bytes
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
     SchemaError,
-    TruncatedError,
     UnsupportedError,
 )
 from penstock.framing.format import FramedFormat
@@ -34,7 +35,7 @@ from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.reader import OverlaidReader, Overlays
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -56,7 +57,10 @@ class _OpenFile(NamedTuple):
 
     @property
     def own(self) -> Reader:
-        return self.reader.base if isinstance(self.reader, OverlaidReader) else self.reader
+        reader = self.reader
+        while isinstance(reader, (AddedReader, OverlaidReader)):
+            reader = reader.base
+        return reader
 
 
 class Files:
@@ -70,6 +74,7 @@ class Files:
         *,
         format: str | None,
         overlays: bool,
+        hive: bool,
         listed: ShardList | None,
     ) -> None:
         self.paths = tuple(paths)
@@ -78,6 +83,9 @@ class Files:
         self._format = format
         self.listed = listed
         self._firsts: np.ndarray | None = None
+        self._hive = (
+            HiveColumns(paths, storage, options.schema) if hive and not options.raw else None
+        )
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -91,7 +99,7 @@ class Files:
         self._is_kept = False
         self._names: Sequence[str] | None = None
         first = self._first_by_kept() or self._first_by_content()
-        self.schema = first.reader.schema  # the fields of a record, including those of overlays
+        self.schema = first.reader.schema  # the fields of a record, including those that were added
         self._settled = first.own.schema
         if self._overlays is not None:
             self._names = self.schema.names
@@ -162,19 +170,10 @@ class Files:
                 return opened
             empty = empty or opened
         if empty is None:
-            raise self._no_bytes()
+            raise no_bytes(self.paths, self.format_name(0))
         if self.options.damage == "error":
             self._raise_first_fault()
         return empty
-
-    def _no_bytes(self) -> TruncatedError:
-        others = len(self.paths) - 1
-        more = f", and the {others} others have none either" if others else ""
-        return TruncatedError(
-            f"the file has no bytes{more}; a {self.format_name(0)} file always has some",
-            file=self.paths[0],
-            hint="write or copy it again; it was truncated, or never finished",
-        )
 
     def _raise_first_fault(self) -> None:
         """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown,
@@ -279,6 +278,8 @@ class Files:
             fmt = self.format_of(source)
             is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
             reader = self._reader_of(shard, fmt, source)
+            if self._hive is not None:
+                reader = self._hive.reader(shard, reader)
             compares = (lambda _: True) if is_compared else reader.compares
             return _OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
@@ -289,7 +290,9 @@ class Files:
         if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
             self._warn_of_no_bytes(source.path)
             return NoRecords(self._settled or self.options.schema)
-        options = replace(self.options, beside=partial(_beside, self.storage, source.path))
+        options = replace(self.options, beside=partial(file_beside, self.storage, source.path))
+        if self._hive is not None:
+            options = replace(options, schema=self._hive.without(options.schema))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
@@ -298,7 +301,7 @@ class Files:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
-            return open_shard(fmt, source, options)
+            return open_with_nulls(fmt, source, options)
         try:
             return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:
@@ -313,7 +316,8 @@ class Files:
         self._alike.add(shard)
         has_own = False
         for number, column in enumerate(batch.columns):
-            if batch.schema.field(number).name not in OF_EVERY_RECORD:
+            name = batch.schema.field(number).name
+            if name not in OF_EVERY_RECORD and not self.is_added(name):
                 has_own = True
                 if column.null_count < batch.num_rows:
                     return
@@ -340,7 +344,7 @@ class Files:
         alone._has_warned = True
         opened = alone._open(shard)
         try:
-            schema = opened.reader.schema
+            schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             return [] if has_none else schema.names
@@ -426,16 +430,17 @@ class Files:
         """Whether there are fields of overlays."""
         return self._overlays is not None
 
-    def is_overlaid(self, column: str) -> bool:
-        """Whether a field comes from an overlay."""
-        return self._overlays is not None and column in self._overlays.fields
+    def is_added(self, column: str) -> bool:
+        """Whether a field is not from the files themselves, but from an overlay or the names of folders."""
+        named = self._hive is not None and column in self._hive.fields
+        return named or (self._overlays is not None and column in self._overlays.fields)
 
-    def overlay_digests(self, shard: int) -> list[str]:
-        """The digests that identify the overlays of a file."""
-        return [] if self._overlays is None else self._overlays.digests(shard)
+    def added_digests(self, shard: int) -> list[str]:
+        """The digests that identify the added fields of a file."""
+        found = [] if self._overlays is None else self._overlays.digests(shard)
+        return found if self._hive is None else [*found, self._hive.digest(shard)]
 
-
-def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """A file in the same folder as a shard, or None if there is no such file."""
-    other = os.path.join(os.path.dirname(path), name)
-    return storage.source(other) if storage.exists(other) else None
+    def answer(self, shard: int, condition: Filter) -> bool | None:
+        """Whether a condition is true for all records of a file, or for none, by the names of its folders. None if the
+        file must be read."""
+        return None if self._hive is None else self._hive.answer(shard, condition)

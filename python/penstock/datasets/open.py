@@ -40,6 +40,7 @@ def open(
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
+    hive: bool = False,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
@@ -56,7 +57,7 @@ def open(
             the files that are left out, and a warning names those that look like data.
         format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
-            descriptor; None infers one from the first records.
+            descriptor; None infers one from the first records. A nullable column that a file lacks is null there.
         types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}. The types of
             other fields are found as usual. A type is a name or a pyarrow type; for lists it is the type of their
             values.
@@ -76,6 +77,8 @@ def open(
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        hive: the names of folders such as `year=2024` become columns, as Hive and Spark write them: int64 if all values
+            are integers, else strings. Conditions on them skip whole files.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
@@ -106,7 +109,7 @@ def open(
     index = reading_index(index)
     if checksums == "index":
         _check_can_use_index(index, mmap)
-    _check_names_fields_once(raw=raw, schema=schema, types=types)
+    _check_together(schema, types, raw=raw, hive=hive)
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
@@ -126,6 +129,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
+        "hive": hive,
         "limits": limits_from(limits),
         "storage": storage,
         "format_options": dict(format_options),
@@ -147,10 +151,11 @@ def _check_choices(choices: dict[str, str]) -> None:
             raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
 
 
-def _check_names_fields_once(*, raw: bool, schema: Any, types: Any) -> None:
-    """Raise ValueError if more than one of the keywords says which fields a record has."""
+def _check_together(schema: Any, types: Any, *, raw: bool, hive: bool) -> None:
     if raw and schema is not None:
         raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if raw and hive:
+        raise ValueError("raw=True returns one column; leave out raw= or hive=")
     if types is not None and (raw or schema is not None):
         other = "raw=True" if raw else "schema="
         raise ValueError(

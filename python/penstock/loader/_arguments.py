@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.engine.pipeline import default_threads
 from penstock.errors import SchemaError
 from penstock.limits import checked_count
-from penstock.loader._columns import RAGGED
+from penstock.loader._padding import RAGGED
 from penstock.loader.images import Image
 from penstock.orders import Order, Sequential
 

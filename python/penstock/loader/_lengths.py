@@ -14,8 +14,8 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.index import kept_lengths
-from penstock.loader._columns import has_offsets
 from penstock.loader._kept_names import are_kept
+from penstock.loader._padding import has_offsets
 from penstock.loader._sources import Records
 
 

@@ -24,8 +24,9 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_fixed_tensor
 from penstock.errors import SchemaError
 from penstock.limits import Limits
-from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._columns import list_parts, of_record
 from penstock.loader._image_batches import ImageBatch, ImageFault, array_of, pixel_shape
+from penstock.loader._padding import has_offsets
 from penstock.loader.images import Image, decode_into, recipe_of
 
 COORDINATES = {"xyxy": 4, "xy": 2}

@@ -21,8 +21,8 @@ from penstock.loader import _state as states
 from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import cached
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
 from penstock.loader._maker import BatchMaker
+from penstock.loader._padding import ArrayOptions, check_paths, lengths_of, padded_paths
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
@@ -64,9 +64,9 @@ class Loader:
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
             damaged records.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
-        map: function from a batch (dict) to a batch, called in a thread of the loader. If it has a parameter `keys`,
-            it also gets uint64[n]: a number for each record that depends only on seed, epoch and record. Use it to
-            seed the augmentation of that record.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
+            in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
+            only on seed, epoch and record. Use it to seed the augmentation of that record.
         map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
             equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
@@ -74,7 +74,8 @@ class Loader:
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
-            lists, one length for each level, outermost first. A longer list is an error.
+            lists, one length for each level, outermost first. A longer list is an error. `pad_to`, `ragged` and
+            `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
             the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
@@ -163,15 +164,17 @@ class Loader:
         self._classes = ClassNames(self.source, class_names)
         self.cache = cached(self.source, cache, cache_bytes)
         self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
-        self._buckets = None
+        self.buckets: BucketSequence | None = None
+        """The buckets of `buckets=`, and their order."""
         if buckets is not None:
             sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
-            self._buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+            self.buckets = BucketSequence(self.order, self.source, sizes, self.plan)
             pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
-        self._sequence = self._buckets or RecordSequence(self.order, self.source)
+        self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
-        arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
+        arguments.check_known(schema, decode=decode)
+        check_paths(schema, fill=fill, ragged=ragged)
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
@@ -212,11 +215,6 @@ class Loader:
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
-
-    @property
-    def has_buckets(self) -> bool:
-        """Whether batches are made by `buckets=`."""
-        return self._buckets is not None
 
     @property
     def epoch(self) -> int:
@@ -315,15 +313,7 @@ class Loader:
         """Columns padded to the longest list of each batch; empty if `map` or `map_records` may change them."""
         if self._recipe.user.is_any:
             return []
-        options = self._recipe.arrays
-        return [
-            field.name
-            for field in self.source.schema
-            if field.name not in self._recipe.decode
-            and field.name not in options.pad_to
-            and options.ragged_of(field.name) == "pad"
-            and holds_lists(field.type)
-        ]
+        return list(padded_paths(self.source.schema, self._recipe.arrays, self._recipe.decode))
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The record numbers at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
@@ -342,8 +332,8 @@ class Loader:
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state with which the next `for` begins at a position of an epoch."""
         state = states.made(epoch, position, self._guard())
-        if self._buckets is not None:
-            state["buckets"] = self._buckets.counts(epoch, position)
+        if self.buckets is not None:
+            state["buckets"] = self.buckets.counts(epoch, position)
             state["position"] = sum(state["buckets"])
         return state
 
@@ -360,15 +350,15 @@ class Loader:
         """
         epoch, position = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        if self._buckets is not None:
-            position = self._buckets.resume(epoch, state.get("buckets"))
+        if self.buckets is not None:
+            position = self.buckets.resume(epoch, state.get("buckets"))
         self._at = self._next = (epoch, position)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
-            if self._buckets is not None:
-                self._buckets.restart()
+            if self.buckets is not None:
+                self.buckets.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
+from penstock.contract.added import open_with_nulls
 from penstock.contract.format import (
     Chunk,
     Delivered,
@@ -134,9 +135,10 @@ class Overlays:
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
         """Open a shard with a schema, without the fields that only overlays of other shards have."""
+        opens = open_shard if options.schema is None else open_with_nulls
         while True:
             try:
-                return open_shard(fmt, source, replace(options, schema=schema))
+                return opens(fmt, source, replace(options, schema=schema))
             except SchemaError as error:
                 rest = [field for field in schema if field.name != error.field]
                 if error.field not in self.fields or len(rest) == len(schema):

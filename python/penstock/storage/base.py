@@ -6,6 +6,7 @@ Every read gives its position, so threads share no cursor. A written file gets i
 from __future__ import annotations
 
 import errno
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -125,6 +126,12 @@ class Storage(Protocol):
         ...
 
     def exists(self, path: str) -> bool: ...
+
+
+def file_beside(storage: Storage, path: str, name: str) -> Source | None:
+    """The file of this name in the folder of another, or None if there is none."""
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
 
 
 @contextmanager

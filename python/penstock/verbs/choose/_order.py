@@ -109,7 +109,7 @@ def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
         return np.zeros(0, np.int64)
     is_whole = keys.dtype.kind != "f"
     least, most = (int(keys.min()), int(keys.max())) if is_whole else (0, 0)
-    if is_whole and (most - least + 1) * count < 1 << 63:
+    if is_whole and (most - least) << count.bit_length() < 1 << 62:
         wide = keys.astype(np.uint64 if keys.dtype.kind == "u" else np.int64)
         return _by_rank((wide - wide.dtype.type(least)).astype(np.int64), np.arange(count))
     order = np.argsort(keys)
@@ -122,7 +122,9 @@ def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
 
 def _by_rank(ranks: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return row numbers sorted by rank, and those of equal rank in ascending order."""
-    count = len(rows)
-    both = ranks * count + rows
+    bits = len(rows).bit_length()
+    both = ranks << bits
+    both |= rows
     both.sort()
-    return both % count
+    both &= (1 << bits) - 1
+    return both

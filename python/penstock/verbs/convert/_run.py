@@ -207,7 +207,7 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
     return {
         "version": version("penstock"),
         "sources": sources,
-        "overlays": [files.overlay_digests(n) for n in range(len(sources))],
+        "overlays": [files.added_digests(n) for n in range(len(sources))],
         "view": _view_of(reading),
         "read": reading.identity,
         "written": [writing.kind.info.name, repr(writing.options)],
