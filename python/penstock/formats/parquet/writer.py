@@ -34,7 +34,8 @@ class ParquetOptions:
 
 
 def _refuse_empty(name: str, type_: Any, path: str) -> None:
-    """Raise SchemaError for types without bytes: pyarrow cannot read such lists back, and cannot write the others."""
+    """Raise SchemaError for types whose values have no bytes: pyarrow cannot read such lists back, and cannot write the
+    others."""
     type_ = storage_of(type_)
     kind = pa.types
     what = ""
