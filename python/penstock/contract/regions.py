@@ -152,8 +152,10 @@ def group(
     note: str = "",
     between: str = "",
 ) -> Region:
-    """A region that consists of `children`. If finding them raises an error, the last child shows the damage. `between`
-    names the bytes that are in no child; without a name these bytes are not shown."""
+    """A region that consists of `children`. If finding them raises an error, the last child shows the damage.
+
+    `between` names the bytes that are in no child. Such bytes are not shown if the name is empty.
+    """
     end = start + length
     found: list[Region] = []
     try:
@@ -165,8 +167,9 @@ def group(
 
 
 def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") -> Iterator[Region]:
-    """Yield regions, and check that they are in order, do not overlap, and are inside [at, end). The bytes between
-    them are regions too, if `between` names them.
+    """Yield regions, and check that they are in order, do not overlap, and are inside [at, end).
+
+    The bytes between them are regions too, if `between` names them.
 
     If there are too many, a single region stands for the rest.
 
@@ -224,7 +227,7 @@ def several(
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
-    """Yield the region of padding bytes, if there are any and `name` is not empty."""
+    """Yield the region of padding bytes, if there are any and they have a name."""
     if end > start and name:
         yield Region(start, end - start, name)
 
