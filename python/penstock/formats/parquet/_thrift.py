@@ -76,6 +76,7 @@ class Thrift:
                 self.skip(field[1], depth + 1)
         return found
 
+    # Complexity: one branch for each of Thrift's types.
     def skip(self, kind: int, depth: int = 0) -> None:
         if depth > _MOST_DEPTH:
             raise FormatError("the footer or the header of a page nests too deep")
