@@ -1,4 +1,4 @@
-"""The reports: what is measured, what is refused, and that sentences follow from the numbers."""
+"""The reports: what is measured, what is refused, and that their sentences follow from the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock convert`: options of both sides, what is refused, and its exit status."""
+"""`penstock convert`: options of the read and the written format, refused arguments, and its exit status."""
 
 from __future__ import annotations
 

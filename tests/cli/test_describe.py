@@ -1,4 +1,4 @@
-"""Values as text: cut, escaped, and recognised for what they are."""
+"""Values as text: truncated, escaped, and described by their kind."""
 
 from __future__ import annotations
 

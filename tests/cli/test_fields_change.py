@@ -14,7 +14,7 @@ import penstock as ps
 
 @pytest.fixture
 def scores(tmp_path: Path) -> Path:
-    """A table with a row for each record, by key and not in their order."""
+    """A table with a row for each record, matched by key, and in a different order."""
     path = tmp_path / "scores.parquet"
     ids = list(range(300))[::-1]
     ps.write({"id": ids, "points": [n * 10 for n in ids]}, path)
@@ -23,7 +23,7 @@ def scores(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run in a folder with a module, and forget what was imported from it."""
+    """Work in a folder with a module of the user, and forget modules that were imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lengths.py").write_text(

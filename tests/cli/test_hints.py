@@ -1,4 +1,4 @@
-"""What errors advise on the command line: options of the command, not Python's keywords."""
+"""Hints in errors on the command line name options of the command, not Python's keyword arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock info` says what it does not read, and warnings are lines for people."""
+"""`penstock info` lists files that it does not read, and prints warnings as plain lines."""
 
 from __future__ import annotations
 

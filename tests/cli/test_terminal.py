@@ -1,5 +1,5 @@
-"""Names and values come from files that anybody may have written: whatever a command prints, none of them steers the
-terminal."""
+"""Names and values come from untrusted files. None of them may send control sequences to the terminal, whatever a
+command prints."""
 
 from __future__ import annotations
 

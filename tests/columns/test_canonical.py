@@ -1,4 +1,4 @@
-"""Equal values have equal hashes, whatever type held them, and other values have others."""
+"""Equal values have equal hashes, whatever their types, and different values have different hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema that asks for fewer bits gives the same numbers, or an error."""
+"""A schema with narrower types gives the same numbers, or an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tensors whose shapes differ by record: pyarrow gives them its own type, wherever it reads
-bytes or a C stream; they are to be the same in penstock wherever they come from."""
+"""Tensors whose shapes differ by record. When pyarrow reads bytes or a C stream, it gives them its own type; in
+penstock they must have the same type wherever they come from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch() -> pa.RecordBatch:
 
 
 def through_bytes(given: pa.RecordBatch) -> pa.RecordBatch:
-    """As pyarrow gives it to whoever reads it."""
+    """The values as pyarrow returns them after writing and reading them."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, given.schema) as stream:
         stream.write_batch(given)
@@ -88,7 +88,7 @@ SAYINGS = [
 
 
 def saying(metadata: str, *, inside: bool = False) -> pa.Table:
-    """The records, as whoever knows nothing of tensors writes them, and pyarrow reads them."""
+    """The records as a program without support for tensors writes them and pyarrow reads them."""
     storage = batch().column("x").storage
     called = {
         "ARROW:extension:name": "arrow.variable_shape_tensor",

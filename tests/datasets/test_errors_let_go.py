@@ -1,4 +1,4 @@
-"""An error that was caught keeps no file open: it must not be part of what it passed through."""
+"""An error that was caught must keep no file open: its traceback must not hold the objects it passed through."""
 
 from __future__ import annotations
 

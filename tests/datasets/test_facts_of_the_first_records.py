@@ -1,5 +1,5 @@
-"""The first records or the first file do not determine the whole dataset: later values are kept or refused,
-and neither rounded nor left out."""
+"""The first records or the first file do not determine the whole dataset: later values are returned or refused, but
+never rounded or left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records so large that a scan hops from head to head instead of reading to find them."""
+"""Records so large that a scan hops from head to head to find them, instead of reading everything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labels(dataset: ps.Dataset, threads: int) -> list[int]:
 
 
 def place(path: Path, images: list[bytes], record: int) -> int:
-    """Where the frame of a record starts."""
+    """The position of a record's frame."""
     data = path.read_bytes()
     payload = data.index(images[record][:64])
     while data[payload - 12 : payload] != _head(data, payload):

@@ -1,4 +1,4 @@
-"""A schema is inferred from as many records as it says, whatever pieces a file is read in."""
+"""A schema is inferred from the stated number of records, however the file is divided when it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fuzz.mxnet_rules import pack
 
 
 def tfrecord(sizes: list[int]) -> bytes:
-    """Examples, of which the last has one more feature."""
+    """Examples, the last of which has one more feature."""
     payloads = [example({"data": [bytes(size)]}) for size in sizes[:-1]]
     return file_of([*payloads, example({"data": [bytes(sizes[-1])], "late": [b"x"]})])
 

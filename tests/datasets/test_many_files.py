@@ -1,4 +1,4 @@
-"""What only shows with several files, with names that name many, and with files that change."""
+"""Behaviour that needs several files: names that stand for many files, and files that change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _ in ps.open(sys.argv[1], index="never", raw=True).scan():
     pass
 print(int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) >> 10)
 """
-"""It prints the MiB that it had at most."""
+"""A program that prints its peak memory in MiB."""
 
 
 def test_compressed_files_that_were_read_keep_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like others."""
+"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like any others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_of_a_missing_one_the_error_says_so(tmp_path: Path) -> None:
 
 
 def test_a_name_may_be_nearly_as_long_as_file_systems_allow(tmp_path: Path) -> None:
-    """Those of sidecars are a few bytes longer, and 255 is the most."""
+    """File systems allow 255 bytes, and the name of a sidecar is a few bytes longer than that of its file."""
     for name in ("x" * 226 + ".tfrecord", "é" * 115 + ".parquet"):
         ps.write({"a": [1]}, tmp_path / name, index=False)
         assert pa.table(ps.open(tmp_path / name, index="never"))["a"].to_pylist() == [1]
@@ -96,7 +96,7 @@ def test_the_version_is_reported() -> None:
 def test_files_of_the_longest_names_are_written_and_read(
     ending: str, length: int, tmp_path: Path
 ) -> None:
-    """No sidecar or other file next to such a name can exist."""
+    """No sidecar or other file can exist next to a file with such a name."""
     path = tmp_path / ("x" * (length - len(ending) - 1) + "." + ending)
     ps.write({"a": [1, 2, 3]}, path, index=False)
     found = ps.open(path)

@@ -1,4 +1,4 @@
-"""The index: where it is kept, what it costs, and that any record takes one read with it."""
+"""The index: where it is stored, what it costs, and that reading any record with it takes one read."""
 
 from __future__ import annotations
 

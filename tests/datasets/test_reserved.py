@@ -1,4 +1,4 @@
-"""Room that the file system keeps ahead of a large file while it is written."""
+"""Disk space that a sink reserves in advance while it writes a large file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIECE = bytes(range(256)) * (MIB // 256)
 
 
 class Reserving(Calls):
-    """The real calls, of which `reserve` does as instructed; `seen` has the calls that reserve or free space."""
+    """The real calls, except that `reserve` does as instructed; `seen` has the calls that reserve or free space."""
 
     def __init__(self, answers: list[bool]) -> None:
         self._answers = answers

@@ -1,5 +1,5 @@
-"""Records that are read and decoded in one call are the same as by the longer way, and where anything is
-wrong with them the longer way is taken."""
+"""Records that are read and decoded in one call must equal those of the general path. If anything is wrong with a
+record, the general path is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLES = {"small": SMALL, "large": LARGE, "lists": LISTS, "missing": MISSING, "t
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each take of a shard, whether it was done in one call."""
+    """For each take from a shard, whether it was done in one call."""
     seen: list[bool] = []
     own = FramedReader.at_once
 

@@ -1,4 +1,4 @@
-"""`types=` of `open`: some fields are said, and the others are found as without it."""
+"""`types=` of `open`: the types of some fields are given, and the others are inferred as without it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A conversion loses no field in silence: what the schema was inferred without is an error that says
-what to do, and `infer_records="all"` looks at all files."""
+"""A conversion never loses a field silently: a field that the inferred schema lacks is an error that says what to do,
+and `infer_records="all"` reads all files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 
 MANY = 1500
-"""More records than a schema is inferred from."""
+"""More records than the number from which a schema is inferred."""
 
 
 def tar(rows: list[dict[str, bytes]]) -> bytes:
@@ -30,7 +30,7 @@ def tar(rows: list[dict[str, bytes]]) -> bytes:
 
 
 def late(path: Path) -> None:
-    """Records with `id`, the last of which has `late` as well."""
+    """Records with `id`; the last one also has `late`."""
     rows = [{"id": n} for n in range(MANY)]
     if path.suffix == ".tfrecord":
         # Without the sidecar, which would keep the schema.

@@ -1,4 +1,4 @@
-"""What a verb costs grows with the number of fields as they do, not with its square."""
+"""The cost of a verb grows in proportion to the number of fields, not with its square."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ VERBS: dict[str, Callable[[Path, int], Any]] = {
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Of the processor, so that what else runs on the machine counts little, and without the
-    garbage collector, whose cost grows with what all earlier tests have left in the process."""
+    """CPU time, so that other programs on the machine matter little. The garbage collector is off, because its cost
+    grows with the objects that earlier tests left in the process."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The table of what penstock.tf covers is what a comparison with TensorFlow finds."""
+"""The table of what penstock.tf covers must equal the result of a comparison with TensorFlow."""
 
 from __future__ import annotations
 

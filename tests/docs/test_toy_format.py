@@ -1,4 +1,4 @@
-"""The formats that docs/architecture.md shows are those here, and do what the page says."""
+"""The formats that docs/architecture.md shows are those in this folder, and do what the page says."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_overlays_of_it_work(numbers: Path) -> None:
 
 
 class OnlyLines(LinesFormat):
-    """It forgets raw=True."""
+    """A format that ignores raw=True."""
 
     def raw_decoder(self) -> LineDecoder:
         return LineDecoder()

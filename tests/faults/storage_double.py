@@ -1,4 +1,4 @@
-"""Doubles of the operating system's calls: one that fails, one that forgets what was not synced."""
+"""Test doubles for system calls: one that fails, and one that loses data that was not synced."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class FailingCalls(Calls):
 
 
 class FullDisk(FailingCalls):
-    """The real calls, of which the N-th and all later ones fail, but for closing."""
+    """The real calls, except that the N-th call and all later ones fail. Closing never fails."""
 
     def _count(self, name: str) -> None:
         number, self.seen = self.seen, self.seen + 1
@@ -108,7 +108,7 @@ class FullDisk(FailingCalls):
 
 @dataclass
 class _File:
-    """A file's bytes: in the page cache, and on the platter."""
+    """A file's bytes, in the page cache and on the disk."""
 
     cached: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
@@ -229,7 +229,7 @@ class RecordingCalls(Calls):
         self._synced_names = self._names()
 
     def _number(self, inode: int, *, is_new: bool = False) -> int:
-        """Inodes are reused, these numbers are not."""
+        """The file's number. Inodes are reused, these numbers are not."""
         if is_new or inode not in self._numbers:  # a lock, which no call makes
             self._next += 1
             self._numbers[inode] = self._next

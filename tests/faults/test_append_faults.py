@@ -1,4 +1,4 @@
-"""Whatever fails while a file grows, its old records stay, and it has all new records or none."""
+"""Whatever fails during an append, the file keeps its old records, and gets all new records or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An append that is killed at random moments leaves all old records, and all new records or none."""
+"""After an append is killed at a random moment, all old records are there, and all new records or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.storage.local_sink import TEMPORARY_SUFFIX
 VICTIM = str(Path(__file__).with_name("append_forever.py"))
 NAMES = ["x.tfrecord", "x.tfrecord.gz"]
 MOST_CALLS = 25
-"""Of the operating system by one append, or a few less."""
+"""An append makes at most this many system calls."""
 LARGE_BYTES = 8 << 20
 
 
@@ -78,7 +78,8 @@ def killed(folder: Path, kills: int) -> None:
 
 
 def look_at(path: Path, before: bytes, seed: int) -> int:
-    """Check the file once it is taken up again, and clear away temporaries: appends since then."""
+    """Open the file, which completes an unfinished append, check it, and remove temporary files. Returns the number
+    of appends since then."""
     ds = ps.open(path)
     ids = [n for batch in ds.scan(["id"], threads=1) for n in batch["id"].to_pylist()]
     assert len(ids) % STEP == 0, f"half an append; seed {seed}"

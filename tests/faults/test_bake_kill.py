@@ -1,4 +1,4 @@
-"""Baking in place that is killed at random moments, 60 times: no value is ever lost."""
+"""Baking in place, killed at random moments, 60 times: no value is ever lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VICTIM = str(Path(__file__).with_name("bake_when_asked.py"))
 
 
 def make(folder: Path) -> list[str]:
-    """Shards with two overlays, of which the later one shows another value of a field."""
+    """Shards with two overlays. The later overlay has different values for a field."""
     count = SHARDS * RECORDS
     rows = {"id": np.arange(count), "text": ["some text"] * count}
     paths = list(ps.write(rows, folder / "s.tfrecord", num_shards=SHARDS).paths)
@@ -48,7 +48,7 @@ def rows_of(path: str, *, overlays: bool) -> list[dict[str, object]]:
 
 
 def where_values_are(path: str, shard: int) -> str:
-    """ "inside" or "beside"; fails if a shard has its values neither way."""
+    """ "inside" or "beside"; fails if a shard has its values in neither place."""
     inside = rows_of(path, overlays=False)
     if "score" in inside[0]:
         assert inside == wanted(shard)
@@ -65,7 +65,7 @@ def only_shards_and_indexes(folder: Path) -> bool:
 
 
 def test_a_bake_killed_before_it_removes_an_empty_folder_leaves_no_folder(tmp_path: Path) -> None:
-    """The moment between the last overlay of a shard and the folder it was in."""
+    """The process is killed after it removed the last overlay of a shard and before it removes the folder."""
     make(tmp_path)
     victim = os.fork()
     if victim == 0:

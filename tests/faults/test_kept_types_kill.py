@@ -1,5 +1,5 @@
-"""A writer that is killed at any system call leaves the old data with its types or the new data with its own: the types
-are on disk before the file has its name, where nothing but that file has them."""
+"""A writer that is killed at any system call leaves the old data with its types, or the new data with the new types.
+If only the sidecar has the types, they are on disk before the file gets its name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = ["x.tfrecord", "x.msgpack", "x.npy"]
 
 
 WHAT = [(way, name) for way in WAYS for name in NAMES if (way, name) != ("repair", "x.npy")]
-"""Nothing tells damage in an npy file."""
+"""npy files have no checksums, so damage in them cannot be detected."""
 
 
 @pytest.mark.parametrize(("way", "name"), WHAT)

@@ -1,4 +1,4 @@
-"""A writer that is killed at random moments, 200 times, leaves no half file under a final name."""
+"""A writer that is killed at random moments, 200 times, never leaves an incomplete file under a final name."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_alive(process: int) -> bool:
 
 
 def look_at(folder: Path, whole: set[bytes], seed: int) -> tuple[int, int]:
-    """Check all files, and clear away what would pile up: (whole files, temporaries)."""
+    """Check all files, and remove files that would accumulate. Returns (complete files, temporary files)."""
     seen = torn = 0
     for path in folder.iterdir():
         if path.name.endswith(TEMPORARY_SUFFIX):

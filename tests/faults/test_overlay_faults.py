@@ -1,5 +1,5 @@
-"""Whatever fails while fields are written beside shards, each shard has the old ones, none, or the
-new ones, and every file of them is whole."""
+"""Whatever fails while overlays are written next to shards, each shard has the old overlay, none, or the new one, and
+every overlay file is complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def keep(
 
 
 def scores(path: str) -> list[int] | None:
-    """The values that one shard shows; None if it has no overlay."""
+    """The values that one shard returns; None if it has no overlay."""
     batch = ps.open(path).take(range(100))
     return batch.column("score").to_pylist() if "score" in batch.schema.names else None
 

@@ -1,7 +1,7 @@
-"""Writes small files until it is killed: the victims of test_kill.
+"""Writes small files until it is killed: the child processes ("victims") of test_kill.
 
-Starting Python is slow, so this process starts once and forks a victim for each line it reads; it
-answers with the victim's process id.
+Starting Python is slow, so this process starts once and forks a victim for each line of input; it prints the victim's
+process id.
 """
 
 from __future__ import annotations

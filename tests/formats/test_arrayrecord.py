@@ -1,4 +1,4 @@
-"""ArrayRecord: the peer's files, both ways of reading, and everything that can be wrong."""
+"""ArrayRecord: files written by array_record, both ways of reading, and everything that can be wrong."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_plain_riegeli_files_are_refused_clearly(corpus: Path) -> None:
 
 
 def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
-    """The hash of the tests' writer equals the peer's, so its files are valid evidence."""
+    """The hash of the tests' writer equals array_record's, so files made by this writer are valid test data."""
     data = golden.joinpath(*PEERS[0]).read_bytes()
     assert data.startswith(SIGNATURE)
     for length in range(40):

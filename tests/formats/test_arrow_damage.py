@@ -1,4 +1,4 @@
-"""Arrow IPC that is refused, cut, broken or hostile: errors with their place, and limits that hold."""
+"""Arrow IPC files that are unsupported, truncated, damaged or hostile: errors name the position, and limits hold."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Pixels of a .beton that are not copied: from their place in the file into a batch of a loader, or after the
-head of a file that a conversion writes."""
+"""Pixels of a .beton that are not copied on the way: from the file directly into a loader's batch, or after a new
+header into the file that a conversion writes."""
 
 from __future__ import annotations
 

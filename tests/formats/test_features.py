@@ -1,4 +1,4 @@
-"""Schemas in TensorFlow's terms: what may be asked for, what comes of it, what is refused."""
+"""Schemas in TensorFlow's terms: the allowed features, their columns, and what is refused."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def test_a_payload_that_is_not_such_a_message_is_reported_with_its_place(tmp_pat
 
 
 def _sequence(number: int) -> bytes:
-    """A key in both parts, `c` in the context only, `l` in the lists only."""
+    """`k` is in both parts, `c` in the context only, and `l` in the lists only."""
 
     def entry(key: bytes, value: bytes) -> bytes:
         return frames.message(1, frames.message(1, key) + frames.message(2, value))

@@ -1,4 +1,5 @@
-"""Ragged and sparse features, and those of SequenceExamples: rows that fit, and rows that do not."""
+"""Ragged and sparse features, and those of SequenceExamples: rows that match their partitions, and rows that do
+not."""
 
 from __future__ import annotations
 

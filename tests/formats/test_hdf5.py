@@ -1,4 +1,4 @@
-"""Reading HDF5: what makes a table, types, storage of any kind, random access by chunks."""
+"""Reading HDF5: which datasets make a table, types, every kind of storage, random access by chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def datasets_of(file: h5py.File) -> list[str]:
 
 
 def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
-    """Each dataset of each file alone. A dataset that ends in an error says which and why."""
+    """Each dataset of each file is read alone. If it cannot be read, the error names the dataset and the reason."""
     read = refused = 0
     paths = sorted(p for p in CORPUS.rglob("*") if p.suffix in (".h5", ".hdf5"))
     assert len(paths) > 70, f"the corpus is not at {CORPUS}"

@@ -1,4 +1,4 @@
-"""HDF5 that is refused: what leads to other files, claims too much, has no Arrow type or is broken."""
+"""HDF5 files that are refused: they lead to other files, claim too much, have no Arrow type or are damaged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from reading import run_python
 
 
 def canaries(folder: Path) -> dict[str, str]:
-    """Files that lead to others. Each of the others is a pipe without a writer: a process that opens
-    one waits for ever."""
+    """Files that refer to other files. Each of these is a pipe without a writer, so a process that opens one waits
+    for ever."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     found: dict[str, str] = {}
@@ -184,7 +184,7 @@ print("done")
 @pytest.mark.parametrize("layout", ["chunks", "text", "groups", "attributes"])
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_broken_files_end_in_data_or_an_error(layout: str, libver: str, tmp_path: Path) -> None:
-    """In separate processes, because penstock cannot promise what libhdf5 does with them."""
+    """Files are read in separate processes, because penstock cannot know what libhdf5 does with them."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         if layout == "chunks":

@@ -1,5 +1,5 @@
-"""Byte strings on their way from one file to another are views into what was read, if they are long:
-the file is the same as if they had been copied."""
+"""Long byte strings pass from one file to another as views into the buffer that was read. The new file must be the
+same as if they had been copied."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ FIELD = {"recordio": "data", "beton": "data", "webdataset": "bin", "tfrecord": "
 
 
 def values(count: int, seed: int = 0) -> list[bytes]:
-    """Byte strings around the lengths from which views are used and passed on."""
+    """Byte strings with lengths around the limits for views."""
     rng = np.random.default_rng(seed)
     lengths = [1, 11, 12, 13, 14, 600, 16383, 16384, 16385, 70_001]
     return [rng.bytes(int(rng.choice(lengths))) for _ in range(count)]

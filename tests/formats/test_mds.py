@@ -1,4 +1,4 @@
-"""MDS: the peer's files, every encoding, and everything that can be wrong with a shard."""
+"""MDS: files written by mosaicml-streaming, every encoding, and everything that can be wrong with a shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of MDS shards: what index.json says, and what it may not say."""
+"""Folders of MDS shards: the contents of index.json, and which of them are refused."""
 
 from __future__ import annotations
 

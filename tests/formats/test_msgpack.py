@@ -1,4 +1,4 @@
-"""Reading MessagePack: what becomes of each kind of value, of NumPy's arrays and of odd files."""
+"""Reading MessagePack: every kind of value, NumPy arrays, and unusual files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_file_of_the_corpus_is_what_the_manifest_states(path: Path) -> None:
 
 
 def _with_nulls(value: Any) -> Any:
-    """Maps in a list have the keys of all of them."""
+    """Maps in a list get the keys of all of them, with None for missing values."""
     if isinstance(value, dict):
         return {key: _with_nulls(inner) for key, inner in value.items()}
     if isinstance(value, list):

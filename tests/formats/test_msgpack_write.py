@@ -1,4 +1,4 @@
-"""Writing MessagePack: every kind of column, columns that were marked, what is refused, appending."""
+"""Writing MessagePack: every kind of column, columns with metadata marks, what is refused, and appending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""npy files that are cut, or longer than their header says, read with damage skipped."""
+"""npy files that are truncated, or longer than their header says, read with damage skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAYS = ["stop", "skip"]
 
 
 def cut_file(path: Path, array: np.ndarray, num_bytes: int) -> int:
-    """Write an array, cut bytes off its end, and return how many are left."""
+    """Write an array, remove bytes from the end of its file, and return how many are left."""
     np.save(path, array)
     data = path.read_bytes()[:-num_bytes]
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Writing npy: what NumPy reads, structures, text, nulls, and what is refused."""
+"""Writing npy: files that NumPy reads, structures, text, nulls, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading npz: what makes a table, members of any kind, columns that take several arrays."""
+"""Reading npz: which arrays make a table, members of every kind, columns that are stored as several arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing npz: types that come back, plain archives, names and types that are refused."""
+"""Writing npz: types that read back, plain archives, and names and types that are refused."""
 
 from __future__ import annotations
 

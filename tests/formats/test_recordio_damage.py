@@ -1,4 +1,5 @@
-"""RecordIO that is cut, flipped or hostile: what is read of it, found by its index and repaired."""
+"""RecordIO files that are truncated, changed or hostile: what is read from them, with and without an index, and what
+is repaired."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def test_verify_and_repair_leave_out_what_is_broken(tmp_path: Path) -> None:
 
 
 def hostile_files() -> dict[str, bytes]:
-    """Shapes that would cost the square of their size, were every place followed to its end."""
+    """Files for which the time would grow with the square of their size, if penstock followed every possible frame to
+    its end."""
     empty = rules.part(0, b"")
     count = 60_000
     heads = b"".join(

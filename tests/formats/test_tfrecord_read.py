@@ -1,4 +1,4 @@
-"""Reading TFRecord: the golden files, how it is recognised, and hostile lengths."""
+"""Reading TFRecord: the golden files, detection of the format, and hostile lengths."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_first_record_that_spells_a_magic_number_is_still_a_record(length: int
 
 
 def test_random_lengths_are_never_taken_for_another_format() -> None:
-    """10^5 first records of random length, as the start of a file without a telling name."""
+    """The first records of 10^5 files have random lengths, and the names do not reveal the format."""
     seed = int(os.environ.get("PENSTOCK_SEED", "1"))
     rng = random.Random(seed)
     for _ in range(100_000):

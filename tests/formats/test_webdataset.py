@@ -1,4 +1,4 @@
-"""Reading WebDataset: golden archives, names and values of fields, options, and whatever is malformed."""
+"""Reading WebDataset: golden archives, names and values of fields, options, and malformed archives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOLDEN = shared_path("specs", "golden", "webdataset")
 
 
 def read(path: Path, **options: Any) -> list[dict[str, Any]]:
-    """The records of a file as webdataset has them: only the fields that are there."""
+    """The records of a file as webdataset returns them: only with the fields that they have."""
     dataset = ps.open(str(path), **{"index": "never", **options})
     rows = [row for batch in dataset.scan() for row in batch.to_pylist()]
     return [{k: v for k, v in row.items() if v is not None and k != "__url__"} for row in rows]

@@ -34,7 +34,7 @@ def images(codec: str) -> Any:
 
 
 def some(values: Any, type_: Any) -> Any:
-    """Values with every third missing."""
+    """Values, every third of which is missing."""
     return pa.array([None if n % 3 == 2 else value for n, value in enumerate(values)], type_)
 
 

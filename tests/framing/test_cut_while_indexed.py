@@ -1,4 +1,5 @@
-"""A file that is cut between being opened and being indexed is a fault of the file, for every framing."""
+"""If a file is truncated after it was opened and before it is indexed, that is reported as a fault of the file, for
+every framing."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Damage costs neither time nor records that are whole."""
+"""Damage must neither take long to handle nor lose intact records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_damaged_heads_at_the_end_cost_nothing_with_an_index(tmp_path: Path) -> 
 
 
 class _Bytes:
-    """A stream in memory that counts what is read of it."""
+    """A stream in memory that counts the bytes that are read from it."""
 
     container = ""
 
@@ -134,7 +134,7 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
 
 
 def test_an_impossible_length_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
-    """The first candidate for a damaged length is the stored length, however large."""
+    """The first candidate for a damaged length is the stored length, even if it is huge."""
     rng = random.Random(1)
     payloads = [rng.randbytes(100_000) for _ in range(60)]
     starts = frames.starts_of(payloads)
@@ -197,7 +197,7 @@ def test_thousands_of_faults_end_no_salvage_of_frames_without_checksums(tmp_path
 def test_without_checksums_nothing_is_asked_of_them(
     tmp_path: Path, wrap: Callable[[bytes], bytes]
 ) -> None:
-    """Some writers leave them out."""
+    """Some writers leave the checksums out."""
     path = tmp_path / "a.tfrecord"
     payloads = [b"record %d" % number for number in range(5000)]
     bare = b"".join(struct.pack("<QI", len(p), 0) + p + bytes(4) for p in payloads)

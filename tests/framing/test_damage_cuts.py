@@ -1,4 +1,4 @@
-"""Damage of many bytes: holes, cuts, broken members, and threads that meet with it."""
+"""Damage of many bytes: holes, truncation, broken members, and several threads that find it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
 
 
 def test_a_broken_member_costs_no_other_member(tmp_path: Path) -> None:
-    """One bit flipped in the compressed data of a file that penstock wrote in many members."""
+    """One bit is flipped in the compressed data of a file that penstock wrote in many members."""
     path, index = str(tmp_path / "m.tfrecord.gz"), str(tmp_path / "index")
     values = np.random.default_rng(SEED).integers(-(1 << 62), 1 << 62, 60_000)
     ps.write(pa.table({"x": values}), path)
@@ -137,7 +137,7 @@ def test_threads_skip_the_same_damage(
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_bytes_after_a_stop_do_not_matter(tmp_path: Path, threads: int) -> None:
-    """Several threads read ahead, and meet there with a record that does not fit."""
+    """Several threads read ahead, and find a record there that does not fit the schema."""
     good = frames.frame(frames.example({"x": [1, 2, 3], "b": [b"z" * 2000]}))
     wrong = frames.frame(frames.example({"x": [b"not a number"], "b": [b"z" * 2000]}))
     data = flipped(good * 2100, 8 * (50 * len(good) + 300)) + wrong * 4000

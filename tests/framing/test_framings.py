@@ -1,4 +1,4 @@
-"""What Python knows of a framing is what the kernels do."""
+"""The facts about framings in Python agree with the kernels."""
 
 from __future__ import annotations
 

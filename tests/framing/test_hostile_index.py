@@ -1,5 +1,5 @@
-"""Sidecars with false contents and right checksums: they end in a rebuilt index or in a StaleIndexError, and
-take no more memory than the bytes that are there."""
+"""Sidecars with false contents and correct checksums: they lead to a rebuilt index or to a StaleIndexError, and take
+no more memory than their contents justify."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def edited(good: bytes, rng: random.Random) -> bytes:
-    """A few bytes changed anywhere, with all checksums mended."""
+    """A few bytes changed anywhere, with all checksums corrected."""
     bad = bytearray(good)
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(bad)) if rng.random() < 0.4 else rng.randrange(min(len(bad), 256))
@@ -106,7 +106,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_a_small_index_takes_little_memory(tmp_path: Path) -> None:
-    """Of 57,000 windows of seek points that inflate to 32 KiB each, which were 1.8 GiB once."""
+    """The index has 57,000 windows of seek points that inflate to 32 KiB each, 1.8 GiB together."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.gzip_of(frames.file_of(PAYLOADS)))
     len(ps.open(path, raw=True))

@@ -1,4 +1,4 @@
-"""The index verb: valid sidecars are kept and others rebuilt; DALI's text form."""
+"""The index verb: valid sidecars are kept and others are rebuilt; the text form of DALI."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
 
 
 def lines_fit(path: Path) -> bool:
-    """Whether the text index next to a file belongs to it."""
+    """Whether the text index next to a file matches the file."""
     ps.index(path, from_text=True)
     return True
 

@@ -1,4 +1,4 @@
-"""Class labels of which a file has the numbers read back with their names, which its sidecar lists."""
+"""If a file has only the numbers of class labels, they read back with their names, which its sidecar lists."""
 
 from __future__ import annotations
 

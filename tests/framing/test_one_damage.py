@@ -1,4 +1,4 @@
-"""A scan that skips, a verification and a repair agree on what is lost and where it was."""
+"""A scan that skips damage, a verification and a repair agree on which records are lost and where."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(path: Path, kind: str, payloads: list[bytes]) -> bytes:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, zeroed, replaced, or cut off."""
+    """The file with some bytes changed, zeroed, replaced or truncated."""
     bad = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(bad))

@@ -1,4 +1,4 @@
-"""Plain shards whose windows are read side by side give what one thread gives, damage included."""
+"""Plain shards whose windows are read in parallel give the same records as with one thread, also around damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hints about files that are not what their names say, or are not read as they are."""
+"""Hints about files that are not what their names say, or that penstock reads in a different way than the user
+expects."""
 
 from __future__ import annotations
 
@@ -171,7 +172,7 @@ def an_archive_is_gzipped() -> Case:
 
 
 def _marked_as_written() -> bytes:
-    """A file whose writer died, and the bytes that h5clear makes of it."""
+    """A file whose writer died, and the bytes that h5clear turns it into."""
     with h5py.File("a.h5", "w", libver="latest") as file:
         file["a"] = np.arange(1, 3)
         file.flush()

@@ -1,4 +1,4 @@
-"""Hints of open: of files of other programs, and folders."""
+"""Hints of open: about files of other programs, and folders."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def plain_riegeli() -> Case:
 
 
 class Keys(encryption.KmsClient):
-    """Keys that are wrapped in nothing."""
+    """A key service that stores keys unencrypted, as hexadecimal text."""
 
     def wrap_key(self, key: bytes, master: str) -> bytes:
         return key.hex().encode()

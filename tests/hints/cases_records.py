@@ -215,7 +215,7 @@ def other_message() -> Case:
 
 
 def message_of(kind: int) -> Any:
-    """A message of one field, as protobuf's compiler would make it."""
+    """A message class of one field, as protobuf's compiler would make it."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{kind}.proto", package="hints", syntax="proto2"
     )

@@ -28,7 +28,7 @@ INTERVALS = pa.array([(1, 2, 3), None], pa.month_day_nano_interval())
 
 
 def unheld(ending: str, cast: dict[str, pa.Array], values: pa.Array = DECIMALS) -> Case:
-    """A column that a format cannot hold, and what it was cast to."""
+    """A column that a format cannot hold, and the type that it was cast to."""
     table = pa.table({"a": values, "b": [1, 2]})
 
     def advised() -> None:
@@ -46,7 +46,7 @@ def unheld(ending: str, cast: dict[str, pa.Array], values: pa.Array = DECIMALS) 
 
 
 def _called(path: str, name: str) -> str:
-    """The field of a column, which a tar gives an ending."""
+    """The name of a column's field; in a tar it gets an ending."""
     return next(field for field in ps.open(path).schema.names if field.split(".")[0] == name)
 
 

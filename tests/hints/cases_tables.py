@@ -22,7 +22,7 @@ TWO = [{"a": 1}, {"a": 2}]
 
 
 def without_module(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call if a library is not installed."""
+    """A call while a library is not installed."""
 
     def hidden() -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +33,7 @@ def without_module(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def installed_by(extra: str) -> list[str]:
-    """The libraries that `pip install 'penstock[extra]'` brings."""
+    """The libraries that `pip install 'penstock[extra]'` installs."""
     wanted = importlib.metadata.requires("penstock") or []
     return [line.split(">")[0] for line in wanted if line.endswith(f"extra == '{extra}'")]
 
@@ -67,7 +67,7 @@ def cbor_without_cbor2() -> Case:
 
 
 def images() -> list[bytes]:
-    """Two pictures."""
+    """Two images."""
     return list(ps.encode_images(np.zeros((2, 8, 8, 3), np.uint8), "png").to_pylist())
 
 

@@ -1,4 +1,4 @@
-"""What array_record's own writer makes, penstock reads as array_record's own reader does."""
+"""penstock reads files of array_record's own writer as array_record's own reader does."""
 
 from __future__ import annotations
 

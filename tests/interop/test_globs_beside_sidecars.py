@@ -1,5 +1,5 @@
-"""What penstock keeps beside data is seen by no other reader's glob: TensorFlow's, webdataset's, torch's, pyarrow's and
-datasets' own, with `*` and `**`, beside every kind of file that penstock makes there."""
+"""Globs of other readers must not match the files that penstock stores next to data. The readers are TensorFlow,
+webdataset, torch, pyarrow and datasets, with `*` and `**`, and with every kind of file that penstock stores there."""
 
 from __future__ import annotations
 

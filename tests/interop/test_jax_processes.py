@@ -1,4 +1,4 @@
-"""Two processes of JAX on this machine: parts of global arrays have the same shapes, or are refused."""
+"""Two processes of JAX on this machine: the parts of a global array have the same shapes, or are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ except ps.SchemaError as error:
 
 
 def said(folder: Path, how: str) -> list[str]:
-    """What each of two processes says."""
+    """The output of each of two processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The loader as JAX's arrays, on one device and over eight, and in a training.
+"""The loader's batches as JAX arrays, on one device and over eight, and in training.
 
 XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight devices of one processor.
 """

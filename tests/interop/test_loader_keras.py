@@ -1,4 +1,4 @@
-"""Keras's fit, on the loader's batches, with the backend that KERAS_BACKEND names."""
+"""Keras's fit with the loader's batches, with the backend that KERAS_BACKEND names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def epochs(containers: list[Path]) -> list[list[list[int]]]:
-    """The labels that the loader itself gives in four epochs."""
+    """The labels that the loader itself returns in four epochs."""
     ours = image_loader(containers[0])
     return [[batch["label"].tolist() for batch in ours] for _ in range(4)]
 
@@ -120,7 +120,8 @@ def losses_of() -> Any:
 
 
 class Notes(keras.callbacks.Callback):
-    """The mean loss so far in the epoch after each step; the state after step `stop`, to stop there."""
+    """Records the mean loss so far in the epoch after each step, and the state after step `stop`, where it stops
+    training."""
 
     def __init__(self, data: Any, stop: int | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The loader as torch's tensors, in DataLoader's workers, and in a training."""
+"""The loader's batches as torch tensors, in DataLoader's workers, and in training."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(batches: Any) -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def epochs(numbers: Path) -> list[list[list[int]]]:
-    """What the loader itself gives in three epochs."""
+    """The batches that the loader itself returns in three epochs."""
     ours = loader(numbers)
     return [ids(ours) for _ in range(3)]
 
@@ -147,7 +147,7 @@ def test_a_state_follows_the_batch_that_the_loop_has(
 def test_pinned_copies_to_a_gpu_use_a_separate_stream(
     numbers: Path, epochs: list[list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No GPU is needed: what is asked of torch is written down, and done on the CPU."""
+    """No GPU is needed: the calls to torch are recorded and run on the CPU."""
     log: list[str] = []
 
     class Stream:
@@ -341,7 +341,7 @@ class Training:
         self.data = image_loader(path).torch()
 
     def steps(self, count: int) -> list[float]:
-        """The losses of this many steps, over as many epochs as that takes."""
+        """The losses of this many steps, over as many epochs as needed."""
         losses: list[float] = []
         while len(losses) < count:
             for batch in self.data:

@@ -1,4 +1,4 @@
-"""An index that keeps checksums finds every flipped bit, in every format."""
+"""An index with checksums reveals every flipped bit, in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any format to any other: the same values under the same names, or a clear error and no file."""
+"""Converting any format to any other gives the same values under the same names, or a clear error and no file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sizes(images: list[bytes]) -> list[Any]:
 
 
 def as_tfrecord_has_it(value: Any) -> Any:
-    """A float of 64 bits becomes one of 32."""
+    """The table as TFRecord stores it: float64 becomes float32."""
     if isinstance(value, float):
         return pa.scalar(value, pa.float32()).as_py()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""An index proves damage, and what was rewritten is not damaged: for every framing."""
+"""An index reveals damage, and a rewritten file is not treated as damaged, for every framing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ per_name = pytest.mark.parametrize("name", NAMES)
 
 
 def columns(name: str, count: int, label: int | None = None) -> dict[str, Any]:
-    """Records of one size each; the label of record 57 may be another."""
+    """Records of one size each; the label of record 57 can be changed."""
     labels = [n % 5 if n != 57 or label is None else label for n in range(count)]
     texts = [f"text {n:04}".encode() * 9 for n in range(count)]
     if name.endswith(".tar"):

@@ -1,4 +1,5 @@
-"""What penstock wrote reads back with its types, in every format: the sidecar keeps the types that a format cannot hold."""
+"""Data that penstock wrote reads back with its types, in every format: the sidecar stores the types that a format
+cannot hold."""
 
 from __future__ import annotations
 

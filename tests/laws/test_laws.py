@@ -1,4 +1,4 @@
-"""What holds for every registered format, each asked only for the abilities it claims."""
+"""Laws for every registered format; each format is tested only for the abilities that it claims."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def written(fmt: Format, folder: Path, data: Any, name: str = "a", **options: An
 
 
 def contents(path: str) -> dict[str, bytes]:
-    """The bytes of a shard: of its file, or of each file in its folder."""
+    """The bytes of a shard: those of its file, or of each file in its folder."""
     root = Path(path)
     if root.is_file():
         return {"": root.read_bytes()}
@@ -80,7 +80,7 @@ def same_rows(found: list[dict[str, Any]], wanted: Any) -> None:
 
 
 def drawn(fmt: Format, data: st.DataObject) -> pa.RecordBatch:
-    """Records of any kind that the format holds."""
+    """Records of any kind that the format can hold."""
     kind = held(fmt)
     if kind.batches is not None:
         return data.draw(kind.batches())
@@ -199,8 +199,8 @@ def test_an_index_changes_nothing_that_is_read(fmt: Format, tmp_path: Path) -> N
 
 @per_file_format
 def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
-    """Truncated at every byte of a small file. If the format has no end marker, a truncation between
-    records is detected by the index, which is then no longer valid."""
+    """A small file is truncated at every byte. If the format has no end marker, a truncation between records is
+    detected by the index, which no longer matches the file."""
     path = written(fmt, tmp_path, small_table(fmt))
     data = Path(path).read_bytes()
     wanted = whole(ps.open(path, index="never")).to_pylist()
@@ -328,7 +328,7 @@ def test_a_format_is_recognised_by_its_bytes(fmt: Format, tmp_path: Path) -> Non
 
 @per_format
 def test_unreferenced_objects_are_freed_immediately(fmt: Format, tmp_path: Path) -> None:
-    """Readers have buffers of megabytes, which must not wait for Python's collector of cycles."""
+    """Readers have buffers of megabytes, which must not wait for Python's cycle collector."""
     path = written(fmt, tmp_path, table_of(fmt))
     gc.collect()
     gc.disable()

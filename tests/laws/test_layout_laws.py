@@ -1,4 +1,5 @@
-"""`layout` for every registered format: the regions of what is written tile the file, and all checksums are right."""
+"""`layout` for every registered format: the regions of a written file cover it without gaps or overlaps, and all
+checksums are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A record that is longer than `limits.record_bytes` costs no other one, in every format that has the limit."""
+"""A record longer than `limits.record_bytes` does not affect any other record, in every format that has this
+limit."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 
 @pytest.fixture(params=[(name, size) for name in MAKERS for size in (60_000, 300_000)], ids=str)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file with two long records: within the window that is read first, and beyond it."""
+    """A file with two long records: one within the window that is read first, and one beyond it."""
     name, size = request.param
     MAKERS[name](tmp_path / name, size)
     return tmp_path / name

@@ -1,5 +1,5 @@
-"""What can be scanned can be used: of columns that few people have, each verb gives an answer or an error of
-penstock's own, and never a stray exception."""
+"""Whatever can be scanned can be used: with rare types of columns, each verb gives a result or one of penstock's
+errors, and never an unexpected exception."""
 
 from __future__ import annotations
 

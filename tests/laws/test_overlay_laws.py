@@ -1,4 +1,4 @@
-"""What holds for overlays of a shard, whatever the format of the shard."""
+"""Laws for overlays of a shard, whatever its format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEW = pa.table(
 
 
 def overlaid(table: pa.Table, new: pa.Table) -> pa.Table:
-    """The records with the new fields, which replace fields of the same name."""
+    """The records with the new fields, which replace fields with the same name."""
     for name in new.schema.names:
         place = table.schema.get_field_index(name)
         field, column = new.schema.field(name), new.column(name)

@@ -1,4 +1,4 @@
-"""Files made from private files, or next to them, are private from their first moment, in every format."""
+"""Files that are made from private files, or next to them, are private from their first moment, in every format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ per_file_format = pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info
 
 
 class Watch:
-    """Looks at all files of a folder before and after each call of the system that changes one."""
+    """Checks all files of a folder before and after each system call that changes one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

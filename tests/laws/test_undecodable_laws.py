@@ -1,4 +1,4 @@
-"""One record cannot be decoded: every verb says so by the same rule, in every format."""
+"""One record cannot be decoded: every verb reports it by the same rule, in every format."""
 
 from __future__ import annotations
 
