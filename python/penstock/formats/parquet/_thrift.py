@@ -28,7 +28,7 @@ Field = tuple[int, int]
 
 
 class Thrift:
-    """A reader at a position in bytes. Reading beyond the end raises IndexError."""
+    """Reads values one after another from `data`, beginning at a position. Reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
