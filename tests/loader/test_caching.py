@@ -1,4 +1,4 @@
-"""Copies of what a loader reads: the same batches, and never a wrong or a half copy."""
+"""Copies of the data that a loader reads: the batches are the same, and an incomplete or wrong copy is never used."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def made(one: ps.Loader) -> ps.Loader:
-    """Start the copy and wait until it is whole."""
+    """Start the copy and wait until it is complete."""
     next(iter(one))
     wait_until(lambda: one.cache.is_ready)
     return one
 
 
 def given_up(one: ps.Loader) -> None:
-    """Loop until there is a reason why there will be no copy."""
+    """Loop until the loader reports why it will make no copy."""
     iterator = iter(one)
     next(iterator)
     wait_until(lambda: one.cache._copying.reason is not None)
@@ -75,7 +75,7 @@ def given_up(one: ps.Loader) -> None:
 
 
 def cut_off(one: ps.Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be read from the source any more."""
+    """Make every further read from the source fail."""
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("read from the source")

@@ -1,4 +1,4 @@
-"""A centre crop of a picture whose shorter side needs no resize is a slice of the decoded picture."""
+"""If a center crop needs no resize of the shorter side, it is a slice of the decoded image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of classes: which list a loader has, what it refuses, and what its state says of it."""
+"""Class names: the list that a loader uses, names that it refuses, and the digest in its state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def labels(names: list[Any], index: pa.DataType | None = None, value: Any = None
 
 
 def streamed(path: Path, *batches: pa.RecordBatch) -> ps.Dataset:
-    """An Arrow stream in which every batch has another dictionary."""
+    """An Arrow stream in which every batch has a different dictionary."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)

@@ -1,4 +1,4 @@
-"""Which rank reads which records, counted independently of the arithmetic that decides it."""
+"""Which rank reads which records, counted independently of the arithmetic that assigns records to ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def loader(shards: Path, rank: int = 0, **more: Any) -> ps.Loader:
 
 @dataclass(frozen=True)
 class Twisted:
-    """An order with a fault: one record comes twice, and another not at all."""
+    """A faulty order: one record comes twice, and another one not at all."""
 
     seed: int = 0
     layout: None = None

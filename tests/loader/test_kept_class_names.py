@@ -1,5 +1,5 @@
-"""Class names that a pass over a column found are kept in the indexes of the files, and count as long as the files are
-the same."""
+"""Class names that were found by a pass over a column are stored in the indexes of the files, and are used as long as
+the files do not change."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def classes_of(path: str, folder: str | None = None) -> Any:
 
 @pytest.fixture(params=ENDINGS)
 def paths(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
-    """Two files, of which the second has a name before one that the first has."""
+    """Two files. The second has a name that sorts before one of the first."""
     parts = [["b", "a", "b"], ["c", "b", "d"]]
     return [written(tmp_path / f"{n}.{request.param}", names) for n, names in enumerate(parts)]
 

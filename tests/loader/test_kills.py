@@ -1,4 +1,4 @@
-"""kill -9 in the middle of training, and going on from the last state that was saved."""
+"""kill -9 in the middle of training; a new process continues from the last saved state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ with open(log, "a") as file:
 
 
 def outside(pid: int) -> list[str]:
-    """What could outlive a running process: its shared memory and its child processes."""
+    """Everything that could outlive a running process: its shared memory and its child processes."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -101,7 +101,7 @@ def check_kills(name: str, kills: int, folder: Path) -> None:
 
 
 def check_log(source: str, log: Path) -> None:
-    """The whole lines equal one uninterrupted run."""
+    """The complete lines must equal those of one uninterrupted run."""
     steps: list[dict[str, Any]] = []
     for line in log.read_text().splitlines():
         if line.endswith("}"):

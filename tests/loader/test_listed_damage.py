@@ -1,4 +1,4 @@
-"""Each damaged record is listed once, however often and in whatever way it is met."""
+"""Each damaged record is listed once, however often and in whatever way it is read."""
 
 from __future__ import annotations
 

@@ -333,7 +333,7 @@ def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_padded_batches_are_full_even_if_records_are_damaged(threads: int, tmp_path: Path) -> None:
-    """One record is damaged, one image cannot be decoded; and a whole batch of one is lost."""
+    """One record is damaged, one image cannot be decoded, and one batch is lost completely."""
     pixels = np.zeros((50, 8, 8, 3), np.uint8)
     images = ps.encode_images(list(pixels), "png").storage.to_pylist()
     images[20] = b"no image"

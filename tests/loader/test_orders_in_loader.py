@@ -1,4 +1,4 @@
-"""Every order through the loader, over several containers: the records match the order."""
+"""Every order in the loader, over several formats: the records match the order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_windows_that_are_larger_than_the_memory_give_the_same(
 
 
 def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
-    """80 MB in one window. Records of 100 bytes come first, so they do not predict the others."""
+    """One window has 80 MB. It begins with records of 100 bytes, which do not predict the size of the others."""
     path = tmp_path / "x.tfrecord"
     sizes = [100] * 1000 + [400_000] * 200
     ps.write({"id": np.arange(1200), "blob": [bytes(size) for size in sizes]}, path)

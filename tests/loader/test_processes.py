@@ -1,4 +1,5 @@
-"""Worker processes for the user's functions: equal to threads, and gone when they should be."""
+"""Worker processes for the user's functions: the results equal those of threads, and the processes end when they
+should."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def loader(data: Path, **more: Any) -> ps.Loader:
 
 @pytest.fixture(autouse=True)
 def threads_end_soon() -> Iterator[None]:
-    """A thread that is starting a worker when the loop is left ends when it has started."""
+    """If the loop is left while a thread starts a worker, that thread ends as soon as the worker has started."""
     yield
     gc.collect()
     names = ("penstock-0", "penstock-1", "penstock-2", "penstock-3")
@@ -187,7 +188,7 @@ def test_workers_end_when_their_parent_is_ended(data: Path, tmp_path: Path, sent
 
 
 def started(data: Path, tmp_path: Path, function: str) -> subprocess.Popen[str]:
-    """A process whose workers are at work on their first batches."""
+    """A process whose workers are making their first batches."""
     script = tmp_path / "parent.py"
     folder = str(Path(__file__).parent)
     script.write_text(_PARENT.format(folder=folder, data=str(data), function=function))

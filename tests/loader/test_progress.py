@@ -1,4 +1,4 @@
-"""The line on the terminal, and whether the right bottleneck is named."""
+"""The progress line on the terminal, and whether the right bottleneck is named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class SlowSource(LocalSource):
-    """A file on a disk that takes its time."""
+    """A file on a slow disk."""
 
     def read(self, start: int, length: int) -> Any:
         time.sleep(0.01)
@@ -130,7 +130,7 @@ for batch in loader:
 
 
 def on_a_terminal(script: str, *arguments: object) -> str:
-    """What a person sees."""
+    """The output that a person sees."""
     mine, its = pty.openpty()
     command = [sys.executable, "-c", script, *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}

@@ -1,4 +1,4 @@
-"""`rank="auto"`, and ranks that were forgotten."""
+"""`rank="auto"`, and loaders for which the user forgot the rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is cut, overwritten, replaced or taken away under a running loader is an error: never
+"""If a file is truncated, overwritten, replaced or removed while a loader reads it, that is an error. It never gives
 zeros, records of another file, or a signal."""
 
 from __future__ import annotations

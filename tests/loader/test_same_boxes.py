@@ -16,7 +16,7 @@ import penstock as ps
 
 
 def moved(boxes: list[list[float]], view: Any, size: tuple[int, int]) -> list[list[float]]:
-    """The slow way, a box at a time."""
+    """The slow way, one box at a time."""
     left, top, width, height, flip = view
     made = []
     for x1, y1, x2, y2 in boxes:

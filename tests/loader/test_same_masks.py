@@ -1,4 +1,4 @@
-"""Masks and other pictures that go with an image: made by the same crop and flip."""
+"""Masks and other images that go with an image: they get the same crop and flip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The arithmetic of ranks: equal steps, every position once, the same sequence on any ranks."""
+"""The arithmetic of ranks: equal numbers of steps, every position once, and the same sequence on any number of
+ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def positions(
 
 
 def sequence(plan: EpochPlan, position: int = 0) -> list[int]:
-    """What all ranks see, step after step and rank after rank."""
+    """The positions that all ranks get, step after step and rank after rank."""
     steps = range(plan.num_steps(position))
     ranks = range(plan.world_size)
     return [p for s in steps for r in ranks for p in positions(plan, position, s, r, real=True)]

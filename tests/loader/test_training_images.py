@@ -1,4 +1,4 @@
-"""Images for training: the law of crops, what is decoded, what goes in, and the description."""
+"""Images for training: the rules of crops, which pixels are decoded, invalid arguments, and the description."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_random_crops_of_keys_never_change() -> None:
 
 
 def written_out(width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
-    """The law as the docstring of `ps.Image` has it, by Python's own mathematics."""
+    """The rule as the docstring of `ps.Image` states it, in plain Python."""
     state = key
 
     def draw() -> int:

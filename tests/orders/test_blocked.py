@@ -1,4 +1,4 @@
-"""Blocked: whole chunks, windows of them, and reading as the windows say."""
+"""Blocked: an order of whole chunks, shuffled within windows; the loader reads as the windows require."""
 
 from __future__ import annotations
 

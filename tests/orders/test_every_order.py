@@ -1,4 +1,4 @@
-"""What holds for every order: a pure function of positions, the same everywhere and for ever."""
+"""What holds for every order: it is a pure function of positions, the same everywhere and for ever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = ["cat", "dog", "dog", "owl"] * 125
 
 
 def orders() -> dict[str, tuple[ps.Order, object, dict[str, object]]]:
-    """By name: the order, the number of records, what `take` needs to know besides."""
+    """By name: the order, the number of records, and further arguments of `take`."""
     shards = {"shard_lengths": LENGTHS}
     chunks = {"chunk_lengths": LENGTHS}
     return {
@@ -145,7 +145,7 @@ def answers() -> dict[str, list[list[int]]]:
 
 
 def test_orders_are_the_same_in_all_versions() -> None:
-    """A change here changes the order of everybody's training: it must not come by accident."""
+    """If these values change, the order of every user's training changes. That must not happen by accident."""
     assert answers() == json.loads(GOLDEN.read_text())
 
 

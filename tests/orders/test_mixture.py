@@ -1,4 +1,4 @@
-"""Mixture: shares that hold in every prefix, sets that are shuffled each for itself."""
+"""Mixture: every prefix has the shares, and each set is shuffled by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sets_of(found: np.ndarray, sizes: list[int]) -> np.ndarray:
 
 
 def worst(weights: list[float], seed: int, epochs: int = 3, length: int = 2000) -> float:
-    """How far any set is from its share in any prefix of some epochs, in records."""
+    """The largest difference, in records, between a set and its share in any prefix of some epochs."""
     sizes = [997] * len(weights)
     order = ps.Mixture({str(n): w for n, w in enumerate(weights)}, seed, length)
     found = np.concatenate([order.take(sizes, e, 0, length) for e in range(epochs)])

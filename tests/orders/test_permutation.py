@@ -71,7 +71,7 @@ def test_the_permutation_is_that_of_its_description(num_records: int) -> None:
 
 
 def chi_squared(found: np.ndarray, expected: float) -> float:
-    """How many standard deviations chi squared is above what chance gives."""
+    """Chi squared, as the number of standard deviations above its expected value."""
     freedom = found.size - 1
     value = ((found - expected) ** 2 / expected).sum()
     return float((value - freedom) / math.sqrt(2 * freedom))
@@ -90,7 +90,7 @@ def test_all_permutations_of_few_records_are_equally_likely(num_records: int) ->
 
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 def test_all_permutations_of_three_among_a_hundred_are_equally_likely(over: str) -> None:
-    """For sets larger than the plain shuffle: the relative positions of three records."""
+    """This tests sets that are too large for the plain shuffle, by the relative positions of three records."""
     count = 6000
     counted: Counter[tuple[int, ...]] = Counter()
     for n in range(count):
@@ -110,7 +110,7 @@ def test_every_record_is_equally_likely_at_every_position(num_records: int) -> N
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """In standard deviations of that of independent permutations."""
+    """The correlation, in units of the standard deviation for independent permutations."""
     return float(np.corrcoef(a, b)[0, 1] * math.sqrt(len(a) - 1))
 
 

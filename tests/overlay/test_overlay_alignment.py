@@ -1,5 +1,5 @@
-"""A value kept beside a shard belongs to one record. Whatever becomes of the shard, what is
-delivered is that record with its value, or an error."""
+"""A value stored next to a shard belongs to one record. Whatever happens to the shard, reading gives that record with
+its value, or an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ damages = pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 
 
 def payload(number: int, size: int = 12) -> bytes:
-    """A record that contains its number, after as many bytes as requested."""
+    """A record that contains its number, after as many other bytes as requested."""
     return bytes([number % 251]) * size + number.to_bytes(4, "little")
 
 
@@ -50,7 +50,8 @@ RECORD = pa.schema([("record", pa.binary()), ("square", pa.int64())])
 
 
 def check(path: str, **options: object) -> list[int]:
-    """Read in every way; every delivered record has its value. Returns the numbers scanned."""
+    """Read in every way, and check that every delivered record has its value. Returns the numbers of the scanned
+    records."""
     scanned: list[int] = []
     dataset = ps.open(path, schema=RECORD, **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
@@ -248,7 +249,7 @@ def test_a_large_file_is_recognised_by_a_sample_of_its_bytes(tmp_path: Path) -> 
 
 
 def test_a_skipped_batch_shifts_no_values(tmp_path: Path) -> None:
-    """An Arrow file whose batch has a broken head: what follows has other numbers than before."""
+    """One batch of an Arrow file has a broken head, so the records after it get different numbers."""
     path = str(tmp_path / "a.arrow")
     numbers = list(range(1000))
     ps.write({"record": [payload(number, 5000) for number in numbers]}, path, batch_records=100)

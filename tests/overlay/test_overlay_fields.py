@@ -213,7 +213,7 @@ def test_verify_writes_no_index_to_read_overlays(path: str) -> None:
 
 
 def test_only_the_asked_fields_of_an_overlay_read_no_records(tmp_path: Path) -> None:
-    """Fields of overlays alone are had although no payload can be read."""
+    """If only fields of overlays are selected, they can be read although no payload of the shard can."""
     path = tmp_path / "a.tfrecord"
     ps.write({"id": range(100), "text": ["x" * 1000] * 100}, path)
     keep(str(path), score=np.arange(100))

@@ -1,4 +1,4 @@
-"""BMP, GIF and TIFF; images in Hugging Face's structs; images in rows filled up with zeros."""
+"""BMP, GIF and TIFF; images in Hugging Face's structs; images in rows padded with zeros."""
 
 from __future__ import annotations
 

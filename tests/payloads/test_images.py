@@ -1,7 +1,7 @@
-"""Images: images that Pillow decodes give the same pixels; damaged images are errors.
+"""Images: images that Pillow decodes must give the same pixels; damaged images are errors.
 
-Pillow brings the same libjpeg-turbo and libwebp in other versions, so pixels are compared exactly,
-those of JPEG as well: its transform to the accurate integers has not changed since 2010.
+Pillow contains the same libjpeg-turbo and libwebp, in different versions. Pixels are compared exactly, also those of
+JPEG, whose accurate integer transform has not changed since 2010.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def test_flipped_bytes_end_in_an_image_of_that_size_or_an_error(name: str) -> No
 
 
 def claiming(codec: str, width: int, height: int) -> bytes:
-    """An image of a few bytes that says it is so large."""
+    """An image of a few bytes that claims this size."""
     if codec == "jpeg":
         return SMALL["jpeg"].replace(
             struct.pack(">HH", 9, 14), struct.pack(">HH", height, width), 1

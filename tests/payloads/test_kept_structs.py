@@ -1,4 +1,5 @@
-"""Structs that a TFRecord holds as one feature a field read back as structs, by the schema that the sidecar keeps."""
+"""TFRecord stores a struct as one feature for each of its fields. It reads back as a struct, by the schema in the
+sidecar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields spliced into existing Examples: TensorFlow reads old and new, and damage stays visible."""
+"""Fields spliced into existing Examples: TensorFlow reads old and new fields, and damage stays detectable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def payloads(frames: _core.Frames) -> list[bytes]:
 
 
 def splice(old: list[bytes], fields: Any = None, kind: str = "example", **how: Any) -> list[bytes]:
-    """The payloads afterwards, each verified against its new checksum."""
+    """The payloads after splicing, each verified against its new checksum."""
     framed, _ = _core.splice_fields(walked(file_of(old)), fields, kind, **how)
     assert framed.data.to_bytes() == file_of(payloads(walked(framed.data)))
     return payloads(walked(framed.data))
@@ -70,7 +70,7 @@ def by_key(features: Any) -> dict[str, bytes]:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The features of each row, as `example` takes them; nulls are absent."""
+    """The features of each row, as `example` takes them; nulls become absent features."""
     rows: list[dict[str, Any]] = [{} for _ in range(batch.num_rows)]
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         is_list = pa.types.is_list(column.type)
@@ -83,7 +83,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @st.composite
 def records_and_fields(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch]:
-    """Records, and new fields that no record has."""
+    """Records, and new fields that no record has yet."""
     batch = draw(strategies.batches(max_records=5))
     count = batch.num_rows
     old = draw(st.lists(strategies.features, min_size=count, max_size=count))
@@ -193,7 +193,7 @@ for payload in sys.argv[1:]:
 
 
 def parsed_by_tensorflow(given_: list[bytes]) -> str:
-    """What TensorFlow, with all of its parsers, says on standard error."""
+    """TensorFlow's output on stderr, with all of its parsers."""
     command = [sys.executable, "-c", PARSE, *(payload.hex() for payload in given_)]
     quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "0"}
     done = subprocess.run(
@@ -275,7 +275,7 @@ def test_bytes_that_are_not_a_message_are_a_fault() -> None:
 
 
 def edited(features: Any, drop: list[str], rename: list[tuple[str, str]]) -> dict[str, bytes]:
-    """The same edit, done on what protobuf read."""
+    """The same edit, applied to the message that protobuf read."""
     found = by_key(features)
     moved = {new: found.pop(old) for old, new in rename if old in found}
     return {key: value for key, value in found.items() if key not in drop} | moved

@@ -1,4 +1,4 @@
-"""A file that holds no records says what it is, under every name that promises records."""
+"""A file that has no records raises an error that says what the file is, whatever its name promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source means: numbered sets and the files next to them."""
+"""The files that a source stands for: numbered sets and the files next to them."""
 
 from __future__ import annotations
 

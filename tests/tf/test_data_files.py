@@ -1,4 +1,4 @@
-"""Records, lines and names of files, sound and damaged, as TensorFlow gives them."""
+"""Records, lines and names of files, intact and damaged, compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(path: Path, records: list[bytes], compression: str = "") -> Path:
 
 
 def outcome(tf: Any, build: Any) -> tuple[list[Any], str | None]:
-    """What was read, and the class of the error after it."""
+    """The elements that were read, and the class of the error after them."""
     seen: list[Any] = []
     try:
         seen.extend(element.numpy() for element in build(tf))

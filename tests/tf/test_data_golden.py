@@ -1,4 +1,4 @@
-"""What TensorFlow gave for shuffles, interleaving and batched features, number by number."""
+"""TensorFlow's results for shuffles, interleaving and batched features, number by number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(dataset: Any) -> list[int]:
 
 
 def as_elements(dataset: Any) -> Any:
-    """The same dataset, whose elements are no longer in columns."""
+    """The same dataset, but its elements are not in columns any more."""
     return dataset.map(lambda x: x + 0)
 
 

@@ -1,4 +1,4 @@
-"""Functions that only parse run by columns, with the same result as record by record."""
+"""Functions that only parse are run by columns, with the same result as record by record."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def flat(value: Any) -> Any:
-    """A leaf as Python's values."""
+    """A leaf as Python values."""
     if hasattr(value, "dense_shape"):
         parts = (value.indices, value.values, value.dense_shape)
         return [np.asarray(part).tolist() for part in parts]
@@ -83,7 +83,7 @@ def is_columnar(dataset: Any) -> bool:
 
 
 def slow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, but it reads its argument."""
+    """The same function, but it reads its argument, so it is not run by columns."""
 
     def run(*args: Any) -> Any:
         for each in tf.nest.flatten(args):

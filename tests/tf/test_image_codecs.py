@@ -1,4 +1,4 @@
-"""Images decoded and encoded as TensorFlow does it: the same options, the same bytes."""
+"""Images decoded and encoded as TensorFlow does: the same options, the same bytes."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_invalid_options_are_refused_as_in_tensorflow() -> None:
 
 
 def vast() -> bytes:
-    """A JPEG of a few bytes that claims 65,000 pixels a side."""
+    """A JPEG of a few bytes that claims 65,000 pixels per side."""
     data = bytearray(codecs.encode_jpeg(np.zeros([8, 8, 3], np.uint8)).numpy())
     at = data.find(b"\xff\xc0") + 5
     data[at : at + 4] = b"\xfd\xe8\xfd\xe8"

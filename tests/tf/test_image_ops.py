@@ -41,7 +41,7 @@ def same(ours: Any, theirs: Any, **close: float) -> None:
 
 
 def bound(method: str, image: np.ndarray) -> dict[str, float]:
-    """How far an image at another size may be from TensorFlow's: 0.002 of 255, if it may differ at all."""
+    """How much a resized image may differ from TensorFlow's: 0.002 of 255, if any difference is allowed."""
     largest = float(np.abs(image.astype(float)).max(initial=255))
     return {} if method in EXACT else {"atol": 0.002 * largest / 255}
 

@@ -1,4 +1,4 @@
-"""`tf.train`'s messages: what programs do with them, one thing at a time."""
+"""`tf.train`'s messages: the operations that programs use, one at a time."""
 
 from __future__ import annotations
 

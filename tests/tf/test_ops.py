@@ -1,4 +1,4 @@
-"""The operations on tensors, each evaluated by TensorFlow and by penstock.tf from the same expression."""
+"""Operations on tensors: each expression is evaluated by TensorFlow and by penstock.tf."""
 
 from __future__ import annotations
 

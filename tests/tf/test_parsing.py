@@ -1,4 +1,4 @@
-"""Parsing beside TensorFlow, case by case: features that are refused, inputs of all kinds, defaults,
+"""Parsing, compared with TensorFlow case by case: features that are refused, inputs of all kinds, defaults,
 messages."""
 
 from __future__ import annotations

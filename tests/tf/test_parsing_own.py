@@ -1,4 +1,4 @@
-"""What only penstock's parsing has: cached plans, batches in Arrow's memory, stand-ins."""
+"""Features of parsing that only penstock has: cached plans, batches in Arrow's memory, stand-ins."""
 
 from __future__ import annotations
 

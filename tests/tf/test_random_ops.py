@@ -1,4 +1,4 @@
-"""`tf.random` compared with TensorFlow's: the numbers of a seed are the same."""
+"""`tf.random` compared with TensorFlow's: the same seed gives the same numbers."""
 
 from __future__ import annotations
 

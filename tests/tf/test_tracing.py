@@ -1,4 +1,4 @@
-"""What TensorFlow's tracing decides, and penstock.tf decides without it: what names mean, and specs."""
+"""What TensorFlow decides by tracing, penstock.tf decides without it: the values of names, and specs."""
 
 # ruff: noqa: B023 -- functions that read a loop's variable are what is tested
 
@@ -27,7 +27,7 @@ def values(dataset: Any) -> list[Any]:
 
 
 def bound(t: Any) -> list[Any]:
-    """Datasets whose functions read names that change before the datasets are read."""
+    """Datasets whose functions use names that change before the datasets are read."""
     global SIZE  # noqa: PLW0603 -- that is what is tested
     made, counts = [], t.data.Dataset.range(3)
     for i in range(2):

@@ -1,4 +1,4 @@
-"""`tf.io.TFRecordWriter`: files equal to TensorFlow's, and what is flushed can be read."""
+"""`tf.io.TFRecordWriter`: files equal TensorFlow's, and flushed records can be read."""
 
 from __future__ import annotations
 

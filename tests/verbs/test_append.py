@@ -1,4 +1,4 @@
-"""Appending to a file: old bytes stay, the index grows, and what does not fit is refused."""
+"""Appending to a file: old bytes stay, the index grows, and records that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_extended_index_equals_a_built_index(tmp_path: Path, name: str) -> N
 
 
 class Watched(LocalStorage):
-    """Notes the lowest byte that is read of the files called `name`, but for small reads."""
+    """Notes the lowest byte that is read from the files called `name`, except by small reads."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ def test_a_file_that_ends_damaged_is_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str) -> None:
-    """The index is valid, as most of its sample agrees, but new records after the damage would be lost."""
+    """The index is valid, because most sampled records agree, but new records after the damage would be lost."""
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     index = sidecar.load(str(index_of(path)), LocalStorage())
@@ -359,7 +359,7 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_a_feature_called_record_stays_a_feature(count: int, tmp_path: Path) -> None:
-    """A lone column of that name is else written as raw records."""
+    """Otherwise, a single column with that name is written as raw records."""
     path = tmp_path / "a.tfrecord"
     table = pa.table({"record": [b"%d" % n for n in range(count)], "more": [1] * count})
     ps.write(table, tmp_path / "both.tfrecord")

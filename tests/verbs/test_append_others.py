@@ -1,4 +1,4 @@
-"""Appends, readers and writers at one file, and what is left by an append that was cut off."""
+"""Several appends, readers and writers on one file, and appends that were interrupted."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def test_open_readers_keep_their_records(tmp_path: Path, name: str, index: str, 
 
 
 def torn(path: Path, written: int) -> tuple[bytes, bytes]:
-    """Leave an append to a file as a kill would, with this many of its bytes written. Returns what the file
-    was, and what it was to become."""
+    """Leave an append to a file as a kill would, with this many of its bytes written. Returns the old contents of the
+    file, and the contents that it should have got."""
     before = path.read_bytes()
     ps.append(NEW, path, index=False)
     after = path.read_bytes()
@@ -197,7 +197,7 @@ def test_while_an_append_is_under_way_readers_see_the_old_file(tmp_path: Path) -
 
 
 class MayNotWrite(Calls):
-    """Whose files may be read alone."""
+    """A storage whose files can be read but not written."""
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         if flags & (os.O_RDWR | os.O_WRONLY):

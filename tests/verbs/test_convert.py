@@ -1,4 +1,5 @@
-"""Conversion keeps every value, splits as asked, and continues after a kill with the same bytes."""
+"""Conversion keeps every value, divides records into shards as requested, and after a kill continues with the same
+bytes."""
 
 from __future__ import annotations
 
@@ -277,7 +278,7 @@ def test_tars_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
 
 
 def test_ragged_tensors_go_from_columnar_files_to_any_other(tmp_path: Path) -> None:
-    """Arrow returns their type as one of its types, which Python hardly supports."""
+    """Arrow returns such tensors as a type of its own, which Python hardly supports."""
     type_ = VariableShapeTensorType(pa.float32(), 1)
     rows = [{"data": [1.0] * n, "shape": [n]} for n in (1, 2)]
     array = pa.ExtensionArray.from_storage(type_, pa.array(rows, type_.storage_type))

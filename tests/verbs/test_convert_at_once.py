@@ -1,4 +1,4 @@
-"""Two simultaneous conversions or repairs into one target, killed ones, and targets that are devices."""
+"""Two simultaneous conversions or repairs to one target, killed ones, and targets that are devices."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def waiting(
     source: Path, target: Path | str, how: dict[str, Any], program: str = WAITING
 ) -> Generator[subprocess.Popen[str]]:
-    """A conversion or repair that has begun to write, and continues when its input ends."""
+    """A conversion or repair that has begun to write, and that continues when its standard input is closed."""
     words = [sys.executable, "-c", program, str(source), str(target), repr(how)]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

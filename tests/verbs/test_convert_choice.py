@@ -197,7 +197,7 @@ def test_what_was_finished_of_one_view_is_not_used_for_another(
     target = tmp_path / "out.arrow"
 
     class Stopped(BaseException):
-        """Ends the job after its first file."""
+        """Raised to end the job after its first file."""
 
     def stop(done: int, *_: int) -> None:
         if done > 215:

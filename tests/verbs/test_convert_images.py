@@ -1,4 +1,4 @@
-"""Images in conversions: found, kept as they are, encoded anew, made smaller."""
+"""Images in conversions: found, kept unchanged, re-encoded, made smaller."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ LATER = ["png", "webp", "ppm"]
 
 @pytest.fixture(params=["rec", "tar", "parquet"])
 def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file whose images are JPEGs, as their type says, but for the last ones."""
+    """A file whose images are JPEGs, as their type says, except for the last ones."""
     last = [ps.encode_images(PIXELS[:1], codec).storage[0].as_py() for codec in LATER]
     images = [*[JPEGS.storage[0].as_py()] * 1100, *last]
     typed = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array(images, pa.binary()))

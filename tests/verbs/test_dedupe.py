@@ -1,4 +1,5 @@
-"""Laws of `dedupe`: the first of equal records stay, in their order, as a set of Python would have it."""
+"""Laws of `dedupe`: of equal records the first one stays, and the order does not change, as with a Python set of seen
+records."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ SCHEMA = pa.schema(
 
 
 def key_of(value: Any) -> Any:
-    """What Python compares: NaN equals NaN, and a list is what it holds."""
+    """A key that Python can compare: NaN equals NaN, and lists are compared by their elements."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Laws of changing fields: whatever is done, the records are those of the table that it means."""
+"""Laws of changing fields: after any edits, the records equal a table to which the same edits were applied."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import penstock as ps
 import strategies
 
 FEW = ["a", "b", "c", "long/name", "é"]
-"""Few names, so that edits meet."""
+"""Few names, so that edits affect the same fields."""
 
 
 def columns_of(num_records: int) -> st.SearchStrategy[pa.Array]:
-    """The values of one field, of a type that an Example has."""
+    """The values of one field, of a type that an Example can have."""
 
     def values(one: st.SearchStrategy[Any], type_: pa.DataType) -> st.SearchStrategy[pa.Array]:
         return st.lists(one, min_size=num_records, max_size=num_records).map(
@@ -66,7 +66,7 @@ def edits(draw: st.DrawFn) -> tuple[dict[str, pa.Array], list[tuple[str, Any]], 
 
 
 def meant(columns: dict[str, pa.Array], kind: str, what: Any) -> dict[str, pa.Array]:
-    """What an edit makes of columns."""
+    """The expected result of an edit of columns."""
     if kind == "drop":
         return {name: column for name, column in columns.items() if name not in what}
     if kind == "rename":

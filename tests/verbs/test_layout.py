@@ -1,4 +1,5 @@
-"""`layout`: exact offsets in golden files, checksums that differ after a byte flip, and what is left of truncated files."""
+"""`layout`: exact offsets in golden files, checksums that differ after a byte flip, and the regions of truncated
+files."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def table(found: ps.Layout) -> list[tuple[int, int, str, Any]]:
 
 
 def named(found: ps.Layout, name: str) -> ps.Region:
-    """The first region of this name."""
+    """The first region with this name."""
     return next(one for one in all_regions(found.regions) if one.name == name)
 
 
@@ -315,7 +316,7 @@ def test_an_index_leads_to_a_record(tmp_path: Path) -> None:
 
 
 def changed(data: bytes, rng: random.Random) -> bytes:
-    """The bytes of a file, cut or with some of them changed."""
+    """The bytes of a file, truncated or with some of them changed."""
     if rng.random() < 0.3:
         return data[: rng.randrange(len(data) + 1)]
     made = bytearray(data)

@@ -1,4 +1,4 @@
-"""A proof of images that were encoded anew: the same picture passes, another one does not."""
+"""Comparing images that were re-encoded: the same image passes, a different one does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repair saves every record that was not damaged, in order, and never makes one up."""
+"""Repair saves every record that was not damaged, in order, and never invents one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def payloads_of(count: int, seed: int, most: int = 400) -> list[bytes]:
 
 
 def numbers(path: Path) -> list[int]:
-    """Which of `payloads_of` a file holds."""
+    """The numbers of the records of `payloads_of` that a file has."""
     return [int.from_bytes(record[:3], "big") for record in records(path)]
 
 
@@ -201,7 +201,7 @@ def test_seek_points_of_an_index_save_what_follows(tmp_path: Path) -> None:
 
 
 def nested_files() -> list[bytes]:
-    """A record that is itself a TFRecord file, in several surroundings."""
+    """A record that is itself a TFRecord file, with different records around it."""
     inner = frames(payloads_of(20, 9))
     return [
         frames([b"a", inner, b"b"]),
@@ -340,7 +340,7 @@ def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: 
 
 
 def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
-    """Invalid text is found in one of the parts in which it is read; the other parts are saved."""
+    """Invalid text is found in one of the parts in which the batch is read; the other parts are saved."""
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
     num_records = 60_000
     batch = pa.record_batch({"text": [f"{number:x>1000}" for number in range(num_records)]})

@@ -1,4 +1,4 @@
-"""`shard_bytes`: shards of about this many bytes in every format, wherever batches of the input end."""
+"""`shard_bytes`: shards of about this size in every format, wherever the input's batches end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_beton_whose_values_are_all_in_rows_ends_by_its_rows(tmp_path: Path) -
 
 
 def texts(count: int, length: int) -> pa.Table:
-    """Records of which the most part can be packed to a tenth."""
+    """Records that compress to about a tenth of their size."""
     random = np.random.default_rng(1)
     words = [random.bytes(length // 10) * 10 for _ in range(count)]
     return pa.table({"id": np.arange(count), "b": words})

@@ -1,4 +1,4 @@
-"""Laws of `split`: parts are disjoint, of the right sizes, and the same whenever they are made."""
+"""Laws of `split`: parts are disjoint, have the right sizes, and are the same each time they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs over damaged files deliver what a scan delivers, and report what is missing at its place."""
+"""Verbs on damaged files deliver the records that a scan delivers, and report missing records at their place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids_of(source: Any, **options: Any) -> list[int]:
 
 
 def ids_file(path: Path, count: int = 1000) -> list[int]:
-    """A file of ids, and where each record starts."""
+    """A file of ids, and the position of each record."""
     ps.write({"id": range(count)}, str(path), index=False)
     starts, data, at = [], path.read_bytes(), 0
     while at < len(data):
@@ -268,7 +268,7 @@ def test_a_missing_checksum_of_the_compressor_is_reported(
 
 @pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 def test_a_malformed_message_and_a_field_of_another_type(tmp_path: Path, damage: str) -> None:
-    """A record that does not fit the schema is an error whatever is skipped before it."""
+    """A record that does not fit the schema is an error, whatever is skipped before it."""
     floats = example(0).replace(b"\x1a\x03\x0a\x01\x00", b"\x0a\x03\x0a\x01x")
     payloads = [example(0), BAD, example(2), floats, example(4)]
     path = tmp_path / "a.tfrecord"

@@ -1,4 +1,4 @@
-"""Verify finds everything that is wrong, and calls it by its name."""
+"""Verify finds everything that is wrong, and reports the right kind of fault."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
 def test_zeros_are_not_an_empty_archive_unless_the_name_says_so(
     name: str, size: int, tmp_path: Path
 ) -> None:
-    """A crash leaves a file so."""
+    """A system crash may leave a file of zeros."""
     path = tmp_path / name
     path.write_bytes(bytes(size))
     assert not ps.verify(path).ok
