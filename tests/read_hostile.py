@@ -150,7 +150,7 @@ class Audit:
             return True
         if any(_is_sidecar(real, one) for one in self._allowed) or self._is_lock(real):
             return True
-        # A folder may be listed that holds what was asked for.
+        # The folder of a requested file may be listed.
         return any(one.startswith(real + os.sep) and os.path.isdir(real) for one in self._allowed)
 
 
@@ -219,7 +219,7 @@ def _status(name: str) -> int:
 
 def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> dict[str, Any]:
     """Run a function. Returns its cost, and its exception if that is not one of penstock's errors."""
-    gc.collect()  # quick: what importing made is frozen
+    gc.collect()  # this is fast, because the objects made by imports are frozen
     pa.default_memory_pool().release_unused()
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)
@@ -230,7 +230,7 @@ def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> d
     audit.start(*allowed)
     try:
         found = work()
-    except Exception:  # what must not happen is reported as it is
+    except Exception:  # unexpected exceptions are reported unchanged
         found = {"stray": traceback.format_exc(limit=-6)}
     found["events"] = audit.stop()
     found["seconds"] = time.process_time() - begin
@@ -394,7 +394,7 @@ def main() -> None:
 
 
 def _answer() -> None:
-    for name in sys.argv[1:]:  # what is imported, and started, when it is first needed
+    for name in sys.argv[1:]:  # run everything that is imported or started at its first use
         for batch in ps.open(name, index="never").scan():
             batch.to_pylist()
             pa.Table.from_batches([batch]).to_string()

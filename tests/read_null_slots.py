@@ -113,7 +113,7 @@ def main():
             try:
                 call()
             except (ps.PenstockError, OSError):
-                pass  # such a type is not for every format
+                pass  # not every format supports such a type
             except (TypeError, ValueError) as error:
                 if word not in ("images", "where"):
                     raise RuntimeError(f"{array.type}: {word}") from error

@@ -31,7 +31,7 @@ def batches(draw: st.DrawFn, min_records: int = 1, max_records: int = 20) -> pa.
         kind = draw(st.sampled_from(sorted(_VALUES)))
         value = _VALUES[kind]
         if draw(st.booleans()):
-            # A list of two, so that no reader that infers can take it for a scalar.
+            # A list of two, so that inference cannot treat it as a scalar.
             lists = st.none() | st.lists(value, max_size=4)
             values = draw(st.lists(lists, min_size=num_records, max_size=num_records))
             values[0] = draw(st.lists(value, min_size=2, max_size=2))

@@ -57,7 +57,7 @@ def test_memory_that_is_used_and_given_back_is_seen() -> None:
         return int(np.ones(40_000_000, np.uint8).sum())
 
     assert use() == 40_000_000
-    for _ in range(2):  # also the second time, when the highest so far is as high
+    for _ in range(2):  # the second time too, although the peak so far is equally high
         found, growth = memory_growth_of(use)
         assert found == 40_000_000
         assert 38_000_000 < growth < 80_000_000

@@ -147,7 +147,8 @@ def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
     assert (a["num_files"], a["num_lacking"], a["lacking"]) == (8, 0, [])
     assert (b["num_files"], b["num_lacking"]) == (1, 7)
     assert b["lacking"] == [str(tmp_path / f"x-{n}.tfrecord") for n in range(8) if n != 3]
-    assert document["is_whole"] is True  # they are so small that the first records are all
+    # The files are so small that the first records are all records.
+    assert document["is_whole"] is True
     out = " ".join(run_process("schema", f"{tmp_path}/x-*.tfrecord", COLUMNS="1000").out.split())
     assert "b: missing in 7 of 8 files" in out
     assert "x-2.tfrecord and 4 more" in out

@@ -77,7 +77,7 @@ def test_they_are_stored_in_overlays(tmp_path: Path) -> None:
     check(tmp_path / "a.tfrecord")
 
 
-# Other parameters of Arrow's type, on which no value depends.
+# Other parameters of Arrow's type, which do not affect values.
 SAYINGS = [
     '{"dim_names": ["H", "W"]}',
     '{"uniform_shape": [null, 2]}',
@@ -199,7 +199,8 @@ def test_arrays_of_one_shape_say_what_to_do_with_them(
     assert "list<" not in str(caught.value)
     assert "pad them" in str(caught.value)
     assert "Parquet" in str(caught.value)
-    assert ("tar" in str(caught.value)) != inside  # only Arrow and Parquet hold them inside others
+    # Only Arrow and Parquet can nest them in other types.
+    assert ("tar" in str(caught.value)) != inside
     assert not (tmp_path / name).exists()
 
 

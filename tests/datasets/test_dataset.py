@@ -124,7 +124,7 @@ def test_heads_beyond_all_bounds_do_not_stop_a_verification(
 def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write([{"always": 1, "maybe": 2}, {"always": 3}], path)
-    # The types that a sidecar keeps do not say which values are in every record; reading the records does.
+    # The types in a sidecar do not show which fields are in every record; the records do.
     text = describe(ps.open(path, index="never").schema)
     assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
     assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text
@@ -242,7 +242,8 @@ def test_an_index_of_a_compressed_private_file_is_private_again(tmp_path: Path) 
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path, compression="zlib")
     path.chmod(0o600)
-    assert mode_of(index_of(tmp_path / "a.tfrecord")) != 0o600  # it was public, too
+    # The old file was readable by everybody, too.
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) != 0o600
     ps.index(path, force=True)
     assert mode_of(index_of(tmp_path / "a.tfrecord")) == 0o600
 

@@ -169,7 +169,7 @@ def test_damage_among_many_large_records_is_named(path: Path, images: list[bytes
     for record in (23, 90):
         data[data.index(images[record][:64]) + 30_000] ^= 4
     everything = np.arange(NUM_RECORDS)[::-1]
-    len(ps.open(path))  # the index is of the file before
+    len(ps.open(path))  # the index belongs to the old file
     path.write_bytes(data)
     with pytest.raises(ps.ChecksumError) as caught:
         ps.open(path).take(everything)

@@ -123,7 +123,7 @@ def test_if_no_sidecar_can_be_written_the_index_goes_to_the_cache(
 ) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
-    # A folder of the sidecar's name stops everybody, root included.
+    # A folder with the sidecar's name prevents anybody, even root, from writing the sidecar.
     index_of(tmp_path / "a.tfrecord").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):

@@ -52,7 +52,7 @@ def written(path: Path, num_pieces: int, calls: Calls, tail: bytes = b"end") -> 
 
 
 def test_nothing_is_kept_after_the_end_of_a_file(tmp_path: Path) -> None:
-    # From 32 MiB on there is room up to 64, if the system keeps any.
+    # From 32 MiB on, space up to 64 MiB is reserved, if the system can reserve any.
     written(tmp_path / "large", 40, Calls())
     told = os.stat(tmp_path / "large")
     assert told.st_size == 40 * MIB + 3

@@ -66,7 +66,8 @@ def test_every_damaged_record_is_reported_by_its_number(
 ) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write(TABLES[name], path)
-    starts = [int(start) for start in ps.open(path).files.reader(0).index.starts]  # type: ignore[attr-defined]
+    # Type: ignore[attr-defined].
+    starts = [int(start) for start in ps.open(path).files.reader(0).index.starts]
     data = bytearray(path.read_bytes())
     others = [n for n in range(len(starts) - 1) if n != 57]
     for place in (starts[57] + 1, starts[57] + 9, starts[57] + 20, starts[58] - 1):
@@ -133,7 +134,8 @@ def test_few_strings_of_large_records_hold_no_more_memory_than_they_need(
     assert sum(batch.num_rows for batch in kept) == 2000
     assert at_once == [True] * 20
     assert pa.total_allocated_bytes() - before < 1 << 20
-    # 200 MB if each kept the room for what was read; the pool keeps some buffers for the next batches.
+    # It would be 200 MB if each batch kept all memory that was read for it. The pool keeps some
+    # buffers for the next batches.
     assert memory_of_this_process() - resident < 100 << 20
 
 

@@ -33,7 +33,7 @@ def late(path: Path) -> None:
     """Records with `id`; the last one also has `late`."""
     rows = [{"id": n} for n in range(MANY)]
     if path.suffix == ".tfrecord":
-        # Without the sidecar, which would keep the schema.
+        # Without the sidecar, because it would have the schema.
         ps.write({"id": range(MANY), "late": [None] * (MANY - 1) + [7]}, path, index=False)
     elif path.suffix == ".tar":
         found = [{"id.txt": b"%d" % row["id"]} for row in rows]

@@ -171,8 +171,8 @@ class TestDamage:
         if indexed:
             ps.index(path)
         data = bytearray(whole)
-        data[starts[10]] ^= 1  # the head, and
-        data[starts[10] + frames.HEAD] ^= 1  # the payload
+        data[starts[10]] ^= 1  # in the head
+        data[starts[10] + frames.HEAD] ^= 1  # in the payload
         if not compression:
             path.write_bytes(data)
         lost = [5000] if compression else [10, 5000]

@@ -52,7 +52,7 @@ def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest
     path = str(request.getfixturevalue(name))
     with pytest.raises(TypeError, match="has no option 'colour'; its options: none"):
         ps.open(path, index="never", colour="red")
-    if name == "numbers":  # lines are framed, and so have raw records
+    if name == "numbers":  # lines are framed, so they have raw records
         with pytest.raises(ps.UnsupportedError, match="raw=True"):
             ps.open(path, index="never", raw=True)
     with pytest.raises(ps.UnsupportedError, match="can only be a"):

@@ -105,7 +105,7 @@ def test_a_reader_without_write_permission_reads_it_in_place(
 def test_another_file_of_the_same_name_does_not_get_its_types(name: str, tmp_path: Path) -> None:
     path = killed(tmp_path, name)
     copy = tmp_path / "copy"
-    shutil.copyfile(path, copy)  # the same bytes, with another inode
+    shutil.copyfile(path, copy)  # the same bytes, with a different inode
     os.replace(copy, path)
     assert types_of(path) == [pa.int64()]
     path = killed(tmp_path / "more" if (tmp_path / "more").mkdir() is None else path, name)

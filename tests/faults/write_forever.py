@@ -21,13 +21,14 @@ def write_forever(folder: str, number: int) -> None:
         # New names and old ones, plain and compressed, one file and two.
         name = f"{folder}/slot-{slot}.tfrecord" if slot < 4 else f"{folder}/n-{number}.tfrecord"
         options = [{}, {"compression": "gzip", "member_bytes": 8192}, {"num_shards": 2}][number % 3]
-        write(table, name, overwrite=True, threads=1 + number % 2, **options)  # type: ignore[arg-type]
+        # Type: ignore[arg-type].
+        write(table, name, overwrite=True, threads=1 + number % 2, **options)
         number += 1
 
 
 def main(folder: str) -> None:
-    # Whatever is imported late is imported now, so that victims spend their lives writing. One
-    # thread: a process with more of them must not fork.
+    # Import lazily imported modules now, so that victims spend their time writing. Use one thread,
+    # because a process with more must not fork.
     write({"id": [1]}, f"{folder}/slot-0.tfrecord", threads=1, index=False)
     os.unlink(f"{folder}/slot-0.tfrecord")
     for line in sys.stdin:

@@ -153,7 +153,7 @@ def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, k
             with pa.ipc.open_file(path) as reader:
                 table = reader.read_all()
         except OSError as error:
-            # It reads parts of the metadata that do not affect the values.
+            # pyarrow reads parts of the metadata that do not affect the values.
             assert "Invalid flatbuffers" in str(error)
             continue
         table.validate(full=True)
@@ -232,7 +232,7 @@ def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
     in_turn = InTurn(make)
     assert [in_turn.part(number) for number in (2, 0, 1, 1, 3, 3)] == [2, 0, 1, 1, 3, 3]
     assert begun == [0, 0, 1, 2, 3]
-    assert in_turn.part(0) == 0  # given away long ago
+    assert in_turn.part(0) == 0  # no longer kept
     assert begun == [0, 0, 1, 2, 3, 0, 0]
 
 
@@ -261,7 +261,7 @@ def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kin
     texts = [rng.randbytes(200).hex() for _ in range(2000)]
     path = written(tmp_path / "x.arrow", pa.record_batch({"text": texts}), kind)
     data = bytearray(path.read_bytes())
-    at = len(data) // 2  # and on, over the heads of the codec's blocks
+    at = len(data) // 2  # and further on, across the heads of the codec's blocks
     data[at : at + 200_000] = b"\xff" * 200_000
     path.write_bytes(data)
     with pytest.raises(ps.FormatError):

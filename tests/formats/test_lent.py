@@ -167,7 +167,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     stored = found.storage if isinstance(found, pa.ExtensionArray) else found
     assert stored.type == pa.binary_view()
     assert stored.to_pylist() == [images.storage[int(n)].as_py() for n in order]
-    # As many as were read, and not some for each record.
+    # The number of buffers is that of reads, not proportional to the number of records.
     assert len(stored.buffers()) <= 2 + 2 * 5
     assert _taken_bytes(pa.record_batch({"image": found})) == sum(map(len, stored.to_pylist()))
     target = tmp_path / "b.tfrecord"

@@ -39,7 +39,7 @@ def test_golden_files_give_their_records_and_then_their_fault(name: str) -> None
         assert isinstance(found.error, ps.FormatError)
         assert (found.error.record, found.error.byte) == (13, 484)
     else:
-        # MXNet drops the record of the last one without a word.
+        # MXNet silently drops the record of the last part.
         assert isinstance(found.error, ps.TruncatedError)
         assert found.error.record == len(found.records)
 
@@ -157,7 +157,8 @@ def test_labels_are_a_number_so_many_or_lists() -> None:
 
 
 def test_a_face_pack_opens(tmp_path: Path) -> None:
-    # Record 0 says where the identities are and has no image. The identities at the end have no image either.
+    # Record 0 has no image: it gives the positions of the identities. The identities at the end
+    # have no image either.
     faces = [rules.pack([7.0, 9.0], b"", 0)]
     faces += [rules.pack(float(n // 2), JPEG + bytes(n), n) for n in range(1, 7)]
     faces += [rules.pack([1.0, 3.0], b"", 7), rules.pack([3.0, 7.0], b"", 8)]

@@ -31,7 +31,8 @@ def test_a_file_cut_under_the_indexer(tmp_path, name, share, goal):
     starts, checksums, fault = _core.index_file(_framing(path), file, 1 << 30, 0, *options)
     assert len(starts) == len(checksums) + 1
     assert fault is None or fault.kind == "truncated"
-    # A tar has blank blocks at its end, before which a reader with a goal may stop.
+    # A tar has blocks of zeros at its end. A reader that needs only some bytes may stop before
+    # them.
     assert fault is not None or goal is not None
 
 

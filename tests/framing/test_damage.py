@@ -202,8 +202,8 @@ def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> No
         if known:
             assert got.records == good, bits
             continue
-        # Without an index a broken head hides its record's end; if the next record is broken,
-        # too, no record is certain until heads lead to the end of the file.
+        # Without an index, the end of a record with a broken head is unknown. If the next record is
+        # broken too, no record is certain until heads lead to the end of the file.
         assert_part_of(got, good)
         reported = sum(r.end_byte - r.start_byte for r in got.damage if r.num_records != 0)
         assert reported == SIZE - sum(frames.FRAMING + len(r) for r in got.records), bits

@@ -40,7 +40,8 @@ def test_holes_cost_the_records_they_hit(size: int, fill: str, index_folder: str
         assert strict.records == some[: len(strict.records)]
         by_index = read_bytes(bad, damage="skip", index=index_folder)
         assert by_index.error is None
-        # The index holds each record's checksum: records of the older state are not these.
+        # The index has each record's checksum, so records of the older state are recognised as
+        # different.
         assert by_index.records == good
         without = read_bytes(bad, damage="skip")
         assert without.error is None

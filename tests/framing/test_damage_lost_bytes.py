@@ -16,7 +16,7 @@ import penstock as ps
 from damaging import SEED
 from reading import read_all, read_bytes, records_of, salvaged
 
-# All frames inside have one size, so that many losses lead to the border of one.
+# All inner frames have the same size, so that many losses lead to the boundary of one.
 OUTER = [
     frames.file_of([b"in %d.%d" % (record, inner) for inner in range(4)]) for record in range(5)
 ]

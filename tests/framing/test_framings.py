@@ -81,7 +81,7 @@ def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> Non
     edges = np.cumsum([0, *(len(frame) for frame in frames)])
     assert pa.array(starts).to_pylist() == edges.tolist()
     assert pa.array(stored).to_pylist() == [_core.Buffer.from_bytes(f).crc32c() for f in frames]
-    # A record beyond the limit costs no other: its place is known from its heads.
+    # A record beyond the limit affects no other record: its end is known from its heads.
     starts, limited, fault = _core.index_file("recordio", _core.File(str(path)), 1 << 20)
     assert fault is None
     assert pa.array(starts).to_pylist() == edges.tolist()

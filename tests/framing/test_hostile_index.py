@@ -151,7 +151,7 @@ def test_unknown_sections_are_skipped(path: str) -> None:
     good = index_of(path).read_bytes()
     names = [good[96 + n * ENTRY.size :][:16].rstrip(b"\0") for n in range(2)]
     assert names[0] == b"starts"
-    # One of no bytes, in the place of a section that a plain read does not need.
+    # An empty section, in place of a section that a plain read does not need.
     renamed = bytearray(sealed(good))
     at = 96 + (HEADER.unpack_from(good)[4] - 1) * ENTRY.size
     last = bytes(renamed[at : at + 16]).rstrip(b"\0")

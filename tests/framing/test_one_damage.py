@@ -68,8 +68,8 @@ def test_skip_verify_and_repair_agree(tmp_path: Path, kind: str, index: str, see
         ]
         noted = [(r.start_byte, r.end_byte, r.num_records) for r in got.damage]
         if index == "auto" and kind != "plain":
-            # Read by an index, what follows the last record of compressed data is not read;
-            # and places in the file and in its stream are in one order only along one walk.
+            # With an index, the data after the last record of a compressed file is not read.
+            # Positions in the file and in its stream have the same order only within one pass.
             told = sorted((part for part in told if part[2] != 0), key=lambda part: part[:2])
             noted = sorted((part for part in noted if part[2] != 0), key=lambda part: part[:2])
         assert noted == told, round_

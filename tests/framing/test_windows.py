@@ -89,7 +89,7 @@ _value = st.one_of(
     st.binary(max_size=40),
     st.integers(0, 3000).map(bytes),
     st.lists(st.just(MAGIC_BYTES), max_size=100).map(b"".join),
-    # Frames within a payload, at which a thread may begin that does not know better.
+    # Frames within a payload, which a thread might mistake for records.
     st.lists(st.binary(max_size=30).map(frames.frame), max_size=60).map(b"".join),
 )
 

@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.storage import append_journal as journal
 from penstock.storage.hidden import is_own
 
-# webdataset leaves the files open that it reads.
+# webdataset does not close the files that it reads.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )

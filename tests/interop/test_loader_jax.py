@@ -113,7 +113,8 @@ def test_a_global_array_has_every_record_where_its_device_is(numbers: Path) -> N
 def test_what_cannot_be_sharded_says_what_to_do(numbers: Path) -> None:
     with pytest.raises(ps.SchemaError, match="pad"):
         next(iter(loader(numbers).jax(over_eight())))
-    # 200 records are 12 batches of 16 and one of 8, which does divide; 198 leave 6.
+    # 200 records are 12 batches of 16 and one of 8, which can be divided over 8 devices. 198
+    # records leave a batch of 6, which cannot.
     short = ps.Loader(ps.open(numbers, columns=["id"]), 66).jax(over_eight())
     with pytest.raises(ps.SchemaError, match="drop_last"):
         next(iter(short))

@@ -61,7 +61,8 @@ def test_every_flipped_bit_that_an_index_can_detect_is_reported(
         path.write_bytes(data)
         os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
         tell_the_old_state(index, path)
-        for _ in range(2):  # what reading does must not hide it from the next reader
+        # Reading must not change anything that hides the damage from the next reader.
+        for _ in range(2):
             if not ps.verify(path).ok:
                 continue
             try:

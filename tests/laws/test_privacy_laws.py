@@ -37,7 +37,8 @@ class Watch:
                     found = os.lstat(path)
                 except FileNotFoundError:
                     continue
-                # A lock file that only its owner could open would lock out others for good. It is empty.
+                # The lock file is not private, because it would lock out other users for ever. It
+                # is empty.
                 if found.st_mode & 0o077 and not (".lock" in name and not found.st_size):
                     self.open_to_others.add(f"{os.path.relpath(path, self.root)} {found.st_mode:o}")
 
@@ -101,7 +102,7 @@ def test_what_replaces_private_shards(
     how: dict[str, Any] = {"format": fmt.info.name, "overwrite": True, **cut}
     ps.write(table, path, **how)
     close(tmp_path)
-    # A stream, which is spooled if it has to be counted.
+    # A stream, which is first written to a temporary file if its records must be counted.
     stream = iter(table.to_batches(max_chunksize=5))
     watched(private, monkeypatch, lambda: ps.write(stream, path, **how))
 

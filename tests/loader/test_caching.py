@@ -245,7 +245,7 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
         names = os.listdir(folder)
         assert names
         assert all(name.startswith(".") for name in names)
-        # While it writes, others read from the source and write nothing.
+        # While it writes, other loaders read from the source and write nothing.
         other = loader(data, folder)
         assert seen(other) == epoch(data, 0)
         time.sleep(0.5)

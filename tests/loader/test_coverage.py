@@ -95,7 +95,7 @@ def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
     assert not report.ok
     assert report.coverage is not None
     assert [one.record for one in report.coverage.missing] == [100]
-    # 0 and 1 fill the last step up; 3 comes at positions 3 and 100.
+    # Records 0 and 1 fill up the last step; record 3 comes at positions 3 and 100.
     assert [one.record for one in report.coverage.repeated] == [0, 1, 3]
     assert report.coverage.repeated[2].steps == [(0, 0), (2, 2)]
     assert "a bug" in str(report)

@@ -27,7 +27,7 @@ from penstock.storage.local import LocalSource, LocalStorage
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
-    # Python warns of what is tested here.
+    # Python warns about forks in processes with threads, which is what is tested here.
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
 COUNT = 3000
@@ -54,7 +54,7 @@ def fork_while_loading(source: str, forks: int) -> None:
 
     for number in range(forks):
         batch = next(batches, None)
-        if batch is None:  # a new epoch would be another order
+        if batch is None:  # a new epoch would have a different order
             loader.set_epoch(0)
             batches, seen = iter(loader), []
             batch = next(batches)
@@ -124,7 +124,8 @@ class HeldSource(SourceView):
         return self._source.gather(starts, lengths)
 
 
-# h5py lets no fork happen while anybody is in libhdf5, so what is held here would hold up the fork.
+# h5py delays a fork while any thread is in libhdf5, so a read that waits here would delay it for
+# ever.
 @pytest.mark.parametrize("name", [name for name in CONTAINERS if name != "x.h5"])
 def test_a_fork_in_the_middle_of_a_read_leaves_no_lock_behind(name: str, tmp_path: Path) -> None:
     """Reading the first records may open files, locate records and inflate, all of which use locks."""
@@ -160,7 +161,8 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> Non
         reader = dataset.files.reader(0)
         chunks = list(reader.chunks())
         assert len(chunks) > 1
-        reader._cursors._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
+        # As a thread that is at work has it when another forks.
+        reader._cursors._pending[(0, ("n",))] = [1]
         child = os.fork()
         if not child:
             rows = sum(batch.num_rows for batch in dataset.scan(threads=2))

@@ -180,7 +180,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(threads: int, source: st
     loader.load_state_dict(loader.state_dict())
     with pytest.raises(ZeroDivisionError):
         next(iter(loader))
-    # Behind it, all is well.
+    # After the damaged batch, everything works.
     loader.load_state_dict({**loader.state_dict(), "position": 48})
     assert [n for batch in loader for n in ids_of(batch)] == list(range(48, 5000))
 

@@ -94,7 +94,7 @@ def test_a_file_that_another_takes_the_place_of_is_read(
     listed(paths)
     other = written(tmp_path / f"other.{paths[0].rsplit('.')[-1]}", ["x", "y", "x"])
     shutil.copyfile(other, paths[0])
-    for _ in range(2):  # the types that were kept of the old file count no more
+    for _ in range(2):  # the types stored for the old file are not used any more
         assert listed(paths, schema=pa.schema([("label", LABEL)])) == ["x", "y", "c", "b", "d"]
     assert passes == [[0, 1], [0]]
 

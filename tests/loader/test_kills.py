@@ -23,7 +23,8 @@ COUNT = 3000
 BATCH = 16
 ORDER = ps.Blocked(seed=8, window_chunks=4, chunk_records=50)
 
-# One line for each step, written before the next begins: what a step has seen, then the state.
+# One line for each step, written before the next step begins: the records of the step, then the
+# state.
 TRAIN = """
 import json, os, sys, time
 import numpy as np

@@ -303,7 +303,7 @@ def test_a_batch_of_which_nothing_can_be_read_does_not_come(tmp_path: Path) -> N
     loader = ps.Loader(ds, 10)
     assert [batch["id"].tolist() for batch in loader] == [[*range(10)], [*range(20, 30)]]
     assert loader.epoch == 1
-    # Other ranks would wait for it.
+    # Otherwise, other ranks would wait for this one.
     steps = [len(b["id"]) for b in ps.Loader(ds, 5, rank=0, world_size=2)]
     assert steps == [5, 0, 5]
     with pytest.raises(ValueError, match="stop"):

@@ -155,7 +155,7 @@ def test_a_terminal_shows_steps_rates_and_the_bottleneck(data: Path) -> None:
     assert "epoch 0" in seen
     assert re.search(r"\d+/13", seen)
     assert re.search(r"[\d,]+ records/s, [\d.]+ kB/s, waited \d+%", seen)
-    # Which of the two it is depends on what else the machine has to do.
+    # Which of the two is named depends on the load of the machine.
     assert re.search("The loader keeps up|The loop waited", seen.rsplit("records/s.", 1)[1])
 
 

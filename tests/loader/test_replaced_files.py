@@ -62,7 +62,7 @@ def test_a_changed_file_is_an_error(name: str, change: Any, tmp_path: Path) -> N
     loader = ps.Loader(ps.open(path), 64, order=ORDER, threads=2, memory_bytes=1)
     batches = iter(loader)
     seen = ids_of(next(batches))
-    time.sleep(0.01)  # the clock of file systems ticks a few times in that
+    time.sleep(0.01)  # the clock of file systems ticks a few times in this period
     change(path, other)
     with pytest.raises(ERRORS) as caught:
         for batch in batches:
@@ -107,7 +107,8 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
     next(batches)
     then = path.stat()
     zeroed(path, b"")
-    os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))  # a failing disk sets no time
+    # A failing disk does not change the times.
+    os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))
     looks: list[Any] = []
     walk_headers = _core.index_file
 

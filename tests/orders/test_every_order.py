@@ -82,7 +82,7 @@ def test_any_part_is_a_part_of_the_whole(name: str) -> None:
         whole = order.take(num_records, epoch, 0, length, **known)
         cuts = np.random.default_rng(1).integers(0, length + 1, (80, 2))
         for start, stop in [*np.sort(cuts).tolist(), (0, 0), (length, length)]:
-            # A fresh order each time: nothing may hang on what was asked before.
+            # A new order object each time: results must not depend on earlier calls.
             part = orders()[name][0].take(num_records, epoch, start, stop, **known)
             assert part.dtype == np.int64
             assert np.array_equal(part, whole[start:stop]), (epoch, start, stop)
@@ -183,5 +183,5 @@ def test_arrow_arrays_and_lists_work_like_numpy_arrays() -> None:
 
 
 if __name__ == "__main__":
-    # The answers were written down once, by this file run as a program.
+    # The expected answers were written once, by running this file as a program.
     GOLDEN.write_text(json.dumps(answers(), indent=None).replace("]], ", "]],\n") + "\n")

@@ -47,7 +47,7 @@ def test_fractions_are_meant_as_they_are_written() -> None:
 def test_weights_that_are_not_short_fractions_hold_over_a_billion_positions() -> None:
     shares = np.array([np.pi, np.e, 0.1234567890123])
     order = ps.Mixture(dict(zip("abc", shares.tolist(), strict=True)), 0, 10**9)
-    # The last stretch of the epoch says by its records how many of each set there were.
+    # The records at the end of the epoch show how many came from each set.
     found = order.take([10**9] * 3, 0, 10**9 - 1000, 10**9)
     assert len(set(found.tolist())) == 1000
     from penstock import _core
@@ -61,9 +61,11 @@ def test_the_pattern_does_not_repeat() -> None:
     sets = sets_of(order.take([50_000] * 2, 0, 0, 100_000), [50_000] * 2).astype(float)
     for lag in (1, 2, 3, 4, 10, 16, 20, 64, 100, 256, 512):
         score = np.corrcoef(sets[:-lag], sets[lag:])[0, 1]
-        # Neighbours are bound to differ more often; what is farther away is not.
+        # Neighbouring positions must differ more often than by chance; positions farther apart need
+        # not.
         assert abs(score) < (0.3 if lag < 10 else 0.02), (lag, score)
-    # No rank that has every second, fourth … position is given one set more than the other.
+    # A rank that has every second, fourth … position does not get one set more often than the
+    # other.
     for step in (2, 4, 8, 256):
         for first in range(min(step, 8)):
             share = sets[first::step].mean()

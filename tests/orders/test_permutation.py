@@ -139,7 +139,7 @@ def test_epochs_and_neighbouring_seeds_are_not_related() -> None:
     scores = [correlation(a, b) for a, b in pairs]
     assert max(map(abs, scores)) < 5
     assert 0.8 < np.std(scores) < 1.2
-    # Records at the same position in both: one on average, as of any two permutations.
+    # Count the records at the same position in both: on average one, as for any two permutations.
     same = np.array([(a == b).sum() for a, b in pairs])
     assert abs(same.mean() - 1) < 5 / math.sqrt(len(pairs))
 

@@ -93,7 +93,7 @@ def test_every_truncation_and_every_flipped_bit_is_reported(tmp_path: Path) -> N
     place = Path(path_of(path, "new"))
     whole = place.read_bytes()
     wanted = pa.table(ps.open(path))
-    # Bytes that pad a block are covered by its checksum, too: no flip is silent.
+    # A block's checksum covers its padding too, so every flip is detected.
     for bit in range(8 * len(whole)):
         if bit % 3 and bit // 8 < len(whole) - 200:
             continue

@@ -70,7 +70,7 @@ def check(path: str, **options: object) -> list[int]:
         taken = dataset.take(order)
     except ps.FormatError:
         if options.get("damage") == "skip":
-            return scanned  # a caller that asks by number wants that record and no other
+            return scanned  # a caller that requests a number needs exactly that record
         raise
     for record, square in zip(*(taken.column(n).to_pylist() for n in RECORD.names), strict=True):
         assert square == number_of(record) ** 2
@@ -150,7 +150,7 @@ def test_a_shard_that_changed_is_refused(wrap: str, reading: str, tmp_path: Path
         with pytest.raises(ps.StaleIndexError) as raised:
             check(path, **options)
         if reading != "indexed":
-            # With an index, what was changed in place may be found when it is read.
+            # With an index, a change in place may be found only when it is read.
             assert "'square'" in str(raised.value), name
             assert path in str(raised.value)
             assert "penstock fields remove" in str(raised.value)

@@ -26,8 +26,8 @@ from reading import SHARED
 
 CORPUS = SHARED / "corpus"
 
-# What Pillow decodes and penstock refuses. JPEGs whose decoder warns; sequences of frames whose
-# numbers are wrong, though their first frame is not.
+# Images that Pillow decodes and penstock refuses: JPEGs about which the decoder warns, and
+# animations with wrong numbers whose first frame is valid.
 WARNED = {
     "jpeg/jpeg-decoder/crashtest/dc-predictor-overflow.jpg",
     "jpeg/jpeg-decoder/crashtest/imagetestsuite-4838ece0d3900220d33528ee027289bc.jpg",
@@ -153,7 +153,7 @@ SMALL = {
 def test_every_cut_of_a_small_image_is_an_error(name: str) -> None:
     data = SMALL[name]
     assert decoded(data).shape == (9, 14, 3)
-    # The last byte of a chunk of odd length only fills it up, so WebP may do without it.
+    # The last byte of a chunk with an odd length is padding, so WebP can be decoded without it.
     for length in range(len(data) - data.startswith(b"RIFF")):
         with pytest.raises(ps.PenstockError):
             decoded(data[:length])
@@ -402,7 +402,8 @@ def test_longer_side_is_shrunk_to_what_is_asked_by_means_of_areas(side: int) -> 
         return
     height = max(1, round(40 * side / 60))
     assert found.shape == (height, side, 3)
-    # The same by plain arithmetic: weights of what each new pixel covers of the old ones.
+    # The same by plain arithmetic: each old pixel is weighted by the part of it that the new pixel
+    # covers.
     rows, columns = weights(40, height), weights(60, side)
     means = np.einsum("yi,xj,ijc->yxc", rows, columns, SMOOTH.astype(float))
     assert np.abs(found - means).max() <= 0.51

@@ -22,7 +22,7 @@ from reading import SHARED
 CORPUS = SHARED / "corpus" / "jpeg"
 GOLDEN = Path(__file__).parents[1] / "golden" / "jpeg"
 OTHERS = {"arithmetic.jpg", "lossless.jpg", "not-interleaved.jpg"}
-ImageFile.MAXBLOCK = 1 << 20  # Pillow cannot write some noisy pictures otherwise
+ImageFile.MAXBLOCK = 1 << 20  # without this, Pillow cannot write some noisy images
 SAMPLINGS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 
 

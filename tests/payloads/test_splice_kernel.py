@@ -284,7 +284,7 @@ def edited(features: Any, drop: list[str], rename: list[tuple[str, str]]) -> dic
 @given(st.data())
 def test_drops_and_renames_are_what_protobuf_makes_of_them(data: st.DataObject) -> None:
     row = data.draw(strategies.features)
-    # In several messages, with keys that come twice.
+    # Features in several messages, with keys that appear twice.
     parts = [row, *data.draw(st.lists(st.dictionaries(st.sampled_from([*row, "k"]), st.none())))]
     old = b"".join(serialized(example(part)) for part in parts)
     known = sorted({key for part in parts for key in part} | {"none has this"})

@@ -96,7 +96,7 @@ def test_text_next_to_data_is_skipped_and_listed(tmp_path: Path, ending: str) ->
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("part-00001", b"broken"),  # the name of many a shard
+        ("part-00001", b"broken"),  # a common name of shards
         ("b.tar", b"no header"),
         ("b.bin", b"text"),
         ("b.txt", bytes(range(99))),

@@ -88,7 +88,7 @@ def test_a_second_iterator_meanwhile_is_refused(tf: Any, tmp_path: Path) -> None
     next(first)
     with pytest.raises(tf.errors.AlreadyExistsError):
         next(iter(dataset))
-    if tf is ours:  # TensorFlow's own refusal takes the first one's files away
+    if tf is ours:  # TensorFlow's refusal removes the files of the first cache
         assert len(list(first)) == 4
 
 

@@ -128,7 +128,7 @@ def test_columns_give_what_records_give(records: list[str], name: str) -> None:
     dataset = tf.data.TFRecordDataset(records)
     fast = CHAINS[name](dataset, lambda f: f)
     by_record = CHAINS[name](dataset, slow)
-    # Rows as long as their batch are not columns.
+    # If rows have the length of their batch, they must not be treated as columns.
     assert is_columnar(fast) or name == "unbatched"
     for _ in range(2):
         assert elements(fast) == elements(by_record)

@@ -66,7 +66,8 @@ def test_every_jpeg_of_the_corpus_decodes_to_tensorflows_bytes(corpus: Path) -> 
     equal = 0
     for path in files(corpus / "jpeg", b"\xff\xd8\xff"):
         if any(part in DAMAGED for part in path.parts) or "lossless" in path.name:
-            continue  # the next test covers damage; TensorFlow's version does not support lossless JPEG
+            # The next test covers damage; TensorFlow's version does not support lossless JPEG.
+            continue
         data = path.read_bytes()
         for how in ({}, {"channels": 3}, jpeg_options(rng), jpeg_options(rng)):
             found = alike(
@@ -88,7 +89,8 @@ def test_damaged_jpegs_are_refused_where_tensorflow_refuses_them(corpus: Path) -
             hurt.append(data)
         for one in hurt:
             if b"\xff\xc2" in one and one is data:
-                # The two versions of libjpeg-turbo fill what is missing of several scans differently.
+                # The two versions of libjpeg-turbo fill in missing data of several scans
+                # differently.
                 continue
             alike(lambda d=one: codecs.decode_jpeg(d), lambda d=one: tf.io.decode_jpeg(d))
 
@@ -100,7 +102,7 @@ def test_cut_jpegs_give_the_rows_that_tensorflow_gives() -> None:
         data = tf.io.encode_jpeg(
             picture(rng), chroma_downsampling=bool(numbers.randrange(2))
         ).numpy()
-        # In the header TensorFlow may loop for ever; after the header it does not.
+        # If the header is truncated, TensorFlow may loop for ever; after the header it does not.
         cut = data[: numbers.randrange(data.find(b"\xff\xda") + 14, len(data) + 1)]
         if cut.endswith(b"\xff"):
             continue  # it may also loop if a marker is truncated

@@ -96,7 +96,8 @@ def step(data: st.DataObject, twins: list[Twin]) -> None:
         getattr(twin.ours, verb)(other.ours)
         getattr(twin.other, verb)(other.other)
     elif verb == "clear":
-        # protobuf's Clear may leave one of several unset fields attached, by the order of their addresses.
+        # protobuf's Clear may leave one of several unset fields attached, depending on their
+        # addresses.
         if twin.num_fields < 2:
             twin.both(lambda message: message.Clear())
     elif verb == "clear field":

@@ -63,7 +63,7 @@ def test_what_a_function_assigns_stays_shared() -> None:
         return x
 
     assert values(tf.data.Dataset.range(3).map(noted)) == [0, 1, 2]
-    assert (count, seen) == (4, [0, 1, 2])  # the first call is one with a stand-in
+    assert (count, seen) == (4, [0, 1, 2])  # the first call is made with a stand-in
 
 
 def example(t: Any) -> Any:

@@ -66,8 +66,8 @@ def test_the_extended_index_equals_a_built_index(tmp_path: Path, name: str) -> N
     extended = index_of(path).read_bytes()
     ps.index(path, force=True)
     built = index_of(path).read_bytes()
-    # But for the file's state, and the header's checksum over it: only an index of a file that lay
-    # still for a moment has it.
+    # The file's state, and the header's checksum, may differ: only an index of a file that was not
+    # changed for a moment stores the state.
     assert built[:48] + built[80:92] + built[96:] == extended[:48] + extended[80:92] + extended[96:]
 
 
@@ -281,7 +281,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 # -- what fits --------------------------------------------------------------------------------------
 
-# What tf.train.Example makes of {"id": [1.5], "text": [b"x"]}.
+# The tf.train.Example of {"id": [1.5], "text": [b"x"]}.
 OF_FLOATS = bytes.fromhex("0a1f0a0e0a026964120812060a040000c03f0a0d0a047465787412050a030a0178")
 MISFITS: dict[str, tuple[Any, str]] = {
     "another kind": ({"id": [1.5], "text": ["x"]}, "id"),

@@ -52,7 +52,7 @@ def test_an_append_read_before_its_last_step_is_counted(tmp_path: Path) -> None:
     noted = Path(journal.path_for(str(path)))
     other = path.open("rb")
     fcntl.flock(other, fcntl.LOCK_EX)
-    noted.write_bytes(note.to_bytes())  # all bytes are there, and the note of them, too
+    noted.write_bytes(note.to_bytes())  # all bytes are there, and the note is too
 
     def data() -> Iterator[pa.RecordBatch]:
         noted.unlink()

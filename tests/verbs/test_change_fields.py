@@ -324,7 +324,7 @@ def test_a_file_that_grows_meanwhile_is_not_replaced(three: Path) -> None:
 
     def growing(batch: pa.RecordBatch) -> dict[str, Any]:
         calls.append(batch.num_rows)
-        if len(calls) == 2:  # the first one shows the types, before the job begins
+        if len(calls) == 2:  # the first result determines the types, before the job begins
             ps.append({"id": [99], "text": ["more"]}, path)
         return {"x": [1] * batch.num_rows}
 

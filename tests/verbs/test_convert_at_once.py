@@ -241,7 +241,8 @@ def test_a_repair_removes_what_a_killed_repair_left(tmp_path: Path, is_link: boo
     left = [found for found in path.parent.iterdir() if found != path and "lock" not in found.name]
     assert left
     assert all(found.stat().st_mode & 0o777 == 0o600 for found in left)
-    other = path.parent / ".x.tfrecord.0123456789ab.penstock-tmp"  # somebody may be writing it
+    # Another process may be writing it.
+    other = path.parent / ".x.tfrecord.0123456789ab.penstock-tmp"
     other.touch()
     report = ps.repair(name, in_place=True, index=False)
     assert 2900 < report.num_records < 3000

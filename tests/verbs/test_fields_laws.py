@@ -118,7 +118,7 @@ def test_edits_go_to_a_folder_and_leave_the_source(case: Any) -> None:
         assert ps.diff(source, folder / "wanted.tfrecord").equal
 
 
-@settings(max_examples=40)  # each writes, reads and proves up to nine files
+@settings(max_examples=40)  # each example writes, reads and verifies up to nine files
 @given(
     old=strategies.batches(), new=strategies.batches(min_records=20, max_records=20), data=st.data()
 )

@@ -278,7 +278,7 @@ def test_a_cut_file_shows_what_is_there_and_the_damage(name: str, golden: Path) 
     assert "damage" in [one.state for one in all_regions(found.regions)]
 
 
-# The arrays of the one archive, and the datasets of the other, are not a table with records.
+# The arrays in one file and the datasets in the other do not form a table.
 @pytest.mark.parametrize(
     "name", sorted(FORMAT_OF.keys() - {"neighbours/two.npz", "neighbours/set.h5"})
 )
@@ -343,7 +343,7 @@ def test_changed_bytes_end_in_regions_or_an_error_of_penstock(name: str, golden:
 
 
 def test_files_of_others_end_in_regions_or_an_error_of_penstock(corpus: Path) -> None:
-    # Hostile HDF5 may end the process in libhdf5; images alone have no format.
+    # Hostile HDF5 may crash libhdf5; single images have no format.
     skipped = ("hdf5", "jpeg", "png", "webp")
     folders = [one for one in sorted(corpus.iterdir()) if one.is_dir() and one.name not in skipped]
     paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]

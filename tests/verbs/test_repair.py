@@ -31,7 +31,7 @@ def frames(payloads: list[bytes]) -> bytes:
 
 def payloads_of(count: int, seed: int, most: int = 400) -> list[bytes]:
     rng = random.Random(seed)
-    # A number makes each of them unlike all others.
+    # A number makes each payload unique.
     return [n.to_bytes(3, "big") + rng.randbytes(rng.randrange(most)) for n in range(count)]
 
 
@@ -78,7 +78,7 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
         data[place] ^= rng.randrange(1, 256)
         in_head = place < begin + 12
         in_checksum = place >= end - 4
-        # A head is restored, and so is a checksum that the index stores.
+        # A head can be restored, and so can a checksum that the index stores.
         if not in_head and not (in_checksum and with_index):
             lost.add(record)
     path.write_bytes(data)
@@ -148,7 +148,7 @@ def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> No
     rng = random.Random(seed)
     broken = sorted(rng.sample(range(len(members) - 1), 2))
     for member in broken:
-        # Anywhere but in the size that is hopped over.
+        # Anywhere except in the size, which is used to hop over the record.
         place = rng.randrange(members[member] + 24, members[member + 1])
         data[place] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
@@ -178,7 +178,7 @@ def test_a_member_with_a_broken_head_is_skipped(tmp_path: Path) -> None:
             index.starts[:-1] < index.points[6].plain_start
         )
         assert lost <= set(np.flatnonzero(inside).tolist()), place
-        # The skipped field has no checksum; gzip itself does not need it.
+        # The extra field has no checksum, and gzip itself does not need it.
         assert report.ok == (not lost)
 
 

@@ -166,7 +166,7 @@ def test_compressed_shards_end_by_their_bytes_on_disk(
         assert made[1] == made[3]
         sizes = [len(data) for data in made[1]]
         if is_packed and shard_bytes == 300_000:
-            continue  # all of it is less than that, or little more
+            continue  # all records together have fewer bytes than that, or only slightly more
         assert max(sizes) < 1.7 * shard_bytes
         assert min(sizes[:-1]) > 0.5 * shard_bytes
         assert sum(lengths_of(tuple(paths))) == 4000

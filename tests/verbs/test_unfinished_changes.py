@@ -118,7 +118,7 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     assert done.returncode == 9
     where = folder if into else tmp_path
     assert [p.name for p in where.iterdir() if p.name.endswith(TEMPORARY_SUFFIX)]
-    # Nothing was changed, so another job may be done instead.
+    # Nothing was changed, so a different job may run instead.
     how: dict[str, Any] = {"into": folder} if into else {"in_place": True}
     ps.add_fields(three, {"y": 8}, **how)
     hidden = {p for p in where.iterdir() if p.name.startswith(".")}

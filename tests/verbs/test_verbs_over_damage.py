@@ -261,7 +261,7 @@ def test_a_missing_checksum_of_the_compressor_is_reported(
     [region] = ds.damage
     assert "is truncated" in region.reason
     assert len(ds) == 10
-    # An index that was kept would hide from the next reader what this reader saw.
+    # A stored index would hide from the next reader the damage that this reader found.
     with pytest.raises(ps.TruncatedError):
         ids_of(str(path))
 

@@ -23,7 +23,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
 NEEDS_SHARED = "the files that TensorFlow wrote lie beside the repository, and are not there"
 
-# What each file of TensorFlow's must be found to have: kinds, records right, records lost.
+# The expected result for each of TensorFlow's files: kinds of findings, good records, lost records.
 EXPECTED: dict[str, tuple[list[str], int]] = {
     "bad_data_crc.tfrecord": (["data_checksum"], 4),
     "bad_gzip_crc.tfrecord.gz": (["compression_checksum"], 5),
@@ -125,7 +125,7 @@ def test_every_cut_is_found(tmp_path: Path) -> None:
         left = cut - max(s for s in starts if s < cut)
         assert finding.kind == ("short_tail" if left < 12 else "truncated")
         assert finding.end_byte == cut
-        # A scan and the making of an index say the same of it.
+        # A scan and building an index report the same about it.
         dataset = ps.open(str(path), raw=True, index="never")
         with pytest.raises(ps.TruncatedError) as scanned:
             list(dataset.scan(threads=1))
@@ -166,7 +166,8 @@ def test_every_cut_and_changed_byte_of_a_compressed_file_is_found(
         report = ps.verify(str(path), index="never", threads=1, compression=container)
         if report.ok:
             silent.append(place)
-    # Time, extra flags and operating system in gzip's head say nothing, and nothing checks them.
+    # Time, extra flags and operating system in gzip's head do not affect the data, and no checksum
+    # covers them.
     assert silent == ([4, 5, 6, 7, 8, 9] if container == "gzip" else [])
 
 
