@@ -66,8 +66,7 @@ def test_every_damaged_record_is_reported_by_its_number(
 ) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write(TABLES[name], path)
-    # Type: ignore[attr-defined].
-    starts = [int(start) for start in ps.open(path).files.reader(0).index.starts]
+    starts = [int(start) for start in ps.open(path).files.reader(0).index.starts]  # type: ignore[attr-defined]
     data = bytearray(path.read_bytes())
     others = [n for n in range(len(starts) - 1) if n != 57]
     for place in (starts[57] + 1, starts[57] + 9, starts[57] + 20, starts[58] - 1):

@@ -21,8 +21,7 @@ def write_forever(folder: str, number: int) -> None:
         # New names and old ones, plain and compressed, one file and two.
         name = f"{folder}/slot-{slot}.tfrecord" if slot < 4 else f"{folder}/n-{number}.tfrecord"
         options = [{}, {"compression": "gzip", "member_bytes": 8192}, {"num_shards": 2}][number % 3]
-        # Type: ignore[arg-type].
-        write(table, name, overwrite=True, threads=1 + number % 2, **options)
+        write(table, name, overwrite=True, threads=1 + number % 2, **options)  # type: ignore[arg-type]
         number += 1
 
 

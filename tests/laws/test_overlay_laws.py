@@ -130,8 +130,7 @@ def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> N
 def test_overlays_of_several_shards_and_layers(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
-    # Type: ignore[arg-type].
-    overlay(opened(paths, tmp_path), NEW.select(["rank", "animal"]), "one")
+    overlay(opened(paths, tmp_path), NEW.select(["rank", "animal"]), "one")  # type: ignore[arg-type]
     later = pa.table({"rank": pa.array(np.arange(COUNT) * 2)})
     overlay(opened(paths, tmp_path), later, "two")  # type: ignore[arg-type]
     both = overlaid(overlaid(table, NEW.select(["rank", "animal"])), later)
