@@ -161,7 +161,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> Non
         reader = dataset.files.reader(0)
         chunks = list(reader.chunks())
         assert len(chunks) > 1
-        # As a thread that is at work has it when another forks.
+        # The state while one thread is reading and another thread forks.
         reader._cursors._pending[(0, ("n",))] = [1]
         child = os.fork()
         if not child:
