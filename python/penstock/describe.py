@@ -159,8 +159,8 @@ def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    r"""The start of some bytes (up to 4096) as text, not escaped. None if they are not text: valid UTF-8 without zero
-    characters and with few control characters.
+    r"""The start of some bytes (up to 4096) as text, not escaped. None if they are not text, which must be valid UTF-8
+    without zero characters and with few control characters.
 
     Example:
         >>> from penstock import describe
@@ -212,7 +212,7 @@ def image_header(data: bytes | memoryview) -> ImageHeader | None:
         if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError):
-        pass  # the bytes end before the size
+        pass  # the bytes end before the header's size fields
     return None
 
 
@@ -230,7 +230,7 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
             height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
-            return None  # the pixels or the end, without a size
+            return None  # the header ended without a size
         if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # these markers have no length
             (length,) = struct.unpack(">H", data[at + 1 : at + 3])
             at += max(length, 2)
@@ -239,8 +239,8 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
 
 
 def _next_marker(data: bytes | memoryview, at: int) -> int:
-    """The position of the next marker's code, after fill bytes and a few invalid bytes, as in decoders. Raises
-    IndexError if there is none."""
+    """The position of the next marker's code. Fill bytes and a few invalid bytes are skipped, as decoders do. Raises
+    IndexError if there is no further marker."""
     window = bytes(data[at : at + 4096])
     marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
     if marker is None:

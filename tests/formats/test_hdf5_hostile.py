@@ -249,7 +249,7 @@ def test_a_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
     with h5py.File(path, "w", libver="latest") as file:
         file["x"] = np.arange(3)
         file.flush()
-        with pytest.raises(BlockingIOError, match="another program writes"):
+        with pytest.raises(BlockingIOError, match="another program is writing"):
             opened(str(path))
         file.swmr_mode = True
         with pytest.raises(ps.FormatError, match="marked as being written"):

@@ -63,11 +63,11 @@ def replaced_by_another_type() -> Case:
 
 
 CASES: Cases = {
-    "'penstock.repair first, or convert what is intact'": (
+    "'penstock.repair first, or convert the undamaged records'": (
         split_of_what_is_damaged,
         dedupe_of_what_is_damaged,
         sort_of_what_is_damaged,
     ),
-    "'sort by a column of numbers, texts, bytes, times or truth values'": sort_by_lists,
-    "'without where= all values are replaced, also by another type'": replaced_by_another_type,
+    "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
+    "'without where=, all values are replaced, and their type may change'": replaced_by_another_type,
 }

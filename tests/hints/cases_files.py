@@ -404,7 +404,7 @@ CASES: Cases = {
         an_archive_is_unpacked,
         an_archive_is_gzipped,
     ),
-    "'if no program writes it, h5clear -s FILE'": a_writer_that_died,
+    "'if no program is writing it, run h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
     "'write the file again'": two_arrays_of_one_name,
     "'write the file again; its records cannot be recovered'": an_unfinished_beton,

@@ -413,7 +413,7 @@ def advised():
 
 
 CASES: Cases = {
-    '"TensorFlow\'s own folders are read with TensorFlow"': folders_of_tensorflow,
+    "'only TensorFlow reads folders that TensorFlow saved'": folders_of_tensorflow,
     "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
     "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
         elsewhere

@@ -105,6 +105,6 @@ CASES: Cases = {
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
     "'ps.Shuffled, ps.Blocked or ps.Sequential'": an_order_that_selects,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
-    "'penstock repair, then the repaired files'": lengths_of_damaged_records,
+    "'penstock repair, and then open the repaired files'": lengths_of_damaged_records,
     "'count the numbers that record_numbers= adds to each batch'": the_plan_of_buckets,
 }

@@ -328,7 +328,7 @@ CASES: Cases = {
         tensors_are_left_out,
         tensors_are_written_elsewhere,
     ),
-    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they are stored'": (
+    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage), which has the values and shapes as stored'": (
         permuted_tensors_are_transposed,
         permuted_tensors_as_they_lie,
     ),

@@ -214,7 +214,7 @@ def test_several_columns_share_a_bucket(tmp_path: Path) -> None:
 
 
 def test_longer_lists_are_an_error_or_truncated(data: ps.Dataset) -> None:
-    with pytest.raises(ps.SchemaError, match="longer than the largest bucket, 9") as caught:
+    with pytest.raises(ps.SchemaError, match=r"longer than the largest bucket \(9\)") as caught:
         loader_of(data, buckets={"tokens": [4, 9]})
     assert "truncate=True" in str(caught.value)
     batches = list(loader_of(data, buckets={"tokens": [4, 9]}, truncate=True))

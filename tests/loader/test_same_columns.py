@@ -20,7 +20,7 @@ import penstock as ps
     [
         ({"nothing": "nearest"}, "no such column for same="),
         ({"boxes.x": "xy"}, "no such column for same="),
-        ({"image": "image"}, "decoded otherwise"),
+        ({"image": "image"}, "decoded in another way"),
         ({"label": "xyxy"}, "lists of 4 numbers"),
         ({"three": "xyxy"}, "lists of 4 numbers"),
         ({"objects.mask": "nearest"}, "whole columns"),

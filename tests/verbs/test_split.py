@@ -156,11 +156,11 @@ def test_records_that_no_share_is_for_are_left_out_with_a_warning(tmp_path: Path
     ("shares", "message"),
     [
         ({"a": 0.8, "b": 0.3}, "add up to 1.1, which is more than 1"),
-        ({"a": -0.1}, "the share of a is a part of 1"),
-        ({"a": 0}, "the share of a is a part of 1"),
-        ({"a": float("nan")}, "the share of a is a part of 1"),
+        ({"a": -0.1}, "the share of a must be above 0"),
+        ({"a": 0}, "the share of a must be above 0"),
+        ({"a": float("nan")}, "the share of a must be above 0"),
         ({}, "names no split"),
-        ({"": 0.5}, "a split has a name"),
+        ({"": 0.5}, "the name of a split must be"),
     ],
 )
 def test_shares_that_are_no_shares_are_refused(

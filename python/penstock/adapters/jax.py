@@ -5,8 +5,8 @@ the parts have different shapes, each process compiles a different program, with
 processes,
 
 - columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
-- the processes compare the shapes and dtypes of their first full batch, and of the first last batch of an epoch, by an
-  8-byte digest that each sends;
+- the processes compare the shapes and dtypes of the first batch with each number of records (the last batch of an epoch
+  may be shorter), by an 8-byte digest that each sends;
 - each process checks that its later batches with the same number of records have the same shapes.
 """
 

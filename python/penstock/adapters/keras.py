@@ -1,7 +1,8 @@
 """`loader.keras()` returns batches as a PyDataset for Keras's `fit`, for any backend.
 
-Keras requests batches by number. The loader's threads make batches requested in sequence ahead, and others on request.
-Keras requests some batches before it trains, so an epoch ends only when all of its batches have been requested.
+Keras requests batches by number. As long as it requests them in sequence, the loader's threads make them ahead of the
+requests. Any other batch is made when it is requested. Keras requests some batches before it trains, so an epoch ends
+only when all of its batches have been requested.
 """
 
 from __future__ import annotations

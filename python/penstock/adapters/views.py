@@ -1,7 +1,7 @@
 """The base class of `loader.torch()` and `loader.jax()`: it converts batches and keeps the state of the loop.
 
-A view may prepare one batch ahead, so that copies to a device overlap with the model's work. Its state is that after
-the batch that the loop has, not after the prepared batch.
+A view may prepare one batch ahead, so that copies to a device overlap with the model's work. Its state is the
+state after the batch that the loop is using, not after the prepared batch.
 """
 
 from __future__ import annotations

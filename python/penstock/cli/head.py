@@ -46,7 +46,7 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
-    help="The first record; records count from 0 over all files, or over those that --where keeps.",
+    help="The first record; records count from 0 over all files, or over the records that --where keeps.",
 )  # fmt: skip
 @where_option
 @reading(

@@ -31,10 +31,10 @@ Examples:
 def command(file: str, record: int, read: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show which bytes of a file are what.
 
-    Headers, tables, footers and the parts of one record, each with its offset and length, and its
-    checksums, stored and computed. On a damaged file it shows what leads up to the damage, and
-    what follows it. A plus marks an offset that counts in other bytes than the file's, such as
-    those that it inflates to. The exit status is 1 if a checksum differs or something is damaged.
+    Lists headers, tables, footers and the parts of one record, each with its offset, its length, and its checksums as
+    stored and as computed. In a damaged file it shows the bytes before and after the damage. A plus marks an offset
+    that is not a position in the file, but in other bytes, such as inflated bytes. The exit status is 1 if a checksum
+    differs or something is damaged.
     """
     import penstock as ps
 

@@ -185,12 +185,12 @@ where_option = click.option(
 
 
 def names_in(where: str | None) -> set[str]:
-    """All that may be a name in a condition."""
+    """The words of a condition that may be names of fields."""
     return set(chain(*re.findall(r"`([^`]+)`|([^\W\d][\w./-]*)", where or "")))
 
 
 def filtered(ds: ps.Dataset, where: str | None) -> ps.Dataset:
-    """The records for which a condition is true, or all without one."""
+    """The records for which a condition is true, or all records if there is no condition."""
     if where is None:
         return ds
     with misuse(named=names_in(where)):

@@ -194,7 +194,7 @@ def show_summary(
 
 
 def summary_line(made: ps.Summary) -> str:
-    """What was written, in one line."""
+    """Describe in one line what was written."""
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
     return f"{records}, {size}: {describe.escape(where)}"

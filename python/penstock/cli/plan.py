@@ -53,24 +53,24 @@ Examples:
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Records in the buffer of the order buffered.",
+    help="Number of records in the buffer, for --order buffered.",
 )
 @click.option(
     "--by",
     metavar="COLUMN",
-    help="Column of weights for the order weighted, or of labels for balanced.",
+    help="Column of weights for --order weighted, or of labels for --order balanced.",
 )
 @click.option(
     "--share",
     "shares",
     type=float,
     multiple=True,
-    help="Share of a SOURCE in the order mixture; give one for each SOURCE.",
+    help="Share of a SOURCE for --order mixture; give one for each SOURCE.",
 )
 @click.option(
     "--epoch-records",
     type=click.IntRange(min=0),
-    help="Length of an epoch of weighted, balanced and mixture. [default: the number of records]",
+    help="Length of an epoch for --order weighted, balanced or mixture. [default: the number of records]",
 )
 @click.option(
     "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Number of the epoch."

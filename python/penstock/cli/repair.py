@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Copy all intact records out of damaged files.
 
-    Payloads are copied unchanged. If only the head of a record is damaged and the checksum of its
-    payload is right, the record is restored. Records that cannot be decoded are left out. The exit
-    status is 0 if any record was kept or nothing was damaged. The report lists what was left out.
+    Payloads are copied unchanged. If only the header of a record is damaged and the checksum of its payload is right,
+    the record is restored. Records that cannot be decoded are left out. The exit status is 0 if any record was kept or
+    nothing was damaged. The report lists what was left out.
     """
     import penstock as ps
 

@@ -1,4 +1,4 @@
-"""Values in a form in which equal values have equal bytes, whatever the Arrow type that held them.
+"""Converts values to a form in which equal values have equal bytes, whatever their Arrow type was.
 
 | values | form |
 |---|---|
@@ -6,7 +6,7 @@
 | floats | float64, with one NaN and without -0.0 |
 | texts, bytes, images, the names of labels | bytes |
 | tensors, lists of any kind, maps | lists |
-| structs | structs whose fields are numbered |
+| structs | structs whose fields have numbers as names |
 
 So int32 5 equals int64 5, and a text equals its UTF-8 bytes. An integer never equals a float: 5 is not 5.0.
 """

@@ -1,7 +1,7 @@
 """Splits a stream of batches into groups that do not depend on how the stream was split into batches.
 
-A group ends at a number of records or bytes of values, counted record by record. The same records therefore always
-form the same groups, and the same bytes of output.
+A group ends at a fixed number of records, or of bytes of values. Both are counted record by record. The same records
+therefore always form the same groups, and the same bytes of output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from penstock.columns.numbers import view_lengths
 from penstock.columns.types import is_bytes, is_bytes_view, is_text
 
 
-# Complexity: one branch for each kind of type.
 def record_bytes(array: Any) -> np.ndarray | int:
     """The bytes of the values of each record, without nulls and offsets: one number if all are equal, or an int64
     array."""

@@ -83,7 +83,7 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
 
 
 def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
-    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word of its text."""
+    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word in its text."""
     text = str(expression)
     if "FieldPath(" in text:  # columns by number
         return list(names)

@@ -20,7 +20,8 @@ class Finding:
 
     `kind` is one of
 
-    - for bytes with checksums in an index: "changed" (the file was written since), or "data_checksum"
+    - for bytes with checksums in an index: "changed" (the file was written to after the index was made), or
+      "data_checksum"
     - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
       frame is intact, but its contents cannot be decoded)
     - for a compressed file: "compression", "compression_checksum"
@@ -29,7 +30,7 @@ class Finding:
       damaged)
     - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
       "cut_trailer", "second_stream", "trailing_bytes"
-    - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
+    - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (webdataset and tar
       read nothing after it)
 
     Bytes [start_byte, end_byte) are affected: offsets in the file or, for records of a compressed file, in the

@@ -62,7 +62,8 @@ class ByNumber(Choice):
 
 
 class ByCondition(Choice):
-    """Records chosen by a condition. A scan evaluates it as it reads; only access by number needs a pass before."""
+    """Records chosen by a condition. A scan evaluates it as it reads. Access by number first needs a pass over the
+    data."""
 
     def __init__(self, where: Where, names: Sequence[str]) -> None:
         self._where = where
@@ -83,7 +84,7 @@ class ByCondition(Choice):
     def _evaluated(self, files: Files) -> list[np.ndarray]:
         if files.options.damage != "error":
             raise UnsupportedError(
-                f"the records that a condition chooses have no numbers with damage={files.options.damage!r}",
+                f"records chosen by a condition have no numbers with damage={files.options.damage!r}",
                 hint="scan the view, or write it with penstock.convert and open that",
             )
         found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
@@ -133,14 +134,14 @@ class ChosenFiles(Files):
 
 
 class _Inner(NamedTuple):
-    """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its records the view's chunk has."""
+    """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its rows are in the view (None: all)."""
 
     chunk: Chunk[Any]
     rows: Selection
 
 
 class ChosenReader(Reader):
-    """A reader of some records of a shard, by the reader of all of them."""
+    """Reads some records of a shard through the reader of the whole shard."""
 
     def __init__(self, base: Reader, numbers: Callable[[], np.ndarray], damage: str) -> None:
         self._base = base
@@ -219,7 +220,7 @@ class ChosenReader(Reader):
         return Delivered(found.batch, np.searchsorted(rows, found.records), found.skipped)
 
     def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:
-        """Read a whole chunk, for only then are its skipped regions reported, and choose from what is left of it."""
+        """Read a whole chunk, because only then are its skipped regions reported, and choose from its good records."""
         found = self._base.delivered(inner, None, columns)
         if found.records is None:
             return Delivered(reordered(found.batch, rows), None, found.skipped)
@@ -266,7 +267,7 @@ def _rows(chunk: Chunk[_Inner], records: Selection) -> Selection:
 
 
 class FilteredReader(ChosenReader):
-    """A reader of the records for which a condition is true. A scan needs no pass before it."""
+    """Reads the records for which a condition is true. A scan needs no separate pass to find them."""
 
     def __init__(
         self,
@@ -334,7 +335,7 @@ class FilteredReader(ChosenReader):
 
 
 class _Unread(NamedTuple):
-    """`Chunk.data` of a chunk of which no record has been chosen yet."""
+    """`Chunk.data` of a chunk on which the condition has not been evaluated yet."""
 
     chunk: Chunk[Any]
 

@@ -15,7 +15,7 @@ from penstock.framing.read.raw import RAW_SCHEMA
 
 
 class NoRecords(Reader):
-    """A reader without records. Its schema is the given one, or that of an empty TFRecord file."""
+    """A reader without records. Its schema is the given schema, or the schema of an empty TFRecord file."""
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)

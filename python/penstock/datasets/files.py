@@ -140,7 +140,7 @@ class Files:
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
-        """The format of an open file: the requested one, or that detected from the content."""
+        """The format of an open file: the requested format, or the format detected from the content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -177,8 +177,8 @@ class Files:
         )
 
     def _raise_first_fault(self) -> None:
-        """Raise the first fault in the files, if there is one, because the fields are then unknown, and not a single
-        column of bytes."""
+        """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown,
+        and must not be read as one column of bytes."""
         for shard in range(len(self.paths)):
             reader = self.own(shard)
             chunk = next(reader.chunks(), None)
@@ -219,7 +219,7 @@ class Files:
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError if an open file was changed, replaced or removed, known from its metadata. A file whose
+        """Raise ChangedError if an open file was changed, replaced or removed, according to its metadata. A file whose
         records are verified may grow."""
         opened = self._still_open(shard)
         if opened is not None:
@@ -293,7 +293,7 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
-            # Types that were kept for this file do not round its values, even if the file has wider types.
+            # A schema from the sidecar was made for this file, so its types must hold every value exactly.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
@@ -306,8 +306,8 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Raise SchemaError if a file has none of the dataset's fields. It is examined if all fields are missing in the
-        first records that are read from it."""
+        """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
+        from the file have none of them."""
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
@@ -355,8 +355,8 @@ class Files:
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """Yield empty files of a format without empty files, and files in folders of images that are not data. With
-        `opened_only`, only files that are open are examined."""
+        """Yield empty files, if valid files of their format are never empty, and files in folders of images that are
+        not data. With `opened_only`, only files that are open are examined."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -388,12 +388,12 @@ class Files:
         return False
 
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers in the file itself of these records of a shard. They differ in a view."""
+        """Convert record numbers of a shard to record numbers of its file. They differ only in a view."""
         return numbers
 
     @property
     def choice_digest(self) -> str:
-        """A digest of which records a view has; empty if all."""
+        """A digest that identifies the records of a view; empty if it has all records."""
         return ""
 
     @property

@@ -57,8 +57,9 @@ def open(
         format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
-        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
-            others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
+        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}. The types of
+            other fields are found as usual. A type is a name or a pyarrow type; for lists it is the type of their
+            values.
         columns: the columns to read, in this order. Other columns are not decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
         checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
@@ -71,7 +72,7 @@ def open(
             next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
             is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
             reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
-            of another storage, sidecars are stored only in a folder.
+            of another storage, sidecars are stored only if this is a path.
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
@@ -110,7 +111,7 @@ def open(
     if types is not None and (raw or schema is not None):
         other = "raw=True" if raw else "schema="
         raise ValueError(
-            f"types= changes some of the fields that are found, which {other} replaces"
+            f"types= changes the types that penstock finds, but {other} sets them; leave out one of them"
         )
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")

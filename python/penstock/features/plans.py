@@ -39,8 +39,8 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect in which to decode records, whatever columns are read. TensorFlow has another parser for
-    SequenceExamples, which is needed if the schema has feature lists."""
+    """The dialect in which to decode records. It does not depend on the columns that are read. TensorFlow has another
+    parser for SequenceExamples, which is needed if the schema has feature lists."""
     if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
     return dialect
@@ -52,9 +52,9 @@ def plan_fields(
     """Plan how the columns of a schema are decoded, in the schema's order.
 
     The dialect is "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples. `parts` has
-    the names that consist of a part of a SequenceExample and a key in it (`sequence_parts.names_of_parts`). If
-    `finish` of a plan raises a SchemaError, its `record` is an index in the batch. In TensorFlow's dialect, a schema
-    that TensorFlow refuses raises a ValueError.
+    the column names that consist of a part of a SequenceExample and a key in that part, such as "context/id"
+    (`sequence_parts.names_of_parts`). If `finish` of a plan raises a SchemaError, its `record` is an index in the
+    batch. In TensorFlow's dialect, a schema that TensorFlow refuses raises a ValueError.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):
@@ -107,7 +107,9 @@ def _check_as_tensorflow(
         group = _group(feature)
         for wire in _wires(_key(name, schema, parts), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
-                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
+                raise ValueError(
+                    f"{name}: TensorFlow does not read the key {wire.key!r} in two forms"
+                )
 
 
 def _group(feature: f.Feature) -> str:
@@ -130,7 +132,6 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
 
 
-# Complexity: one branch for each kind of feature.
 def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
     """The columns that the kernel decodes for a feature, the column of values first. A missing feature becomes null in
     protobuf's dialect (`strict`), and an empty list in TensorFlow's."""
@@ -291,7 +292,6 @@ def _is_feature_list(field: pa.Field) -> bool:
     return pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
 
 
-# Complexity: one branch for each kind of type.
 def _feature_of(field: pa.Field) -> Any:
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType):

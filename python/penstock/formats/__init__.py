@@ -21,7 +21,7 @@ from penstock.storage.folder import Folder
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
-# Imported only if a file has none of the first three formats, as most programs need no other.
+# Imported only if a file has none of the first three formats, because most programs use only these.
 _LATER = {
     "webdataset": "WebDatasetFormat",
     "recordio": "RecordIOFormat",
@@ -124,7 +124,8 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats. Call this before forking, as a child that is forked during such an import would deadlock."""
+    """Import all formats. Call this before forking, because a child that is forked during such an import would
+    deadlock."""
     _formats()
 
 

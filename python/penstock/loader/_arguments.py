@@ -1,4 +1,4 @@
-"""Checks the arguments of `ps.Loader`, so that a wrong one fails immediately and not in the middle of the first epoch."""
+"""Checks the arguments of `ps.Loader`, so that a wrong argument fails immediately, not during the first epoch."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class _Copying:
     def __init__(self, source: Records, where: str, limit_bytes: int | None) -> None:
         self.copy: _MemoryCopy | DiskCopy | None = None
         self.reason: str | None = None
-        """Why there will be no copy."""
+        """The reason why no copy can be made."""
         self._stop = threading.Event()
         self._source = source
         self._where = where

@@ -72,7 +72,7 @@ class ClassNames:
 
     @property
     def known(self) -> dict[str, Names]:
-        """The lists that exist, by path."""
+        """The lists of names, by path."""
         return {path: names for path, names in self.lists.items() if names is not None}
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -41,14 +41,14 @@ Decode = Mapping[str, Any]
 class Made:
     batch: Batch
     pad_to: Mapping[str, tuple[int, ...]]
-    """The lengths of its bucket, by column; empty without buckets."""
+    """The list lengths of the batch's bucket, by column; empty without buckets."""
     num_records: int
     num_bytes: int
     making_bytes: int
-    """The memory used to make it: the bytes read, the columns made of them, and the arrays."""
+    """The memory used to make the batch: the bytes read, the columns made from them, and the arrays."""
     spent: dict[str, float]
     numbers: np.ndarray
-    """The numbers of its records, without replacements for unreadable records."""
+    """The numbers of the batch's records, without replacements for unreadable records."""
     stops: bool
     """Whether the epoch ends with this batch because of damage."""
 
@@ -228,8 +228,9 @@ class Recipe:
     def _images(
         self, rows: _Rows, name: str, spec: Image, shared: Shared
     ) -> dict[str, list[ImageFault]]:
-        """Decode a column of images, and make the columns that are the same of it. Returns the faults by column."""
-        assert rows.keys is not None, "made for decode="
+        """Decode a column of images, and the columns that are cropped with it (`same`). Returns the faults by
+        column."""
+        assert rows.keys is not None, "records have keys if there is a decode="
         limits = limits_from(self.source.limits)
         how: dict[str, Any] = {
             "threads": self.threads,
@@ -304,7 +305,7 @@ def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
 
 
 def _taken_bytes(batch: pa.RecordBatch) -> int:
-    """The memory that these records needed: the bytes read, and the columns made of them. A column of views counts
+    """The memory that these records needed: the bytes read, and the columns made from them. A column of views counts
     only the bytes that it points to."""
     total = 0
     for column in batch.columns:

@@ -41,7 +41,7 @@ class RankPlan:
     """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
     first_batch: list[int]
     last_batch: list[int]
-    """The first three record numbers of its last batch; `first_batch` has those of its first."""
+    """The first three record numbers of its last batch; `first_batch` has the same for its first batch."""
     num_shards: int | None = None
     """Number of files it reads from; None if the positions were not counted."""
     num_bytes: int | None = None
@@ -80,7 +80,7 @@ class Coverage:
     num_repeated: int
     missing: list[MissingRecord]
     repeated: list[RepeatedRecord]
-    """The first repeated records, as `missing` has the first missing ones."""
+    """The first repeated records; `missing` has the first missing records."""
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
 
@@ -106,7 +106,8 @@ class PlanReport:
 
     num_records: int
     length: int
-    """The number of positions in the epoch: that of records, except for orders that select records."""
+    """The number of positions in the epoch. It is the number of records, except for orders that repeat or omit
+    records."""
     order: dict[str, Any]
     epoch: int
     position: int
@@ -410,7 +411,7 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _promises_each_once(loader: Loader) -> bool:
-    """Whether the order promises every record exactly once. Orders that select records do not."""
+    """Whether the order promises every record exactly once. Orders that repeat or omit records do not."""
     selects = isinstance(loader.order, (Balanced, Mixture, Weighted))
     return loader.plan.length == len(loader.source) and not selects
 

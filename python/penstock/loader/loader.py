@@ -77,16 +77,16 @@ class Loader:
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
             lists, one length for each level, outermost first. A longer list is an error.
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
-        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the
-            same on all ranks, and its lists are padded to the bucket's size. For several columns give as many sizes
-            for each. The lengths are read once, and kept in the index. `uneven` holds for each bucket's last step.
+        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
+            the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
+            of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
             given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
             once to find the names when it is constructed.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
-            JAX, torchrun, srun or MPI started this process; else it is 0 of 1.
+            JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
         threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
@@ -95,7 +95,7 @@ class Loader:
             queued, being made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One
             batch is always made, and takes up to three times its size.
         cache: "memory" or a folder on a local disk. The records are copied there while the source is read, and read
-            from there once the copy is complete. Useful for compressed files, other machines and slow disks.
+            from there once the copy is complete. Useful for compressed files, remote files and slow disks.
         cache_bytes: the maximum size of the copy; a copy that would exceed it is abandoned with a warning. None: half
             of the free memory, or all of the disk except one twentieth.
         epoch: the first epoch.

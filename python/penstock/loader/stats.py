@@ -25,7 +25,7 @@ class LoaderStats:
     """What a loader has done since it was created. Times are in seconds.
 
     Attributes:
-        num_batches, num_records, num_bytes: delivered to the loop; bytes are those of the NumPy arrays.
+        num_batches, num_records, num_bytes: what was delivered to the loop; bytes are those of the NumPy arrays.
         num_skipped: damaged records that were left out.
         num_threads: threads that make batches.
         wait_seconds: how long the loop waited for batches.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads. The default checks for changes do
-    nothing, as is right for bytes that never change."""
+    """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
+    nothing, which is right for bytes that never change."""
 
     path: str
     size: int
@@ -39,8 +39,9 @@ class Source(ABC):
         for files whose records are all verified when they are read."""
 
     def check_read(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the open file was written to, so that the bytes read may mix old and new contents. To
-        be called after the reads. `may_grow` allows appended bytes, if the bytes read were compared with checksums."""
+        """Raise ChangedError if the open file was written to, so that the bytes that were read may mix old and new
+        contents. Call this after the reads. `may_grow` allows appended bytes, if the bytes that were read were compared
+        with checksums."""
 
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""

@@ -68,7 +68,7 @@ class GFile:
 
     Args:
         name: its path.
-        mode: "r", "w", "a", "r+", "w+" or "a+", with "b" for bytes; else text in UTF-8.
+        mode: "r", "w", "a", "r+", "w+" or "a+", with "b" for bytes; without "b", text in UTF-8.
 
     Raises:
         InvalidArgumentError: another mode.
@@ -118,7 +118,7 @@ class GFile:
         return list(self)
 
     def write(self, file_content: Any) -> None:
-        """Add text, as UTF-8, or bytes."""
+        """Write text, encoded as UTF-8, or bytes."""
         data = file_content.encode() if isinstance(file_content, str) else file_content
         self._opened(reading=False).write(data)
 

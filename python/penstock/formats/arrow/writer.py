@@ -78,7 +78,7 @@ class ArrowWriter(Writer):
             self._writer.write_batch(self._unified(group) if self._unify else group)
 
     def _unified(self, group: Any) -> Any:
-        """Return a batch whose dictionaries extend the earlier ones, as a file, unlike a stream, cannot replace
+        """Return a batch whose dictionaries extend the earlier ones, because a file, unlike a stream, cannot replace
         dictionaries."""
         columns = list(group.columns)
         for place, column in enumerate(columns):

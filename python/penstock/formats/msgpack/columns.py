@@ -16,7 +16,8 @@
 | values that no single type fits | binary, marked: the bytes of the value | the same |
 
 The mark is the field's metadata `penstock.msgpack`: "ext", "raw", or "tensor" for a number that is a NumPy scalar. The
-kernels support few types. Values of other types that a schema requests are cast from or to one of these, exactly.
+kernels support few types. If a schema has a type that they lack, values are cast from or to a type that they have,
+without loss.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
 
 def _unheld(field: pa.Field, use: Use) -> SchemaError:
     return SchemaError(
-        f"MessagePack values and a column of type {field.type} have no common form",
+        f"penstock cannot convert between MessagePack values and a column of type {field.type}",
         field=field.name,
         hint="cast it to numbers, strings, binary, timestamps, or lists or structs of these, leave it "
         "out (columns=), or write Arrow"
@@ -153,7 +154,8 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        # Taken from the storage, as a type that came through the C interface is pyarrow's, not penstock's.
+        # Taken from the storage, because a type that came through the C interface is pyarrow's, not
+        # penstock's.
         marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):
@@ -168,7 +170,6 @@ _TIME = pa.timestamp("ns", "UTC")
 Use = Literal["exact", "cast", "write"]
 
 
-# Complexity: one line for each kind of type.
 def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
     """Return the kernels' type for an Arrow type, or None if there is none."""
     types = pa.types

@@ -16,8 +16,8 @@ _SHOWN_BYTES = 256
 def array_regions(
     read: Callable[[int, int], bytes], size: int, start: int, record: int
 ) -> Generator[Region, None, int]:
-    """The regions of an array of `size` bytes that starts at this byte. `read` counts from there. Returns the number
-    of records.
+    """Yield the regions of an npy file of `size` bytes that starts at byte `start`. The offsets that `read` takes count
+    from there. Returns the number of records.
 
     Raises:
         FormatError, TruncatedError: the header or the array is not complete.
@@ -40,7 +40,8 @@ def _text(header: bytes) -> str:
 def values(
     header: Header, read: Callable[[int, int], bytes], size: int, start: int, record: int
 ) -> Generator[Region, None, int]:
-    """The values of an array after its header, with those of one record. Returns the number of records."""
+    """Yield the region of an array's values, which follow its header, and show the values of one record. Returns the
+    number of records."""
     expected = header.num_values * header.dtype.itemsize
     found = min(expected, max(size - header.start, 0))
     where = start + header.start
@@ -61,7 +62,9 @@ def values(
     yield group("array", where, found, children, note=note)
     if found < expected:
         wanted, has = f"{expected} bytes", f"{found} bytes"
-        raise TruncatedError("the array is cut", byte=start + size, expected=wanted, found=has)
+        raise TruncatedError(
+            "the array is truncated", byte=start + size, expected=wanted, found=has
+        )
     if size > header.start + expected:
         extra = FormatError("bytes follow the array", byte=where + expected)
         yield damaged(extra, where + expected, start + size)
@@ -69,7 +72,7 @@ def values(
 
 
 def shown_values(data: bytes, header: Header) -> str:
-    """The first values of a record."""
+    """Show the first values of a record."""
     if not header.dtype.itemsize or header.dtype.hasobject:
         return text_of(data)
     count = min(len(data) // header.dtype.itemsize, 8)

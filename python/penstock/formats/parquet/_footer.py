@@ -129,7 +129,7 @@ def _column(chunk: dict[Field, Any]) -> ColumnChunk:
 
 def check_nesting(footer: bytes, limit: int) -> None:
     """Raise LimitError if the schema nests deeper than `limit`. pyarrow builds a schema by recursion: before release
-    26, a deeply nested schema of a few hundred kilobytes ended the process."""
+    26, a deeply nested schema of a few hundred kilobytes crashed the process."""
     thrift = Thrift(footer)
     try:
         for field in thrift.fields():

@@ -29,11 +29,12 @@ def may_hold(
     bounds: Sequence[Bound],
 ) -> bool:
     """Return whether a row group may hold records within all these bounds. `row_group` is its metadata from pyarrow,
-    `chunks` its columns from the footer. `places` has the positions among `chunks` of the columns that may be
-    compared."""
+    `chunks` its columns from the footer. `places` maps the names of columns that may be compared to their positions in
+    `chunks`."""
     for bound in bounds:
         place = places.get(bound.field, len(chunks))
-        # pyarrow ends the process if it is asked about an encrypted column, which has no pages here.
+        # pyarrow crashes the process if it is asked about an encrypted column, which has no pages
+        # here.
         if place >= len(chunks) or chunks[place].end <= chunks[place].start:
             continue
         found = row_group.column(place).statistics

@@ -1,10 +1,12 @@
 """Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
-pyarrow reads the footer, but it ends the process if it is asked about a column whose metadata is encrypted or invalid
-(an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads both.
+pyarrow reads the footer, but it crashes the process if it is asked about a column whose metadata is encrypted or
+invalid (an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads
+both.
 
 Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
-hide the size of a page in a field that only one reader understands (another type, an overlong number, a duplicate).
+hide the size of a page in a field that only one of the two readers understands (a field of another type, an overlong
+number, a duplicate).
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
@@ -66,7 +68,6 @@ class Thrift:
                 self.skip(field[1], depth + 1)
         return found
 
-    # Complexity: one branch for each of Thrift's types.
     def skip(self, kind: int, depth: int = 0) -> None:
         if depth > _MOST_DEPTH:
             raise FormatError("the footer or the header of a page nests too deep")

@@ -36,7 +36,8 @@ class ParquetOptions:
 
 
 def _refuse_empty(name: str, type_: Any, path: str) -> None:
-    """Raise SchemaError for types without bytes: pyarrow cannot read such lists back, and cannot write the others."""
+    """Raise SchemaError for types whose values have no bytes: pyarrow cannot read such lists back, and cannot write the
+    others."""
     type_ = storage_of(type_)
     kind = pa.types
     what = ""
@@ -127,6 +128,7 @@ class ParquetWriter(Writer):
         self._file.drain()
 
     def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is deleted, which an aborted sink must not receive.
+        # pyarrow's writer writes a footer when it is deleted, and an aborted sink must not receive
+        # it.
         if getattr(self, "_writer", None) is not None:
             self._file.abandon()

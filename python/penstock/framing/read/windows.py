@@ -133,7 +133,7 @@ class Windows:
         self, begin: int, end: int, before: _Link, after: _Link
     ) -> tuple[Chunk[Held] | None, _Start, _Start]:
         """The chunk of a window, where its records start, and what was reported to the next call."""
-        told = replace(self._latest, ended=True)  # if an error is raised below
+        told = replace(self._latest, ended=True)  # reported if an error is raised below
         try:
             buffer = self._read(begin, end)
             start = before.start.get()
@@ -177,7 +177,7 @@ class Windows:
         return chunk, _Start(at, start.record + count, next_end, margin, ended)
 
     def _walked(self, start: _Start, end: int, window: tuple[int, _core.Buffer] | None) -> Walked:
-        """The frames from a start on, in the window if its bytes include that start."""
+        """The frames from `start` on: found in the window's bytes if these include that start, else read again."""
         shard, limit, at = self._shard, self._shard.record_bytes, start.at
         if window is None or at < window[0]:
             return shard.stream.walk(shard.framing, at, end - at, limit)

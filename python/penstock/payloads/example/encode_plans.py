@@ -53,7 +53,7 @@ _RANGE_HINT = "scale the values, or store them as bytes"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The key of one column of a schema, and the casts that it needs before the kernel."""
+    """The key of one column of a schema, and the casts that it needs before the kernel can take it."""
 
     path: tuple[int, ...]
     """The number of the column, then of the field in each nested struct."""
@@ -252,7 +252,7 @@ def _is_list_of_views(given: pa.DataType) -> bool:
 def _list_steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """As `_steps`, for a feature list: each record has a list of frames."""
+    """Like `_steps`, but for a feature list: each record has a list of frames."""
     if pa.types.is_null(given):
         wanted = pa.list_(given)
         return (_cast_to(wanted),), wanted
@@ -282,7 +282,7 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
-    """The type of the values without extension or dictionary."""
+    """The type of the values, without an extension type or a dictionary around it."""
     types = pa.types
     if types.is_dictionary(given) or types.is_run_end_encoded(given):
         return _stored(given.value_type)

@@ -39,11 +39,11 @@ def sample_distorted_bounding_box(
     Args:
         image_size: height, width and channels.
         bounding_boxes: [1, n, 4] of top, left, bottom, right, from 0 to 1.
-        seed (int): of the operation; 0 for none.
-        min_object_covered (float): the fraction of some box that it must contain.
-        aspect_ratio_range: least and greatest width / height; (0.75, 1.33).
-        area_range: least and greatest fraction of the image's area; (0.05, 1).
-        max_attempts (int): after these, the whole image is returned; 100.
+        seed (int): the seed of the operation; 0 for none.
+        min_object_covered (float): the fraction of at least one box that the part must contain.
+        aspect_ratio_range: least and greatest width / height; (0.75, 1.33) by default.
+        area_range: least and greatest fraction of the image's area; (0.05, 1) by default.
+        max_attempts (int): the number of attempts, after which the whole image is returned; 100 by default.
         use_image_if_no_bounding_boxes (bool): without boxes, the image is the box.
         name: ignored.
 

@@ -1,7 +1,7 @@
 """The stable order of values: numbers, then NaN, then null, in either direction.
 
-A stable order is unique, so it does not matter how it is found. NumPy sorts plain integers many times faster than it
-finds a stable order of them, so numbers become one integer each that holds the rank of the value and the row.
+A stable order is unique, so any algorithm may find it. NumPy's plain sort of integers is many times faster than its
+stable argsort. Numbers are therefore sorted as integers, each of which combines the rank of a value and its row.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ _compute: Any = compute  # Any: its functions are created at import, so they hav
 
 
 def order_by(table: pa.Table, *, descending: bool) -> np.ndarray:
-    """Return the order of the rows of a table, int64. A column decides between rows that are equal in those before.
+    """Return the order of the rows of a table, int64. Rows are sorted by the first column, rows with equal values in it
+    by the second column, and so on.
 
     Raises:
         SchemaError: the values of a column have no order.
     """
     order: np.ndarray | None = None
-    # Stable orders by one column after another, the last column first, are the order by all.
+    # Sorting stably by one column after another, the last column first, gives the order by all columns.
     for name in reversed(table.schema.names):
         values = _plain(table.column(name), name)
         if order is None:
             order = stable_order(values, descending=descending)
         else:
             order = order[stable_order(values.take(as_arrow(order)), descending=descending)]
-    assert order is not None, "there is a column at least"
+    assert order is not None, "there is at least one column"
     return order
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> Any:
-    """Return a column as one array of integers, floats or bytes, whose order is that of the values."""
+    """Return a column as one array of integers, floats or bytes, which sort in the same order as the values."""
     type_: Any = column.type
     values: Any = column
     if isinstance(type_, pa.BaseExtensionType) and (
@@ -61,7 +62,7 @@ def _plain(column: pa.ChunkedArray, name: str) -> Any:
     elif _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
         values = values.cast(pa.int64())
     elif not (_kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)):
-        hint = "sort by a column of numbers, texts, bytes, times or truth values"
+        hint = "sort by a column of numbers, strings, bytes, times or booleans"
         raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
     return values.combine_chunks()
 
@@ -72,7 +73,7 @@ def _bytes(type_: pa.DataType) -> pa.DataType:
 
 
 def stable_order(values: Any, *, descending: bool) -> np.ndarray:
-    """Return the rows of an array in the order of its values, int64."""
+    """Return the row numbers of an array in the order of its values, int64."""
     if not (_kinds.is_integer(values.type) or _kinds.is_floating(values.type)):
         order = "descending" if descending else "ascending"
         found = _compute.array_sort_indices(values, order=order, null_placement="at_end")
@@ -109,7 +110,7 @@ def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
 
 
 def _by_rank(ranks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return rows in the order of their ranks, and of the rows themselves where ranks are equal."""
+    """Return row numbers sorted by rank, and those of equal rank in ascending order."""
     count = len(rows)
     both = ranks * count + rows
     both.sort()

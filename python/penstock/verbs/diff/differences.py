@@ -26,8 +26,8 @@ class ValueDiff:
 class FieldDiff:
     """A field that differs.
 
-    `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of these types are never
-    equal) or "values". `num_records` records differ in this field. The field is null or absent in b for
+    `kind` is "only in a" or "only in b" (no record of the other dataset has a value), "type" (values of these types are
+    never equal) or "values". `num_records` records differ in this field. The field is null or absent in b for
     `num_only_in_a` of them, and in a for `num_only_in_b`. `examples` has the first differences. A field that only one
     side has, and that is null in all records, has `num_records` 0.
     """

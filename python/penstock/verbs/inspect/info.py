@@ -18,7 +18,7 @@ from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
-"""Whether a shard's index existed, was made and stored just now, is not stored, or is part of the format."""
+"""The state of a shard's index: it existed, was made and stored just now, is not stored, or is part of the format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Info:
 def info(source: Any) -> Info:
     """List the files of a dataset, with their sizes, records and fields.
 
-    The records are counted. For framed formats, this reads the heads of the records once, and stores their
+    The records are counted. For framed formats, this reads the headers of the records once, and stores their
     positions as an index (see `index=` of `penstock.open`).
 
     Args:
