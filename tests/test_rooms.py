@@ -85,7 +85,7 @@ def test_imports_go_down() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_there_are_no_circles() -> None:
+def test_imports_have_no_cycles() -> None:
     done: set[str] = set()
 
     def walk(name: str, above: tuple[str, ...]) -> None:
@@ -113,7 +113,7 @@ def test_private_modules_are_imported_by_their_own_folder() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_people_get_only_what_is_public() -> None:
+def test_the_command_line_uses_only_public_names() -> None:
     """The command line and the benchmarks show that the public names are sufficient."""
     wrong = []
     for folder in ("cli", "bench"):

@@ -91,7 +91,7 @@ def test_ssim_is_that_of_its_definition() -> None:
     assert ssim(a, b) == pytest.approx(np.mean(found))
 
 
-def test_a_job_that_fails_says_why() -> None:
+def test_a_job_that_fails_reports_the_reason() -> None:
     with pytest.raises(FailedJobError, match=r"(?i)no such file"):
         run_job(
             {

@@ -140,5 +140,5 @@ def test_types_are_described_in_words(type_: pa.DataType, words: str) -> None:
     assert describe.kind(type_) == words
 
 
-def test_a_dtype_that_arrow_lacks_is_reported_with_what_keeps_it() -> None:
+def test_a_dtype_that_arrow_lacks_is_reported_with_formats_that_can_keep_it() -> None:
     assert describe.kind(pa.uint16(), b"bfloat16") == "bfloat16 (kept as uint16)"

@@ -77,7 +77,7 @@ def test_head_starts_anywhere_and_ends_with_the_data(shards: Path) -> None:
     assert run("head", "--json", "-n", "0", shards).document["records"] == []
 
 
-def test_head_escapes_what_would_steer_the_terminal(single: Path) -> None:
+def test_head_escapes_control_characters(single: Path) -> None:
     shown = run("head", "-n", "3", "--columns", "name", single).out
     assert "cat\\x1b[31m\\u202etac\\x07" in shown
 

@@ -233,7 +233,7 @@ def test_views_of_many_files_share_few_buffers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["skip", "stop"])
-def test_batches_in_which_no_image_can_be_decoded(tmp_path: Path, damage: str) -> None:
+def test_batches_without_any_image_that_can_be_decoded(tmp_path: Path, damage: str) -> None:
     good = ps.encode_images(np.zeros((4, 8, 8, 3), np.uint8), "png").to_pylist()
     images = [*good, b"none", b"of these", b"is an", b"image", *good]
     ps.write({"n": np.arange(12), "image": images}, tmp_path / "a.tfrecord")

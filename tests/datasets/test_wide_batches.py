@@ -140,7 +140,7 @@ class TestDamage:
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("damage", ["error", "stop"])
     @pytest.mark.parametrize("kind", ["damaged", "no_example"])
-    def test_what_is_before_a_fault_comes_first(
+    def test_bytes_before_a_fault_come_first(
         self, kind: str, damage: Any, threads: int, request: pytest.FixtureRequest
     ) -> None:
         dataset = ps.open(request.getfixturevalue(kind), damage=damage, index="never")

@@ -48,7 +48,7 @@ def test_the_page_shows_the_formats_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["numbers", "lines"])
-def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest) -> None:
+def test_options_that_they_lack_are_refused(name: str, request: pytest.FixtureRequest) -> None:
     path = str(request.getfixturevalue(name))
     with pytest.raises(TypeError, match="has no option 'colour'; its options: none"):
         ps.open(path, index="never", colour="red")

@@ -155,7 +155,7 @@ def test_an_interrupt_takes_the_append_back(tmp_path: Path) -> None:
         assert path.read_bytes() in (before, after)
 
 
-def test_an_append_whose_first_page_was_lost_is_taken_back(tmp_path: Path) -> None:
+def test_an_append_whose_first_page_was_lost_is_undone(tmp_path: Path) -> None:
     path = started(tmp_path / "real", "x.tfrecord")
     before, stop = path.read_bytes(), KeyboardInterrupt
 

@@ -221,7 +221,7 @@ def test_few_rows_of_a_large_batch_read_little(
     assert Counting.num_bytes - before < 2_000_000
 
 
-def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
+def test_parts_of_a_compressed_batch_can_be_read_in_any_order() -> None:
     """Each part is inflated once if parts are read in order; skipped parts are kept for later reads."""
     begun: list[int] = []
 
@@ -255,7 +255,7 @@ def test_parts_after_a_fault_are_the_same_fault() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
-def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
+def test_a_fault_in_a_compressed_batch_loses_everything_after_it(tmp_path: Path, kind: str) -> None:
     """Parts before the fault are delivered; everything after it is lost."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.contract.format import SkippedRegion
 
 
-def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
+def test_data_that_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
     path = stored(tmp_path / "a", ten(), False)
     with pytest.raises(ps.UnsupportedError, match="raw=True"):
         opened(ARROW, path, raw=True)

@@ -60,7 +60,7 @@ def images_of(column: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_lent_is_what_is_decoded(tmp_path: Path, kind: str, mmap: bool) -> None:
+def test_borrowed_values_equal_decoded_values(tmp_path: Path, kind: str, mmap: bool) -> None:
     dataset = ps.open(beton(tmp_path / "a.beton", kind), mmap=mmap)
     for order in ORDERS.values():
         plain, lent = (take(dataset, order, None, lend=lend) for lend in (False, True))

@@ -151,7 +151,7 @@ def test_datasets_choose_by_name_or_group(tmp_path: Path) -> None:
         opened(path, datasets="a")
 
 
-def test_a_group_that_is_its_own_ancestor_is_walked_once(tmp_path: Path) -> None:
+def test_a_group_that_contains_itself_is_visited_once(tmp_path: Path) -> None:
     path = made(tmp_path, g__x=np.arange(3))
     with h5py.File(path, "a") as file:
         file["g/up"] = file["/"]

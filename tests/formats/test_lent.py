@@ -119,7 +119,7 @@ def test_large_images_are_converted_as_they_are(tmp_path, source, target):
     assert len(ps.open(str(shuffled))) == 50
 
 
-def test_skipped_damage_is_not_lent(tmp_path):
+def test_skipped_damage_is_not_borrowed(tmp_path):
     path = tmp_path / "a.tfrecord"
     ps.write({"image": pictures(20).storage}, path)
     data = bytearray(path.read_bytes())
@@ -180,7 +180,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     "kinds", [("tar", "tfrecord"), ("tfrecord", "tar"), ("tfrecord", "msgpack")]
 )
 @pytest.mark.parametrize("shuffle", [None, 4])
-def test_shards_of_several_formats_are_lent_together(tmp_path, kinds, shuffle):
+def test_shards_of_several_formats_are_borrowed_together(tmp_path, kinds, shuffle):
     images = pictures(30).storage
     paths = []
     for number, kind in enumerate(kinds):

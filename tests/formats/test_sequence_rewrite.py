@@ -287,7 +287,7 @@ def test_a_new_shard_has_the_feature_lists_of_the_other_shards(tmp_path: Path) -
         ({"frame": [[[b"a", b"b"]]]}, "frame"),
     ],
 )
-def test_what_would_land_in_another_part_is_not_appended(
+def test_a_feature_that_would_land_in_another_part_is_not_appended(
     tmp_path: Path, new: dict[str, Any], message: str
 ) -> None:
     path = made(tmp_path)

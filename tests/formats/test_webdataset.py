@@ -191,7 +191,7 @@ def test_an_invalid_array_names_record_and_field(tmp_path: Path) -> None:
         assert (caught.value.record, caught.value.field) == (1000, "npy")
 
 
-def test_what_would_run_code_stays_bytes(tmp_path: Path) -> None:
+def test_members_that_would_run_code_stay_bytes(tmp_path: Path) -> None:
     bomb = b"cposix\nsystem\n(S'touch /tmp/penstock-was-here'\ntR."
     names = ("pyd", "pickle", "pkl", "pth", "pt")
     (record,) = made(tmp_path, archive([(f"a.{name}", bomb) for name in names]))
@@ -353,7 +353,7 @@ def test_flipped_bytes_never_escape_as_other_errors() -> None:
                 tried(bytes(data), **options)
 
 
-def test_no_size_is_believed(tmp_path: Path) -> None:
+def test_no_declared_size_is_trusted(tmp_path: Path) -> None:
     def with_size(field: bytes) -> bytes:
         block = bytearray(member("a.txt"))
         block[124:136] = field.ljust(12, b"\0")

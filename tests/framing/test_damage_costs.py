@@ -111,7 +111,7 @@ def test_a_file_of_broken_members_is_searched_once(
     assert num_hops < 4 * 400
 
 
-def test_what_follows_a_bad_record_is_not_read_again_for_each(
+def test_records_after_a_bad_one_are_not_read_again_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.tfrecord"
@@ -161,7 +161,7 @@ def test_a_number_that_looks_like_a_head_of_anything_leads_nowhere(
     assert [row["record"] for row in dataset] == [payloads[0], *payloads[2:]]
 
 
-def test_wrong_payloads_along_a_chain_of_records_cost_no_others(tmp_path: Path) -> None:
+def test_wrong_payloads_along_a_chain_of_records_affect_no_others(tmp_path: Path) -> None:
     payloads = [
         b"record %d" % n if n % 3 else frames.file_of([b"value %d" % n, b"%08d" % n])
         for n in range(100)

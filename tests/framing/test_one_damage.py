@@ -99,7 +99,7 @@ def test_salvage_keeps_all_that_repair_keeps(tmp_path: Path, kind: str, index: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_scanned_around_damage_can_be_taken(tmp_path: Path, kind: str) -> None:
+def test_records_scanned_around_damage_can_be_taken(tmp_path: Path, kind: str) -> None:
     rng = random.Random(kind)
     path = tmp_path / "a.tfrecord"
     data = written(path, kind, [rng.randbytes(rng.randrange(400)) for _ in range(150)])

@@ -224,7 +224,7 @@ def _held() -> dict[str, bytes]:
     return {f"{name}.gz" if name == "0.tar" else name: data for name, data in found.items()}
 
 
-def test_what_is_compressed_takes_a_few_times_what_it_holds(tmp_path: Path) -> None:
+def test_a_compressed_file_takes_a_few_times_the_memory_of_its_contents(tmp_path: Path) -> None:
     for name, data in _held().items():
         assert len(data) < HELD // 16, name
         (tmp_path / name).write_bytes(data)

@@ -266,7 +266,7 @@ def test_workers_begin_where_a_state_says(numbers: Path, epochs: list[list[list[
     assert [ids(ours), ids(ours)] == [epochs[0][5:], epochs[1]]
 
 
-def test_a_process_that_cannot_know_the_place_says_so(numbers: Path) -> None:
+def test_a_process_that_cannot_find_its_rank_raises_an_error(numbers: Path) -> None:
     view = loader(numbers).torch()
     view.state_dict()
     for _ in DataLoader(view, batch_size=None, num_workers=1):

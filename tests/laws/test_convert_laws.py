@@ -42,7 +42,7 @@ def as_tfrecord_has_it(value: Any) -> Any:
 
 @each_source
 @each_target
-def test_what_is_converted_has_the_same_values_or_is_refused(
+def test_a_conversion_keeps_all_values_or_is_refused(
     source: Format, target: Format, tmp_path: Path
 ) -> None:
     records = table_of(source).slice(0, RECORDS)

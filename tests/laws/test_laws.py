@@ -285,7 +285,7 @@ def test_shards_have_format_records_and_bytes(fmt: Format, tmp_path: Path) -> No
 
 
 @per_format
-def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
+def test_options_that_a_format_lacks_are_refused(fmt: Format, tmp_path: Path) -> None:
     path = written(fmt, tmp_path, table_of(fmt))
     with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
         len(opened(path, tmp_path, colour="red"))

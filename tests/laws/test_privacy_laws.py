@@ -91,7 +91,7 @@ def watched(watch: Watch, patch: pytest.MonkeyPatch, run: Callable[[], Any]) -> 
 
 @per_format
 @pytest.mark.parametrize("cut", [{}, {"shard_records": 7}, {"num_shards": 2}], ids=str)
-def test_what_replaces_private_shards(
+def test_replacements_of_private_shards_are_private(
     private: Watch,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,7 +109,7 @@ def test_what_replaces_private_shards(
 
 @per_format
 @pytest.mark.parametrize("cut", [{}, {"shard_records": 7}, {"shard_bytes": 100}], ids=str)
-def test_what_is_converted_from_a_private_file(
+def test_a_conversion_of_a_private_file_is_private(
     private: Watch,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,7 +127,7 @@ def test_what_is_converted_from_a_private_file(
 
 
 @per_format
-def test_what_a_conversion_puts_in_the_place_of_private_files(
+def test_files_that_replace_private_files_in_a_conversion_are_private(
     private: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: Format
 ) -> None:
     (tmp_path / "public").mkdir()
@@ -143,7 +143,7 @@ def test_what_a_conversion_puts_in_the_place_of_private_files(
 
 
 @per_format
-def test_what_verbs_write_of_private_files(
+def test_files_that_verbs_write_from_private_files_are_private(
     private: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: Format
 ) -> None:
     path = started(fmt, tmp_path)

@@ -184,7 +184,7 @@ def test_a_folder_is_used_again_and_has_nothing_else_in_it(data: Path, tmp_path:
     assert len(os.listdir(folder)) == 4
 
 
-def test_a_copy_of_an_older_state_is_made_anew(data: Path, tmp_path: Path) -> None:
+def test_a_copy_of_an_older_state_is_made_again(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     made(loader(data, folder))
     old = set(os.listdir(folder))
@@ -199,7 +199,7 @@ def test_a_copy_of_an_older_state_is_made_anew(data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "index"])
-def test_a_damaged_copy_is_made_anew(data: Path, tmp_path: Path, harm: str) -> None:
+def test_a_damaged_copy_is_made_again(data: Path, tmp_path: Path, harm: str) -> None:
     folder = tmp_path / "cache"
     made(loader(data, folder))
     (path,) = [folder / name for name in os.listdir(folder) if not name.endswith(".penstock")]
@@ -225,7 +225,7 @@ def test_a_copy_cut_while_it_is_read_changes_nothing(data: Path, tmp_path: Path)
     assert seen(one) == epoch(data, 1)
 
 
-def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_deleted(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     script = (
         "import sys, time, penstock as ps\n"

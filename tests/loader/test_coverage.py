@@ -115,7 +115,7 @@ def test_long_epochs_are_walked_in_blocks(shards: Path, monkeypatch: pytest.Monk
     assert ps.plan(loader(shards), audit=True) == whole
 
 
-def test_an_audit_reads_an_epoch_and_the_loader_goes_on_with_the_next(shards: Path) -> None:
+def test_an_audit_reads_an_epoch_and_the_loader_continues_with_the_next(shards: Path) -> None:
     one = loader(shards, world_size=1, batch_size=16)
     report = ps.audit(one)
     assert report.coverage is not None

@@ -211,7 +211,7 @@ def test_errors_hold_no_memory(source: str) -> None:
 # -- the first batch ----------------------------------------------------------------------------
 
 
-def test_the_first_batch_waits_for_no_other(source: str) -> None:
+def test_the_first_batch_does_not_wait_for_others(source: str) -> None:
     """The other batches may not be finished: each takes longer than the one before."""
     started = threading.Event()
 

@@ -116,7 +116,7 @@ def check_log(source: str, log: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "deflated.npz"])
-def test_a_killed_training_goes_on_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+def test_a_killed_training_continues_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     check_kills(name, 2, tmp_path)
 
 

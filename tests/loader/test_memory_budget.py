@@ -68,7 +68,7 @@ def test_memory_stays_within_the_budget(budget: int, large: str) -> None:
     assert peak < max(budget, 75) + SLACK_MIB, f"{peak} MiB"
 
 
-def test_what_waits_and_is_in_the_making_is_within_the_budget(tmp_path: Path) -> None:
+def test_waiting_and_unfinished_batches_are_within_the_budget(tmp_path: Path) -> None:
     """This counts the batches that the loop has not taken yet, so it does not depend on allocators: 100 KB for each
     batch, and half of 2 MB for all of them."""
     path = tmp_path / "rows.npz"

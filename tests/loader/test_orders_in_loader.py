@@ -66,7 +66,7 @@ def test_the_loader_gives_what_the_order_says(dataset: ps.Dataset, order: Any) -
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_ranks_go_on_in_any_order(dataset: ps.Dataset, order: Any, world_size: int) -> None:
+def test_ranks_continue_in_any_order(dataset: ps.Dataset, order: Any, world_size: int) -> None:
     def loaders() -> list[ps.Loader]:
         return [
             ps.Loader(dataset, 17, order=order, rank=rank, world_size=world_size, uneven="pad")

@@ -100,7 +100,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(data: Path) -> None:
     assert next(iter(one))["id"][0] == 0  # the workers live on
 
 
-def test_an_error_that_cannot_be_pickled_says_what_it_said(data: Path) -> None:
+def test_an_error_that_cannot_be_pickled_keeps_its_message(data: Path) -> None:
     with pytest.raises(RuntimeError, match="OddError: 1 and 2"):
         list(loader(data, map=functions.failing_oddly))
 
@@ -114,7 +114,7 @@ def test_a_killed_worker_is_a_clear_error_and_replaced(data: Path) -> None:
         list(loader(data, map=functions.exits))
 
 
-def test_what_cannot_travel_is_refused(data: Path) -> None:
+def test_functions_that_cannot_be_pickled_are_refused(data: Path) -> None:
     with pytest.raises(TypeError, match="top of a module"):
         loader(data, map=lambda batch: batch)
     with pytest.raises(TypeError, match="cannot be pickled"):
@@ -213,7 +213,7 @@ def workers_of(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("function", ["sleeps", "spins"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_at_once_in_the_middle_of_a_function(
+def test_workers_end_immediately_in_the_middle_of_a_function(
     data: Path, tmp_path: Path, function: str, sent: signal.Signals
 ) -> None:
     with started(data, tmp_path, function) as parent, killed_in_the_end(parent):

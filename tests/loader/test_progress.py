@@ -112,7 +112,7 @@ def test_verifying_is_distinguished_from_making_columns(tmp_path: Path) -> None:
     assert without.stage_seconds["verify"] == 0
 
 
-def test_stats_between_two_looks(data: Path) -> None:
+def test_stats_between_two_calls(data: Path) -> None:
     loader = ps.Loader(ps.open(data), 16)
     first = after_an_epoch(loader)
     since = after_an_epoch(loader).since(first)

@@ -98,7 +98,7 @@ def test_damage_passes_over_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "x.tar"])
-def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
+def test_many_damaged_records_do_not_each_read_the_whole_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(write(name, tmp_path, COUNT))
@@ -125,7 +125,7 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])
-def test_what_was_cut_off_is_a_change_and_no_damage(name: str, tmp_path: Path) -> None:
+def test_a_truncated_end_is_a_change_not_damage(name: str, tmp_path: Path) -> None:
     path = Path(write(name, tmp_path, COUNT))
     batches = iter(ps.Loader(ps.open(path, damage="skip"), 64, order=ORDER, threads=0))
     next(batches)

@@ -108,7 +108,7 @@ def orders(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("uneven", ["drop", "wrap", "pad"])
 @pytest.mark.parametrize("order", list(orders(10)))
-def test_every_order_and_end_of_an_epoch_goes_on(
+def test_a_loader_continues_with_every_order_at_any_end_of_an_epoch(
     order: str, uneven: str, drop_last: bool, tmp_path: Path
 ) -> None:
     """There are 307 records, so the last step of 1, 2 and 5 ranks is uneven."""
@@ -136,7 +136,7 @@ def test_every_order_and_end_of_an_epoch_goes_on(
         *("shards-{shard}.tfrecord", "shards-{shard}.tar"),
     ],
 )
-def test_every_container_goes_on(name: str, tmp_path: Path) -> None:
+def test_a_loader_continues_with_every_format(name: str, tmp_path: Path) -> None:
     data = write(name, tmp_path, 700)
     expected = ORDER.take(700, 0, 0, 700).tolist()
     for number, state in enumerate(states_of(ps.Loader(ps.open(data), 64, order=ORDER))[:-1]):
@@ -184,7 +184,7 @@ def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> Non
         assert found == [rank[step:] for rank in whole[after[1]]], (before, after)
 
 
-def test_all_threads_and_ranks_say_the_same_and_go_on_in_the_same_batches(
+def test_all_threads_and_ranks_have_the_same_state_and_continue_with_the_same_batches(
     dataset: ps.Dataset,
 ) -> None:
     """The states of all 28 combinations are equal, so continuing from one is the same as continuing from any. Tested
@@ -216,13 +216,13 @@ def check_other_steps(dataset: ps.Dataset, changes: list[Any], rng: random.Rando
         assert len(found) - len(rest) < after[1]
 
 
-def test_other_batches_on_other_ranks_go_on_in_the_same_sequence(dataset: ps.Dataset) -> None:
+def test_other_batches_on_other_ranks_continue_the_same_sequence(dataset: ps.Dataset) -> None:
     rng = random.Random(1)
     check_other_steps(dataset, rng.sample(list(itertools.product(WAYS, WAYS)), 12), rng)
 
 
 @pytest.mark.stress
-def test_all_changes_to_other_batches_go_on_in_the_same_sequence(dataset: ps.Dataset) -> None:
+def test_after_any_change_of_batches_the_sequence_continues(dataset: ps.Dataset) -> None:
     check_other_steps(dataset, list(itertools.product(WAYS, WAYS)), random.Random(2))
 
 
@@ -275,7 +275,7 @@ def test_a_loaded_state_is_given_back_before_it_is_used(dataset: ps.Dataset) -> 
     assert loaded(dataset, once.state_dict(), 100, order=ORDER).state_dict() == state
 
 
-def test_a_state_is_taken_within_the_loop_and_says_what_the_loop_has_got(
+def test_a_state_taken_within_the_loop_counts_the_batches_that_the_loop_got(
     dataset: ps.Dataset,
 ) -> None:
     """This does not depend on how far the threads have read ahead."""

@@ -42,7 +42,7 @@ def test_masks_are_the_nearest_pixels_of_the_crop_of_their_image(
     assert batch["colour"].shape == (count, *size, 3)
 
 
-def test_masks_are_pillows_nearest_where_sizes_divide(tmp_path: Path) -> None:
+def test_masks_equal_pillows_nearest_if_sizes_divide(tmp_path: Path) -> None:
     mask = drawn(1)[0].astype(np.uint8)
     for size in ((20, 16), (120, 240), (30, 40)):
         columns = {"image": [jpeg(picture(HEIGHT, WIDTH))], "mask": [png(mask)]}

@@ -66,7 +66,7 @@ def test_random_crops_follow_the_law_as_it_is_written() -> None:
             assert law.view(width, height, key) == written_out(width, height, key)
 
 
-def test_areas_shapes_and_flips_are_spread_as_they_should_be() -> None:
+def test_areas_shapes_and_flips_have_the_right_distribution() -> None:
     law = recipe(scale=(0.1, 0.5))
     views = np.array([law.view(1000, 1000, key) for key in range(4000)])
     areas = views[:, 2] * views[:, 3] / 1e6

@@ -38,7 +38,7 @@ def test_any_sets_have_their_shares_within_two_records(weights, seed) -> None:
     assert worst(weights, seed) <= 2
 
 
-def test_fractions_are_meant_as_they_are_written() -> None:
+def test_fractions_are_taken_as_exact_decimals() -> None:
     order = ps.Mixture({"a": 0.7, "b": 0.2, "c": 0.1}, 0, 10**6)
     found = sets_of(order.take([10**6] * 3, 0, 0, 10**6), [10**6] * 3)
     assert np.bincount(found).tolist() == [700_000, 200_000, 100_000]

@@ -49,7 +49,9 @@ def test_parts_of_the_largest_sets_are_distinct_records(
 
 
 @given(st.integers(0, 3000), st.data())
-def test_any_cut_of_an_epoch_gives_the_same_records(num_records: int, data: st.DataObject) -> None:
+def test_any_division_of_an_epoch_gives_the_same_records(
+    num_records: int, data: st.DataObject
+) -> None:
     order = ps.Shuffled(data.draw(st.integers(0, 2**64 - 1)))
     cuts = sorted(data.draw(st.lists(st.integers(0, num_records), max_size=5)))
     edges = [0, *cuts, num_records]

@@ -68,7 +68,7 @@ def test_records_move_as_in_a_simulated_buffer() -> None:
     assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
 
 
-def test_a_far_position_costs_no_more_than_a_near_one() -> None:
+def test_a_far_position_takes_no_longer_than_a_near_one() -> None:
     """Simulating the buffer from the start would take an hour and gigabytes of memory here."""
     order = ps.Buffered(0, 1000)
     late = order.take(10**12, 0, 10**12 - 5000, 10**12)
@@ -106,7 +106,7 @@ def test_long_shards_make_few_stretches() -> None:
     assert len(set(found.tolist())) == 100
 
 
-def test_what_is_missing_or_wrong_is_said() -> None:
+def test_missing_or_wrong_arguments_are_reported() -> None:
     with pytest.raises(ValueError, match="give shard_lengths="):
         ps.Interleaved().take(10, 0, 0, 10)
     with pytest.raises(ValueError, match=r"the shards have 9 records .* but the dataset has 10"):

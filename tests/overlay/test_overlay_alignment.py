@@ -166,7 +166,7 @@ def _records(path: str) -> list[bytes]:
     return [record for batch in dataset.scan() for record in batch.column(0).to_pylist()]
 
 
-def test_random_edits_deliver_no_value_of_another_record(tmp_path: Path) -> None:
+def test_random_edits_never_give_a_value_to_another_record(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     delivered = refused = 0
     for _ in range(60):

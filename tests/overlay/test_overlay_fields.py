@@ -120,7 +120,7 @@ def test_later_overlays_win_and_each_can_be_removed(path: str) -> None:
     assert [overlay.sequence for overlay in ps.overlays(path)] == [1, 2]
 
 
-def test_what_is_listed_says_which_files_have_it(tmp_path: Path) -> None:
+def test_listed_overlays_name_the_files_that_have_them(tmp_path: Path) -> None:
     ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
     paths = ps.open(tmp_path).paths
     made = keep(paths[1], score=np.arange(10), word=["w"] * 10)

@@ -73,7 +73,7 @@ def files(folder: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", ["jpeg", "png", "webp"])
-def test_corpus_images_are_what_pillow_makes_of_them_or_errors(folder: str) -> None:
+def test_corpus_images_equal_pillows_or_are_errors(folder: str) -> None:
     refused = set()
     same = 0
     for path in files(folder):
@@ -375,7 +375,7 @@ def test_wrong_words_are_refused() -> None:
         reencode([SMALL["png"]], max_side=0)
 
 
-def test_what_needs_no_change_keeps_its_bytes() -> None:
+def test_images_that_need_no_change_keep_their_bytes() -> None:
     images = pa.array([SMALL["jpeg"], None, SMALL["png"], SMALL["webp"]])
     assert reencode(images, max_side=14).storage == images
     changed = reencode(images, "jpeg", max_side=14)
@@ -395,7 +395,7 @@ def test_bytes_do_not_depend_on_threads() -> None:
 
 
 @pytest.mark.parametrize("side", [1, 7, 20, 33, 59, 60, 100])
-def test_longer_side_is_shrunk_to_what_is_asked_by_means_of_areas(side: int) -> None:
+def test_the_longer_side_is_shrunk_by_averaging_areas(side: int) -> None:
     found = decoded(reencode([saved(SMOOTH, "PNG")], "raw", max_side=side)[0].as_py())
     if side >= 60:
         np.testing.assert_array_equal(found, SMOOTH)

@@ -81,7 +81,9 @@ def crops(width: int, height: int, number: int, rng: random.Random) -> list[dict
 
 @pytest.mark.parametrize("sampling", [*SAMPLINGS, "grey"])
 @pytest.mark.parametrize("quality", [10, 55, 90, 100])
-def test_what_encoders_write_is_decoded_to_the_same_pixels(sampling: str, quality: int) -> None:
+def test_files_of_usual_encoders_are_decoded_to_the_same_pixels(
+    sampling: str, quality: int
+) -> None:
     rng = random.Random(quality)
     for seed, (width, height) in enumerate([(1, 1), (8, 9), (33, 47), (97, 64), (250, 129)]):
         image = picture(width, height, grey=sampling == "grey", seed=seed)

@@ -104,7 +104,7 @@ def test_the_result_is_old_plus_new(
 
 
 @given(records_and_fields())
-def test_what_was_added_and_dropped_left_no_trace(
+def test_adding_and_dropping_a_field_leaves_no_trace(
     made: tuple[list[dict[str, Any]], pa.RecordBatch],
 ) -> None:
     old = [serialized(example(row)) for row in made[0]]
@@ -112,7 +112,7 @@ def test_what_was_added_and_dropped_left_no_trace(
 
 
 @given(records_and_fields(), st.booleans(), st.booleans())
-def test_context_added_to_a_sequence_and_dropped_left_no_trace(
+def test_adding_and_dropping_a_context_field_leaves_no_trace(
     made: tuple[list[dict[str, Any]], pa.RecordBatch], with_context: bool, with_lists: bool
 ) -> None:
     old = []
@@ -282,7 +282,7 @@ def edited(features: Any, drop: list[str], rename: list[tuple[str, str]]) -> dic
 
 
 @given(st.data())
-def test_drops_and_renames_are_what_protobuf_makes_of_them(data: st.DataObject) -> None:
+def test_drops_and_renames_equal_protobufs(data: st.DataObject) -> None:
     row = data.draw(strategies.features)
     # Features in several messages, with keys that appear twice.
     parts = [row, *data.draw(st.lists(st.dictionaries(st.sampled_from([*row, "k"]), st.none())))]

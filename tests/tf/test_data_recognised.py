@@ -189,7 +189,7 @@ def test_any_other_function_runs_as_it_is(records: list[str], number: int) -> No
         assert [flat(x) for x in leaves] == [flat(x) for x in others]
 
 
-def test_a_function_that_hides_its_look_is_still_seen(records: list[str]) -> None:
+def test_a_function_that_hides_that_it_read_a_value_is_still_detected(records: list[str]) -> None:
     def hiding(record: Any) -> Any:
         try:
             record.numpy()
@@ -221,7 +221,7 @@ def test_errors_can_be_skipped(records: list[str]) -> None:
     assert [int(e["id"]) for e in dataset] == [n for n in range(400) if n not in (0, 7, 8, 399)]
 
 
-def test_specs_are_known_without_a_look(records: list[str]) -> None:
+def test_specs_are_known_without_reading_data(records: list[str]) -> None:
     missing = tf.data.TFRecordDataset("/no/such/file")
     mine = missing.map(single).batch(4, drop_remainder=True).element_spec
     assert mine["pair"] == tf.TensorSpec([4, 2], tf.float32)
@@ -242,7 +242,7 @@ def test_large_records_and_small_ones_give_the_same(tmp_path: Path) -> None:
     assert sorted(len(r.numpy()) for r in again) == sorted(sizes * 2)
 
 
-def test_a_stand_in_refuses_everything_but_parsing() -> None:
+def test_a_stand_in_allows_only_parsing() -> None:
     from penstock.tf.recognised import record
 
     for use in (

@@ -78,7 +78,7 @@ def test_every_jpeg_of_the_corpus_decodes_to_tensorflows_bytes(corpus: Path) -> 
     assert equal > 100
 
 
-def test_damaged_jpegs_are_refused_where_tensorflow_refuses_them(corpus: Path) -> None:
+def test_damaged_jpegs_are_refused_if_tensorflow_refuses_them(corpus: Path) -> None:
     rng = random.Random(2)
     for path in files(corpus / "jpeg", b"\xff\xd8\xff"):
         data = path.read_bytes()

@@ -340,7 +340,7 @@ def test_bytes_and_keys_print_as_in_protobuf(values: list[bytes], key: str) -> N
     assert str(train.Example(features=feature)) == str(theirs.Example(features=feature))
 
 
-def test_messages_of_protobuf_are_taken_for_ours() -> None:
+def test_messages_of_protobuf_are_accepted_as_ours() -> None:
     real = theirs.Feature(int64_list={"value": [1]})
     example = train.Example()
     example.features.feature["a"].CopyFrom(real)

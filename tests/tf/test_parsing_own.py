@@ -23,7 +23,7 @@ OURS = ours
 # Plans are kept
 
 
-def test_features_may_be_made_anew_for_every_call_or_changed_in_between() -> None:
+def test_features_may_be_new_objects_or_changed_between_calls() -> None:
     io, shape = OURS.io, [2]
     features = {"a": io.FixedLenFeature(shape, ours.int64)}
     assert io.parse_single_example(EXAMPLE, features)["a"].shape == [2]
@@ -147,7 +147,7 @@ def test_values_that_are_not_bytes_are_refused() -> None:
         lambda r: parsing.parse_single_sequence_example(r, ALL),
     ],
 )
-def test_any_other_use_of_a_stand_in_is_noticed(use: Any) -> None:
+def test_every_other_use_of_a_stand_in_is_detected(use: Any) -> None:
     def call(function: Any, element: Any) -> Any:
         return function(element)
 

@@ -94,7 +94,7 @@ def test_shards_are_interleaved_to_the_same_records(written: str) -> None:
     assert len(ours) == COUNT
 
 
-def test_compressed_images_are_cached_and_shuffled_anew(written: str) -> None:
+def test_compressed_images_are_cached_and_shuffled_in_each_epoch(written: str) -> None:
     files = [f"{written}/data.tfrecord.gz"]
     ours = program("train_pipeline").dataset(files)
     first, second = ([label for _, labels in ours for label in labels.numpy()] for _ in range(2))

@@ -164,7 +164,7 @@ def test_specs_draw_no_random_numbers() -> None:
     tf.random.set_seed(None)
 
 
-def test_types_and_shapes_are_said_as_in_tensorflow_1() -> None:
+def test_types_and_shapes_are_given_as_in_tensorflow_1() -> None:
     def said(t: Any) -> list[str]:
         dataset = t.data.Dataset.from_tensor_slices({"a": [[1, 2]], "b": ["x"]})
         v1 = t.compat.v1.data

@@ -120,7 +120,7 @@ def test_an_index_of_the_first_part_is_extended_when_opened(
     assert sidecar.load(str(kept), LocalStorage()).num_records == 1300
 
 
-def test_a_few_records_do_not_write_a_large_index_anew(tmp_path: Path) -> None:
+def test_a_few_new_records_do_not_rewrite_a_large_index(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     kept = index_of(path)
     ps.write({"id": range(10_000)}, path)
@@ -197,7 +197,7 @@ def test_nothing_is_appended_after_an_empty_member(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
-def test_what_cannot_be_appended_to_says_what_to_try(tmp_path: Path, name: str) -> None:
+def test_errors_for_files_that_cannot_grow_say_what_to_try(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path)
     before = path.read_bytes()

@@ -63,7 +63,7 @@ def test_an_append_read_before_its_last_step_is_counted(tmp_path: Path) -> None:
     assert ids(path) == list(range(25))
 
 
-def test_an_append_that_cannot_wait_says_so(tmp_path: Path) -> None:
+def test_an_append_that_cannot_wait_raises_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     before = path.read_bytes()
@@ -147,9 +147,7 @@ def torn(path: Path, written: int) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("written", [0, 1, 11, 12, 100, 1500, -8, -1])
-def test_whoever_comes_next_takes_half_an_append_back(
-    tmp_path: Path, name: str, written: int
-) -> None:
+def test_the_next_process_undoes_half_an_append(tmp_path: Path, name: str, written: int) -> None:
     path = tmp_path / name
     verbs = {
         "open": lambda: ids(path),
@@ -167,7 +165,7 @@ def test_whoever_comes_next_takes_half_an_append_back(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_whole_append_is_kept_by_whoever_comes_next(tmp_path: Path, name: str) -> None:
+def test_the_next_reader_keeps_a_complete_append(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path)
     _, after = torn(path, 1 << 30)
@@ -241,7 +239,7 @@ def test_a_note_does_no_harm_to_a_file_that_it_is_not_about(tmp_path: Path) -> N
         assert not note.exists(), what
 
 
-def test_a_note_that_lost_power_with_zeros_is_taken_back(tmp_path: Path) -> None:
+def test_an_append_that_lost_bytes_to_zeros_is_undone(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     before, _ = torn(path, 50)

@@ -86,7 +86,7 @@ def test_tfrecord_payloads_are_copied_as_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "c.tfrecord").read_bytes() == plain
 
 
-def test_shards_are_cut_as_write_cuts_them(tmp_path: Path) -> None:
+def test_shards_are_divided_as_write_divides_them(tmp_path: Path) -> None:
     table = table_of(1003)
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     for cuts in ({"num_shards": 4}, {"shard_records": 300}, {"shard_bytes": 20000}):
@@ -168,7 +168,7 @@ def test_narrow_types_come_back_as_what_they_were_stored_as(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["tfrecord", "tfrecord.gz", "parquet", "arrow"])
-def test_a_shuffle_is_a_permutation_of_its_own_seed(tmp_path: Path, kind: str) -> None:
+def test_a_shuffle_is_a_permutation_by_its_seed(tmp_path: Path, kind: str) -> None:
     ps.write(table_of(2000), str(tmp_path / f"a.{kind}"), num_shards=3)
     source = [str(p) for p in sorted(tmp_path.glob("a-*")) if not p.name.endswith(".penstock")]
     for seed, name in ((1, "b"), (1, "c"), (2, "d")):

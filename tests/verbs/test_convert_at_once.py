@@ -107,7 +107,7 @@ def test_a_second_conversion_into_a_target_is_refused_and_touches_nothing(
 
 
 @pytest.mark.parametrize("how", WAYS, ids=["shards", "bytes", "one"])
-def test_a_killed_conversion_locks_nobody_out(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_a_killed_conversion_leaves_no_lock(tmp_path: Path, how: dict[str, Any]) -> None:
     source, out = source_of(tmp_path), tmp_path / "out"
     out.mkdir()
     with waiting(source, out / "o.tfrecord", how) as first:
@@ -227,7 +227,7 @@ def damaged(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_repair_removes_what_a_killed_repair_left(tmp_path: Path, is_link: bool) -> None:
+def test_a_repair_removes_the_files_of_a_killed_repair(tmp_path: Path, is_link: bool) -> None:
     (tmp_path / "data").mkdir()
     path = name = damaged(tmp_path / "data")
     path.chmod(0o600)

@@ -117,7 +117,7 @@ def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> N
         ps.dedupe(tmp_path / "in.tfrecord", into=out)
 
 
-def test_a_field_that_only_later_records_have_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_a_field_that_only_later_records_have_is_not_lost_silently(tmp_path: Path) -> None:
     ps.write({"id": [1] * 2000}, tmp_path / "in-0.tfrecord")
     ps.write({"id": [1], "late": [5]}, tmp_path / "in-1.tfrecord")
     with pytest.raises(ps.SchemaError, match="late"):

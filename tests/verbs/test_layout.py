@@ -82,7 +82,7 @@ def test_a_record_of_a_tfrecord_has_its_frame_and_checksums(golden: Path) -> Non
     ]
 
 
-def test_an_example_has_its_features_where_they_are(tmp_path: Path) -> None:
+def test_the_regions_of_an_example_are_at_its_features(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"id": [7, 8], "text": ["abc", "de"]}, path, index=False)
     data = path.read_bytes()
@@ -256,7 +256,7 @@ def test_a_flipped_byte_makes_a_checksum_differ(
     assert all(one.note.startswith("DIFFERS") for one in differing)
 
 
-def test_frames_go_on_after_a_damaged_head(golden: Path) -> None:
+def test_frames_continue_after_a_damaged_head(golden: Path) -> None:
     found = ps.layout(golden / "tfrecord" / "bad_length_crc.tfrecord", record=2)
     assert [one.name for one in found.regions] == [
         "record 0",
@@ -270,7 +270,9 @@ def test_frames_go_on_after_a_damaged_head(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMAT_OF)
-def test_a_cut_file_shows_what_is_there_and_the_damage(name: str, golden: Path) -> None:
+def test_a_truncated_file_shows_the_remaining_regions_and_the_damage(
+    name: str, golden: Path
+) -> None:
     data = (golden / name).read_bytes()
     found = of_bytes(data[: len(data) - 3], Path(name).name, format=FORMAT_OF[name])
     check_regions(found)

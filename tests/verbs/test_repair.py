@@ -63,7 +63,7 @@ def test_an_undamaged_file_is_copied_byte_for_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_index", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_changed_bytes_cost_only_the_records_they_are_in(
+def test_changed_bytes_lose_only_the_records_they_are_in(
     tmp_path: Path, seed: int, with_index: bool
 ) -> None:
     payloads = payloads_of(400, seed)
@@ -339,7 +339,7 @@ def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: 
     assert codec.lower().replace("uncompressed", "none") == compression
 
 
-def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
+def test_only_the_damaged_part_of_a_large_arrow_batch_is_lost(tmp_path: Path) -> None:
     """Invalid text is found in one of the parts in which the batch is read; the other parts are saved."""
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
     num_records = 60_000

@@ -41,7 +41,7 @@ ps.convert(sys.argv[1], sys.argv[2], shard_bytes=4000, progress=lambda *done: os
 
 
 @pytest.mark.parametrize("name", ["out.tfrecord", "out-{shard:03d}.rec"])
-def test_a_conversion_clears_away_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
+def test_a_conversion_removes_the_files_of_a_killed_one(tmp_path: Path, name: str) -> None:
     source, target = tmp_path / "in.tfrecord", tmp_path / "out" / name
     target.parent.mkdir()
     write({"data": [b"some bytes"] * 500_000}, source, index=False)

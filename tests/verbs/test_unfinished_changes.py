@@ -103,7 +103,7 @@ def test_every_killed_job_is_finished_by_the_same_call(
 
 
 @pytest.mark.parametrize("into", [False, True], ids=["in place", "into a folder"])
-def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
+def test_files_of_a_job_killed_in_its_first_shard_are_removed(
     three: list[str], tmp_path: Path, into: bool
 ) -> None:
     folder = tmp_path / "out"
@@ -126,7 +126,7 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     assert [row["y"] for row in ps.open(where)] == [8] * 9
 
 
-def test_a_shard_that_was_put_back_no_longer_belongs_to_the_job(
+def test_a_shard_that_was_restored_no_longer_belongs_to_the_job(
     three: list[str], tmp_path: Path
 ) -> None:
     """Neither the size nor the name of a shard shows whether it was changed, and changing it twice may be wrong."""
@@ -178,7 +178,7 @@ def test_a_bake_killed_before_it_removed_the_last_overlay_ends_with_no_overlay(
 
 
 @pytest.mark.parametrize("name", ["add", "add by a key"])
-def test_what_a_job_killed_before_it_had_a_note_leaves_is_cleared_away(
+def test_files_of_a_job_killed_before_it_had_a_note_are_removed(
     three: list[str], tmp_path: Path, name: str
 ) -> None:
     """For example, half an index of a file that the job had only opened."""

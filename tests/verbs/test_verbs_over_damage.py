@@ -187,7 +187,7 @@ def mixed(path: Path, folder: Path, malformed: list[int], heads: list[int]) -> l
 )
 @pytest.mark.parametrize("index", ["never", "folder"])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_malformed_message_costs_itself(
+def test_a_malformed_message_loses_only_itself(
     tmp_path: Path, malformed: list[int], heads: list[int], index: str, threads: int
 ) -> None:
     path, folder = tmp_path / "a.tfrecord", tmp_path / "indexes"
@@ -207,7 +207,7 @@ def test_a_malformed_message_costs_itself(
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("damage", ["stop", "skip"])
-def test_damage_is_reported_in_order_as_far_as_it_was_met(
+def test_damage_is_reported_in_order_as_far_as_the_scan_got(
     tmp_path: Path, threads: int, damage: str
 ) -> None:
     rng = np.random.default_rng(0)
@@ -331,7 +331,7 @@ def test_other_files_show_what_the_records_after_a_broken_head_are(tmp_path: Pat
         list(ds.scan())
 
 
-def test_if_no_payload_is_right_opening_reports_the_first_fault(
+def test_if_no_payload_is_valid_opening_reports_the_first_fault(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.tfrecord"

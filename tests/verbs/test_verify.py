@@ -68,7 +68,7 @@ def test_every_golden_file_is_expected_here() -> None:
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason=NEEDS_SHARED)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_what_tensorflow_stumbles_over_or_passes_over_is_found(name: str) -> None:
+def test_faults_at_which_tensorflow_stops_or_that_it_skips_are_found(name: str) -> None:
     wanted, right = EXPECTED[name]
     report = ps.verify(str(GOLDEN / name), index="never")
     assert (kinds(report), report.num_records) == (wanted, right)
