@@ -103,8 +103,8 @@ def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path, index_besid
 def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
     starts = frames.starts_of([line.encode() for line in LINES[:1001]])
     data = bytearray(lines.read_bytes())
-    data[starts[1000] + 9] ^= 1  # of the head: the payload is verified
-    data[starts[10] + 14] ^= 1  # of the payload
+    data[starts[1000] + 9] ^= 1  # damage the head; the payload can still be verified
+    data[starts[10] + 14] ^= 1  # damage the payload
     lines.write_bytes(data)
     with pytest.raises(ps.ChecksumError) as caught:
         list(ps.open(lines, index="never").scan())

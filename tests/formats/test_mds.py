@@ -399,7 +399,7 @@ def test_a_config_that_is_not_a_config_is_refused(text: bytes) -> None:
 
 def test_records_with_wrong_sizes_are_refused() -> None:
     data = bytearray(simple([1, 2, 3]))
-    start = struct.unpack_from("<I", data, 8)[0]  # of record 1
+    start = struct.unpack_from("<I", data, 8)[0]  # the position of record 1
     for size in (0, 1, 3, 1 << 31, (1 << 32) - 1):
         struct.pack_into("<I", data, start, size)
         with pytest.raises(ps.FormatError, match="do not add up") as caught:

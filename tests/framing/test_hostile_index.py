@@ -139,7 +139,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
     ps.write({"n": np.arange(20_000, dtype=np.int8)}, path)
     kept_at = index_of(path)
     good = kept_at.read_bytes()
-    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # far after the schema
+    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # damage far after the schema
     facts, found = sidecar.load_sections(str(kept_at), LocalStorage(), "schema", "none such")
     assert kept_schema.from_bytes(found["schema"]) == pa.schema({"n": pa.int8()})
     assert (facts.num_records, found["none such"]) == (20_000, b"")

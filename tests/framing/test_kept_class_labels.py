@@ -68,7 +68,7 @@ def test_the_names_of_shards_come_from_the_longest_list(path: str, tmp_path: Pat
     ps.write(table(labels(["eel", "fox"], ["dog", "cat", "eel", "fox"])), other)
     for paths in ([path, other], [other, path]):
         assert sorted(found(paths)) == sorted([*NAMES, "eel", "fox"])
-    ps.write(table(labels(["eel", "fox"])), other, overwrite=True)  # other numbers
+    ps.write(table(labels(["eel", "fox"])), other, overwrite=True)  # labels with other numbers
     assert found([path, other]) == [0, 1, 0, 2, 1, 0, 1]
 
 

@@ -132,7 +132,7 @@ def test_small_windows_give_what_one_thread_gives(
     options: dict[str, Any] = {"damage": damage, "format": _format(name), "raw": True}
     try:
         wanted = read(path, 1, **options)
-    except ps.PenstockError as error:  # already when it is opened
+    except ps.PenstockError as error:  # raised by open
         with pytest.raises(type(error)):
             read(path, 2, **options)
         return

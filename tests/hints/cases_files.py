@@ -354,7 +354,7 @@ def an_answer_in_xml() -> Case:
 
 def _made(name: str, text: str, made: str, which: str, gives: Any) -> Case:
     def advised() -> None:
-        with Path(name).open() as file:  # a user who types this leaves the closing to Python
+        with Path(name).open() as file:  # the user's call would not close the file
             known = {"ps": ps, "pyarrow": pyarrow, "json": json, "open": lambda _: file}
             eval(made.replace("...)", "'a.parquet')"), known)
         assert rows("a.parquet") == gives

@@ -88,7 +88,7 @@ def test_pyarrow(tmp_path: Path) -> None:
 
 
 def test_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))  # read when datasets is imported
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))  # datasets reads this when it is imported
     datasets = pytest.importorskip("datasets")
     tables = tmp_path / "tables"
     (tables / "more").mkdir(parents=True)

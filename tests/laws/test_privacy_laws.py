@@ -168,7 +168,7 @@ def test_files_that_verbs_write_from_private_files_are_private(
                 verb()
                 done += 1
             except (PenstockError, ValueError):
-                continue  # not of this format
+                continue  # this format lacks it
         assert done >= 2
 
     watched(private, monkeypatch, run)

@@ -97,7 +97,7 @@ def test_an_error_comes_in_its_place_with_its_traceback(data: Path) -> None:
         seen.extend(batch["id"][0] for batch in one)
     assert seen == [0, 8]
     assert 'raise ValueError(f"no good' in str(caught.value.__cause__)
-    assert next(iter(one))["id"][0] == 0  # the workers live on
+    assert next(iter(one))["id"][0] == 0  # the workers still run
 
 
 def test_an_error_that_cannot_be_pickled_keeps_its_message(data: Path) -> None:
@@ -218,7 +218,7 @@ def test_workers_end_immediately_in_the_middle_of_a_function(
 ) -> None:
     with started(data, tmp_path, function) as parent, killed_in_the_end(parent):
         assert wait_until(lambda: len(workers_of(parent.pid)) > 0, 60)
-        time.sleep(1.5)  # until they have imported the function, and run it
+        time.sleep(1.5)  # wait until the workers have imported the function and run it
         pids = workers_of(parent.pid)
         begun = time.monotonic()
         parent.send_signal(sent)

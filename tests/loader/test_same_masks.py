@@ -108,7 +108,7 @@ def test_values_of_a_pgm_are_not_scaled(tmp_path: Path) -> None:
     assert masks.tolist() == [[[3, 7]], [[259, 7]]]
 
 
-# Sizes that differ
+# Images of different sizes
 
 
 def test_a_smaller_mask_of_the_same_scene_is_cropped_in_proportion(tmp_path: Path) -> None:

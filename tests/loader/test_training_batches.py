@@ -14,7 +14,7 @@ import penstock as ps
 from penstock import _core
 from penstock.loader.images import decode_into, value_table
 
-# What comes out
+# Outputs
 
 
 def test_numbers_equal_numpys() -> None:

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 import penstock as ps
 from penstock.columns.types import ImageType
 
-# The law of crops
+# The rules of crops
 
 GOLDEN = {
     0: (25.0, 32.0, 261.0, 343.0, True),
@@ -90,7 +90,7 @@ def test_a_record_looks_the_same_in_any_batch_and_by_any_number_of_threads() -> 
     assert not np.array_equal(made([images[0]], RANDOM, 99)[0], whole[0])
 
 
-# Against the exact path
+# Compared with the exact path
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_png_webp_and_ppm_are_cropped_alike() -> None:
         np.testing.assert_array_equal(made(data, RANDOM, 17), expected)
 
 
-# What goes in
+# Inputs
 
 
 def test_images_may_come_in_any_array_of_bytes() -> None:

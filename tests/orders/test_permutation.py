@@ -158,7 +158,7 @@ def test_a_billion_records_are_shuffled_in_constant_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
-    assert grown < 5_000  # KiB
+    assert grown < 5_000  # in KiB
 
 
 def test_keys_of_records_hang_on_seed_epoch_and_record_alone() -> None:

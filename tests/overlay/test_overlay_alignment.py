@@ -135,7 +135,7 @@ def test_a_shard_that_changed_is_refused(wrap: str, reading: str, tmp_path: Path
         "empty": [],
         "replaced": list(range(100, 130)),
         "in another order": shuffled,
-        "one record replaced": [*numbers[:7], 47, *numbers[8:]],  # of the same size
+        "one record replaced": [*numbers[:7], 47, *numbers[8:]],  # the new record has the same size
         "two records swapped": [40, *numbers[1:]],
         "one more in front": [0, *numbers],
     }

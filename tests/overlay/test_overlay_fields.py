@@ -67,7 +67,7 @@ def test_an_overlay_is_replaced_only_on_request(path: str) -> None:
     with pytest.raises(FileExistsError, match="overwrite=True"):
         keep(path, score=np.arange(COUNT) * 2)
     assert ps.open(path)[7]["score"] == 7
-    keep(path, score=np.arange(COUNT))  # the same values: nothing to do
+    keep(path, score=np.arange(COUNT))  # the values are the same, so nothing is written
     keep(path, overwrite=True, other=np.arange(COUNT) * 2)
     assert ps.open(path)[7] == {"id": 7, "other": 14}
 

@@ -185,7 +185,7 @@ def test_files_of_hugging_face_datasets_are_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, np.asarray(expected))
 
 
-# Rows filled up with zeros
+# Rows padded with zeros
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "ppm"])

@@ -20,7 +20,7 @@ from penstock.tf.recognised import record
 OURS = ours
 
 
-# Plans are kept
+# Plans are cached
 
 
 def test_features_may_be_new_objects_or_changed_between_calls() -> None:
@@ -37,7 +37,7 @@ def test_features_may_be_new_objects_or_changed_between_calls() -> None:
     features["zz"] = io.VarLenFeature(ours.int64)
     assert io.parse_single_example(EXAMPLE, features)["zz"].shape == [0]
     kinds = [io.RaggedFeature.RowLengths("a"), io.RaggedFeature.RowLimits("a")]
-    for kind in kinds * 2:  # as tuples, they are equal
+    for kind in kinds * 2:  # as tuples, these kinds are equal
         found = io.parse_single_example(
             EXAMPLE, {"c": io.RaggedFeature(ours.float32, partitions=[kind])}
         )
@@ -57,7 +57,7 @@ def test_a_plan_is_made_once() -> None:
     assert len(plans) <= parsing._MAX_PLANS
 
 
-# Batches in other memory
+# Batches in Arrow's memory
 
 
 ALL: dict[str, Any] = {

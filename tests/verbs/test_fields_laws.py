@@ -156,7 +156,7 @@ def test_by_a_key_is_by_position_after_sorting(keys: list[Any], seed: int, data:
     random.Random(seed).shuffle(order)
     extra = [] if isinstance(keys[0], int) or data.draw(st.booleans()) else [type(keys[0])()]
     table = pa.table({"key": [keys[n] for n in order], "value": values.take(pa.array(order))})
-    if extra:  # a row that no record asks for
+    if extra:  # a row that no record needs
         row = pa.table({"key": extra, "value": values.slice(0, 1)}, schema=table.schema)
         table = pa.concat_tables([table, row])
     with tempfile.TemporaryDirectory() as name:

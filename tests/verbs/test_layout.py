@@ -182,7 +182,7 @@ def test_an_arrayrecord_has_the_chunk_of_the_record(golden: Path) -> None:
         "ok",
         "ok",
         "ok",
-    ]  # of the signature, the chunk, the footer, the postscript
+    ]  # hashes of the signature, the chunk, the footer and the postscript
 
 
 def test_an_hdf5_file_has_headers_values_and_chunks(golden: Path) -> None:

@@ -315,7 +315,7 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
     path = tmp_path / "x.tfrecord.gz"
     ps.write({"id": list(range(5000))}, path, index=False)
     data = bytearray(path.read_bytes())
-    data[3] ^= 2  # says that the head has a checksum, which it has not
+    data[3] ^= 2  # set the flag for a header checksum, which is not there
     path.write_bytes(data)
     assert not ps.verify(path, index="never").ok
 
