@@ -84,7 +84,8 @@ WORDS = ("sum", "shapes", "refused")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    # Of each step rank 0 has the first two records, rank 1 the other two, whose lists are longer.
+    # In each step, rank 0 has the first two records and rank 1 has the other two, whose lists are
+    # longer.
     lists = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]] * 2 + [[7], [7, 8, 9]]
     ps.write({"tokens": lists}, tmp_path / "t.tfrecord")
     return tmp_path

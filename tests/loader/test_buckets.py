@@ -157,7 +157,7 @@ def test_a_state_continues_as_if_there_had_been_no_stop(data: ps.Dataset, stop: 
     rest = []
     for number, batch in enumerate(resumed):
         rest.append(batch["id"].tolist())
-        if number == 3:  # a state of a loader that was resumed itself
+        if number == 3:  # a state of a loader that was itself resumed
             again.load_state_dict(resumed.state_dict())
             assert [one["id"].tolist() for one in again] == whole[stop + 4 :]
     assert rest == whole[stop:]

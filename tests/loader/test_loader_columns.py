@@ -1,4 +1,4 @@
-"""What becomes of columns in the loader: one kind of column after another."""
+"""How the loader converts columns: one kind of column after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the tests give to worker processes, which have to import them."""
+"""Functions that the tests pass to worker processes, which have to import them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def sleeps(batch: Batch) -> Batch:
 
 
 def busy(batch: Batch) -> Batch:
-    """Pure Python that holds the GIL."""
+    """A loop in Python that holds the GIL."""
     total = 0
     for n in range(300_000):
         total += n % 7

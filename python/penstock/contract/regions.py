@@ -192,7 +192,7 @@ def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") ->
 
 
 def first_of(regions: Iterable[Region], end: int, what: str) -> Iterator[Region]:
-    """Not too many regions, and one for the others, up to `end`."""
+    """Yield the first regions, and one that stands for the others, up to `end`."""
     for number, region in enumerate(regions):
         if number == MOST:
             yield Region(region.start, end - region.start, f"more {what}")
@@ -233,7 +233,7 @@ def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
 
 
 def cut(what: str, byte: int, expected: int, found: int) -> TruncatedError:
-    """The error for data that ends inside something of `expected` bytes."""
+    """The error for data that ends inside something that has `expected` bytes."""
     message = f"the data ends inside {what}"
     return TruncatedError(message, byte=byte, expected=f"{expected} bytes", found=f"{found} bytes")
 

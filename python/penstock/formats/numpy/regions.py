@@ -82,7 +82,7 @@ def row_regions(
     count: int,
     record: int,
 ) -> Iterator[Region]:
-    """The rows of an array, with the first values of one of them."""
+    """The regions of the rows of an array. The row of `record` shows its first values."""
 
     def described(at: int) -> Region:
         shown = _shown(read(at, min(row_bytes, _SHOWN_BYTES)), dtype)

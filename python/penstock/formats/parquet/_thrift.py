@@ -28,7 +28,7 @@ Field = tuple[int, int]
 
 
 class Thrift:
-    """A reader at a position in bytes. Reading beyond the end raises IndexError."""
+    """Reads values one after another from `data`, beginning at a position. Reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
@@ -76,6 +76,7 @@ class Thrift:
                 self.skip(field[1], depth + 1)
         return found
 
+    # Complexity: one branch for each of Thrift's types.
     def skip(self, kind: int, depth: int = 0) -> None:
         if depth > _MOST_DEPTH:
             raise FormatError("the footer or the header of a page nests too deep")
