@@ -216,6 +216,11 @@ class Loader:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
 
+    def __repr__(self) -> str:
+        plan, names = self.plan, ", ".join(self.source.schema.names)
+        rank = f", rank {self.rank} of {plan.world_size}" if plan.world_size > 1 else ""
+        return f"<penstock.Loader {len(self)} batches of {plan.batch_size}, {self.order}{rank}: {names}>"
+
     @property
     def epoch(self) -> int:
         """The epoch of the next batch."""
