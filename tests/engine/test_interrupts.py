@@ -100,9 +100,7 @@ def test_no_thread_waits_for_a_task_that_ctrl_c_took_from_the_caller(
 
     def interrupted(self: Any, stream: Any, number: int, task: int) -> None:
         if threading.current_thread() is threading.main_thread():
-            time.sleep(
-                0.1
-            )  # other threads have the next task in the meantime, and wait for this one
+            time.sleep(0.1)  # meanwhile, other threads have the next task and wait for this one
             raise KeyboardInterrupt
         do(self, stream, number, task)
 
