@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
+from reading import SHARED
+
+CORPUS = SHARED / "corpus"
 PROGRAM = Path(__file__).with_name("read_corpus.py")
 
 

@@ -18,10 +18,9 @@ from pyarrow import feather
 import penstock as ps
 from frames import example, feature, gzip_of, message
 from penstock import _core
+from reading import SHARED
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
-NEEDS_SHARED = "the files that TensorFlow wrote lie beside the repository, and are not there"
 
 # The expected result for each of TensorFlow's files: kinds of findings, good records, lost records.
 EXPECTED: dict[str, tuple[list[str], int]] = {
@@ -60,13 +59,11 @@ def kinds(report: ps.Report) -> list[str]:
     return [finding.kind for finding in report.findings]
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason=NEEDS_SHARED)
 def test_every_golden_file_is_expected_here() -> None:
     names = {p.name for p in GOLDEN.iterdir() if not p.name.endswith(".json")}
     assert names == set(EXPECTED)
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason=NEEDS_SHARED)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_faults_at_which_tensorflow_stops_or_that_it_skips_are_found(name: str) -> None:
     wanted, right = EXPECTED[name]
@@ -80,7 +77,6 @@ def test_faults_at_which_tensorflow_stops_or_that_it_skips_are_found(name: str) 
         assert report.num_records >= len(observed["records_hex"])
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason=NEEDS_SHARED)
 def test_every_tfrecord_of_the_corpus_is_right() -> None:
     files = [p for p in (SHARED / "corpus" / "tfrecord").rglob("*") if p.is_file()]
     files = [p for p in files if p.suffix != ".json"]
