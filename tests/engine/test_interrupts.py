@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of work on several threads."""
+"""Ctrl-C while several threads are working."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ except KeyboardInterrupt:
 
 
 def _interrupted(child: subprocess.Popen[str]) -> str:
-    """What a program says that is interrupted; once more where Python drops the first signal, as it does, with
-    "Exception ignored", if that comes in a callback of a weak reference."""
+    """The output of a program that is interrupted. It runs once more if Python drops the first signal. That happens
+    (with "Exception ignored") if the signal arrives in a callback of a weak reference."""
     try:
         for patience in (5, 15):
             child.send_signal(signal.SIGINT)
@@ -100,7 +100,7 @@ def test_no_thread_waits_for_a_task_that_ctrl_c_took_from_the_caller(
 
     def interrupted(self: Any, stream: Any, number: int, task: int) -> None:
         if threading.current_thread() is threading.main_thread():
-            time.sleep(0.1)  # others have the next task meanwhile, and wait for this one
+            time.sleep(0.1)  # meanwhile, other threads have the next task and wait for this one
             raise KeyboardInterrupt
         do(self, stream, number, task)
 
@@ -111,8 +111,9 @@ def test_no_thread_waits_for_a_task_that_ctrl_c_took_from_the_caller(
     assert not threads_of_ours()
 
 
-def test_ctrl_c_finds_no_lock_half_taken() -> None:
-    """A method in Python could be interrupted between having the lock and `with` knowing of it."""
+def test_ctrl_c_leaves_no_lock_acquired() -> None:
+    """A method in Python could be interrupted after it acquired the lock and before `with` is responsible for
+    releasing it."""
     for method in (Lock.__enter__, Lock.__exit__):
         assert not hasattr(method, "__code__")
     lock = Lock()

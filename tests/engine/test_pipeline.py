@@ -1,4 +1,4 @@
-"""Threads: order, errors in their place, and a consumer that stops."""
+"""Threads: the order of results, errors at their positions, and a consumer that stops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_results_come_in_the_order_of_streams_and_tasks(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_an_error_comes_where_its_result_would_have(threads: int) -> None:
+def test_an_error_is_raised_at_the_position_of_its_result(threads: int) -> None:
     def run(task: int) -> Iterator[int]:
         yield task
         if task == 1005:
@@ -113,8 +113,8 @@ def test_a_consumer_that_stops_closes_the_streams_without_a_garbage_collection(
 
 
 @pytest.mark.parametrize("threads", [2, 5])
-def test_what_waits_stays_within_the_budget(threads: int) -> None:
-    """A slow consumer: finished results may hold the budget and one result a thread beyond it."""
+def test_waiting_results_stay_within_the_budget(threads: int) -> None:
+    """With a slow consumer, finished results may take the budget and one more result for each thread."""
     waiting = 0
     most = 0
     lock = threading.Lock()
@@ -285,8 +285,8 @@ def test_results_of_pushed_tasks_come_in_order(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_two_that_push_share_their_threads(threads: int) -> None:
-    """As a writer of gzip does: what becomes of a task is a task of the other."""
+def test_two_pushed_queues_can_share_threads(threads: int) -> None:
+    """This is what a writer of gzip does: the result of one task becomes another task."""
     first = Pushed(threads, 2 * threads)
     second = Pushed(threads, 4 * threads, beside=first)
     found: list[int] = []

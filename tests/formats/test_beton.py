@@ -108,12 +108,12 @@ def test_written_again_the_golden_files_are_the_same_bytes(golden: Path, name: s
     again = bytearray(written(read(data), image_mode=mode))
     if name == "all_fields.beton":
         again[24 + 6 * 1041] = (
-            6  # a tensor of torch is written as an array: other number, same bytes
+            6  # a torch tensor is written as an array: a different type number, but the same bytes
         )
     assert bytes(again) == data
 
 
-def test_a_file_of_another_peer_reads_as_stated(corpus: Path) -> None:
+def test_a_file_of_another_program_reads_as_stated(corpus: Path) -> None:
     folder = corpus / "ffcv" / "peer-made"
     data = gzip.decompress((folder / "ffcv_mixed.beton.gz").read_bytes())
     said = json.loads((folder / "ffcv_mixed.expected.json").read_text())["samples"]
@@ -129,7 +129,7 @@ def test_a_file_of_another_peer_reads_as_stated(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("neutral", [False, True])
-def test_a_file_that_its_writer_never_finished_says_so(
+def test_a_file_that_its_writer_never_finished_is_reported(
     corpus: Path, tmp_path: Path, neutral: bool
 ) -> None:
     path = corpus / "ffcv" / "Self-Supervised-Learning" / "dataset.beton"
@@ -187,7 +187,7 @@ def test_a_schema_chooses_and_casts_fields() -> None:
         read(data, schema=pa.schema([("m", pa.int8())]))
 
 
-def test_raw_records_are_not_to_be_had() -> None:
+def test_raw_records_are_not_available() -> None:
     with pytest.raises(ps.UnsupportedError, match="raw=True"):
         read(written({"n": [1]}), raw=True)
 
@@ -249,7 +249,7 @@ def test_the_table_may_be_in_any_order() -> None:
 
 
 def test_values_without_bytes_as_ffcv_writes_them() -> None:
-    """ffcv gives an empty value the place of the next one, and an entry of no bytes."""
+    """ffcv gives an empty value the position of the next one, and an entry of length 0."""
     data = written({"b": [b"", b"ab"], "image": ps_jpegs(2)})
     start = HEADER.unpack_from(data)[4]
     (ptr,) = struct.unpack_from("<Q", data, start + 24 + 8)
@@ -290,7 +290,7 @@ def test_only_a_beton_is_taken_for_a_beton(golden: Path) -> None:
     assert not sniff(data[:1000], 1000)
     assert not sniff(put(data, 4, "I", 1 << 20)[:4096], len(data))
     assert not sniff(put(data, 24, "B", 9)[:4096], len(data))
-    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # after a name's end
+    assert not sniff(put(data, 24 + 1041 + 8, "B", 65)[:4096], len(data))  # after the end of a name
     others = [path for path in golden.rglob("*") if path.is_file() and "beton" not in str(path)]
     assert len(others) > 50
     for path in others:

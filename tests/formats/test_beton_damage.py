@@ -1,4 +1,4 @@
-"""Files of .beton that are wrong, cut or hostile."""
+""".beton files that are invalid, truncated or hostile."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_limits_come_before_memory() -> None:
 
 
 def test_a_small_file_cannot_ask_for_much_memory() -> None:
-    """Ten thousand records share one value of two MiB: 20 GB, if they were read together."""
+    """Ten thousand records share one value of 2 MiB, which would be 20 GB if they were read together."""
     code = """
 import numpy as np, penstock as ps, struct, sys
 path = sys.argv[1]

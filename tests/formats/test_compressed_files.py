@@ -1,4 +1,4 @@
-"""Members and streams as penstock writes them, and what tells a compressed file."""
+"""Members and streams as penstock writes them, and how compressed files are detected."""
 
 from __future__ import annotations
 
@@ -136,9 +136,7 @@ def test_zlib_files_of_any_window_are_recognised_by_their_bytes(
 
 
 @pytest.mark.parametrize("said", ["gzip", "zlib", ""])
-def test_what_is_said_of_the_compression_counts_with_an_index_as_well(
-    tmp_path: Path, said: str
-) -> None:
+def test_a_given_compression_also_applies_with_an_index(tmp_path: Path, said: str) -> None:
     true = "" if said else "gzip"
     path = tmp_path / "a.tfrecord"
     ps.write({"i": range(10)}, path, compression=true or None)

@@ -1,4 +1,4 @@
-"""Inflating and deflating in the core, with Python's own zlib and gzip as oracle."""
+"""Inflating and deflating in the core, compared with Python's own zlib and gzip."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock._core import (
 
 @dataclass
 class Inflated:
-    """What a whole file gave."""
+    """The result of inflating a whole file."""
 
     plain: bytes = b""
     fault: object = None
@@ -85,7 +85,7 @@ def full_header_member(plain: bytes) -> bytes:
 
 
 def zlib_blocks(plain: bytes, level: int = 6) -> bytes:
-    """A zlib stream flushed now and then, so that it also has blocks of length 0."""
+    """A zlib stream that is sometimes flushed, so that it also has blocks of length 0."""
     deflater = zlib.compressobj(level)
     parts = []
     for at in range(0, len(plain), 30_000):
@@ -174,7 +174,8 @@ def test_no_flipped_bit_gives_wrong_bytes_without_a_fault(container: str) -> Non
         if found.fault is None:
             assert found.plain == plain
             silent.append(bit)
-    # A few bits carry nothing: unused bits of the last byte, or another way back into a run.
+    # A few bits do not matter: unused bits of the last byte, and the distance of a match within a
+    # run.
     assert len(silent) < len(file) // 20, silent
 
 
@@ -191,7 +192,7 @@ def test_a_flip_in_a_plain_header_is_harmless_only_in_fields_that_inflating_igno
             assert found.plain == plain
 
 
-def test_what_inflated_before_a_fault_comes_before_the_fault() -> None:
+def test_bytes_inflated_before_a_fault_are_returned_before_it() -> None:
     plain = sample(random.Random(5), 300_000)
     file = bytearray(gzip.compress(plain))
     file[-6] ^= 1
@@ -232,7 +233,7 @@ def test_bytes_after_the_end_are_a_fault(tail: bytes, in_bytes: int) -> None:
         assert (found.kind, found.fault.byte) == ("trailing_bytes", len(good))
 
 
-def test_a_cut_head_of_a_next_member_says_how_many_bytes_there_are() -> None:
+def test_the_error_for_a_truncated_head_gives_the_number_of_bytes() -> None:
     good = gzip.compress(b"good")
     for cut in range(1, 10):
         fault = inflate("gzip", good + good[:cut]).fault

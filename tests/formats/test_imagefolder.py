@@ -1,4 +1,4 @@
-"""Folders of images: their layouts, their tables, and what must not lead out of them."""
+"""Folders of images: their layouts, their tables, and files that must not lead out of them."""
 
 from __future__ import annotations
 

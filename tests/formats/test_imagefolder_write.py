@@ -1,4 +1,4 @@
-"""Folders of images: writing them, and what others read of them."""
+"""Writing folders of images, and what other libraries read from them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_a_folder_cannot_hold_is_refused_and_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_folder_is_replaced_only_by_what_it_was(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_only_if_it_has_images_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     ps.write(some(["a", "b"]), out, format="imagefolder")
     with pytest.raises(FileExistsError, match="overwrite"):

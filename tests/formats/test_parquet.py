@@ -1,4 +1,4 @@
-"""Parquet: the corpus, options, edges."""
+"""Parquet: the corpus, options and edge cases."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def numbers_table(count: int) -> pa.Table:
     return pa.Table.from_batches([numbers(count)])
 
 
-def test_no_flipped_bit_of_a_page_is_silent(tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_page_is_detected(tmp_path: Path) -> None:
     batch = numbers(20)
     path = write(PARQUET, tmp_path / "a", [batch], batch.schema, compression="none")
     whole = Path(path).read_bytes()
@@ -42,7 +42,7 @@ def test_no_flipped_bit_of_a_page_is_silent(tmp_path: Path) -> None:
             whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
         )
         try:
-            # A page's header is under no checksum: there a flip may change nothing.
+            # A page's header has no checksum, and some of its bits do not matter.
             assert scan(opened(PARQUET, tmp_path / "b")).equals(table)
         except ps.FormatError as error:
             kinds.add(type(error).__name__)
@@ -81,7 +81,7 @@ def test_checksums_can_be_left_out(tmp_path: Path) -> None:
 
 
 def encrypted_columns() -> bytes:
-    """A file whose footer is readable, and one of whose columns is not."""
+    """A file with a readable footer and one encrypted column."""
     encryption = pytest.importorskip("pyarrow.parquet.encryption")
 
     class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
@@ -112,7 +112,7 @@ def test_an_encrypted_column_is_refused_and_the_others_are_read(tmp_path: Path) 
 
 
 def test_known_facts_of_an_encrypted_column_can_be_described(tmp_path: Path) -> None:
-    """pyarrow ends the process if it is asked for the metadata of such a column."""
+    """pyarrow kills the process if it is asked for the metadata of such a column."""
     (tmp_path / "a.parquet").write_bytes(encrypted_columns())
     info = ps.info(tmp_path / "a.parquet")
     assert info.num_records == 2
@@ -123,13 +123,13 @@ def test_the_codecs_equal_those_that_pyarrow_reports() -> None:
     compared = 0
     for case in cases("parquet"):
         if not case.path.endswith(".parquet"):
-            continue  # fuzzed, or encrypted: pyarrow may not survive the question
+            continue  # fuzzed or encrypted files, with which pyarrow may crash
         metadata = pq.read_metadata(case.path)
         reader = opened(PARQUET, case.path)
         group = metadata.row_group(0) if metadata.num_row_groups else None
         columns = range(group.num_columns) if group is not None else ()
         told = {group.column(c).compression.lower() for c in columns}
-        # pyarrow has no word for the newer of the two LZ4s.
+        # pyarrow has no name for the newer of the two LZ4 codecs.
         told = {"lz4" if codec == "unknown" else codec for codec in told} - {"uncompressed"}
         assert reader.compression == ", ".join(sorted(told)), case
         compared += 1
@@ -137,9 +137,10 @@ def test_the_codecs_equal_those_that_pyarrow_reports() -> None:
 
 
 def test_hostile_footers_end_in_errors(tmp_path: Path) -> None:
-    """Every byte of the footer replaced in turn: claims, codecs, types. No crash, no flood."""
+    """Every byte of the footer is replaced in turn: sizes, codecs, types. There must be no crash and no excessive
+    memory."""
     table = pa.table({"a": [1, 2, 3], "b": [["x"], [], None]})
-    # Without the Arrow schema, so that the bytes under attack are Parquet's own.
+    # Without the Arrow schema, so that only Parquet's own bytes are changed.
     whole = stored(tmp_path / "a", table, store_schema=False).read_bytes()
     end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     files: list[str] = []

@@ -1,6 +1,6 @@
-"""Behind the index's back: files that changed after they were indexed.
+"""Files that changed after they were indexed.
 
-Whatever happens, a record that is delivered is one that is in the file now, at that number.
+Whatever happens, a delivered record is in the file now, at its number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def payloads(rng: random.Random, count: int | None = None) -> list[bytes]:
 
 
 def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
-    """Read in every way. Each result must be what is in the file now, or an error. Returns the results."""
+    """Read in every way. Each result must be in the file now, or be an error. Returns the results."""
     try:
         dataset = ps.open(path, raw=True, **options)  # type: ignore[arg-type]
         assert records_of(dataset, threads=1) == now
@@ -46,7 +46,7 @@ def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
 
 
 def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
-    """Another state of the file."""
+    """The contents after a random edit."""
     new = list(old)
     kind = rng.randrange(9)
     if kind == 0:
@@ -61,7 +61,7 @@ def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
     elif kind == 4:
         rng.shuffle(new)
     elif kind == 5 and len(new) > 1:
-        # The same size of the file, with other borders.
+        # The file keeps its size, but records have different boundaries.
         new[0], new[1] = new[0] + new[1][:1], new[1][1:]
     elif kind == 6:
         new = payloads(rng)
@@ -77,7 +77,7 @@ def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
 def test_random_edits_after_indexing_deliver_nothing_wrong(
     compression: str, keeps_time: bool, tmp_path: Path
 ) -> None:
-    """100 files a case; half of the edits keep the file's time stamps."""
+    """100 files per case; half of the edits keep the file's time stamps."""
     rng = random.Random(f"{SEED}{compression}{keeps_time}")
     wrap = WRAPS[compression]
     path = tmp_path / "a.tfrecord"
@@ -94,7 +94,7 @@ def test_random_edits_after_indexing_deliver_nothing_wrong(
         said = check_nothing_wrong(str(path), new)
         if new == old:
             assert said == "read", "rewritten with the same bytes, nothing has changed"
-        # After a refusal the next reader finds a fresh index or makes one.
+        # After an error, the next reader finds a new index or builds one.
         assert check_nothing_wrong(str(path), new) == "read", f"seed {SEED}, round {round_}"
         index_of(tmp_path / "a.tfrecord").unlink()
 
@@ -119,7 +119,7 @@ def test_swapped_shards_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
-    """Each record that comes is of one state or the other, as it was written, or an error does."""
+    """Each delivered record is as written in one of the two states; otherwise there is an error."""
     rng = random.Random(SEED)
     path = tmp_path / "a.tfrecord"
     for _ in range(100):
@@ -140,7 +140,7 @@ def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["error", "skip"])
 @pytest.mark.parametrize("wrap", [*WRAPS, "zlib"])
 def test_a_rewritten_file_is_not_called_damaged(wrap: str, damage: str, tmp_path: Path) -> None:
-    """Nor are the new file's records returned as if they were the indexed records."""
+    """The new file's records are not returned as if they were the indexed records, either."""
     rng = random.Random(SEED)
     make = WRAPS.get(wrap, frames.zlib_of)
     path = tmp_path / "a.tfrecord"
@@ -182,7 +182,7 @@ def test_a_file_that_shrinks_under_an_open_dataset(keep: int, tmp_path: Path) ->
 
 
 def same_size_other_records(count: int = 3000) -> tuple[list[bytes], list[bytes]]:
-    """Records, and the same with one of them as two, in a file of the same size."""
+    """Two lists of records whose files have the same size; in the second list, one record became two."""
     old = [b"%060d" % number for number in range(count)]
     cut = old[count // 3]
     return old, [*old[: count // 3], cut[:10], cut[10:-16], *old[count // 3 + 1 :]]
@@ -199,7 +199,7 @@ KEEPING_SIZES = {
     "members": stored_members,
     "zlib": lambda data: zlib.compress(data, 0),
 }
-"""Files as large as what is in them, however that is cut into records."""
+"""Files whose size depends only on the contents, not on how these are divided into records."""
 
 
 @pytest.fixture(params=KEEPING_SIZES)
@@ -234,7 +234,7 @@ def test_a_change_is_noticed_even_if_records_were_appended_too(
 def test_a_replaced_record_of_the_same_length_is_noticed(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """It is right in itself, so that only the index that knows another one can be wrong."""
+    """The new record is valid in itself. Only the index shows that another record was there."""
     old, _ = same_size_other_records()
     path = tmp_path / "a.tfrecord"
     path.write_bytes(wrap(frames.file_of(old)))
@@ -245,7 +245,7 @@ def test_a_replaced_record_of_the_same_length_is_noticed(
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path: Path) -> None:
+def test_files_that_penstock_compressed_are_compared_too(compression: str, tmp_path: Path) -> None:
     """Two records change places in the middle, which keeps the size if nothing can be compressed."""
     rng = random.Random(SEED)
     old = [rng.randbytes(60) for _ in range(20_000)]
@@ -259,7 +259,7 @@ def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_of_a_damaged_file_the_index_is_kept(
+def test_the_index_of_a_damaged_file_is_kept(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     """The index shows how many records are lost."""
@@ -280,7 +280,7 @@ def test_of_a_damaged_file_the_index_is_kept(
 
 
 def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:
-    """MessagePack has no heads to go by, so a small file is read whole."""
+    """MessagePack has no heads with checksums, so a small file is read whole."""
     path = tmp_path / "a.msgpack"
     old = [b"\xc4\x03abc"] * 3000
     path.write_bytes(b"".join(old))
@@ -297,7 +297,7 @@ def test_an_untouched_file_is_recognised_without_reading_all_of_it(
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of(old))
     beside = index_of(path)
-    time.sleep(0.03)  # a file that was written just now may be written to in the same tick
+    time.sleep(0.03)  # a file may be written twice within one clock tick
     assert len(ps.open(str(path), raw=True)) == len(old)
     before = beside.stat().st_ino
     looks: list[object] = []
@@ -330,7 +330,7 @@ def test_the_index_verb_makes_an_index_anew_that_is_of_another_state(tmp_path: P
 
 
 def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
-    """A file that was opened, then replaced by one of the same size, in which the label of one record is another."""
+    """A file that was opened, and then replaced by one of the same size, in which the label of one record differs."""
     rng = random.Random(SEED)
     labels = [1] * 300
     images = [rng.randbytes(2000) for _ in labels]
@@ -356,8 +356,8 @@ def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.rec", "a.msgpack"])
-def test_what_was_written_anew_is_not_called_damaged(name: str, tmp_path: Path) -> None:
-    """Only the file's times distinguish a changed record from a damaged record there."""
+def test_a_file_written_again_is_not_reported_as_damaged(name: str, tmp_path: Path) -> None:
+    """In these formats, only the file's times distinguish a changed record from a damaged one."""
     path, now = relabelled(tmp_path, name)
     assert ps.verify(path).ok
     assert [r for batch in ps.open(path, damage="skip").scan() for r in batch.to_pylist()] == now

@@ -1,4 +1,4 @@
-"""Sidecars that are damaged, forged, of another file, or not files at all."""
+"""Sidecars that are damaged, forged, or of another file, and sidecars that are not files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from reading import index_of, records_of
 pytestmark = pytest.mark.usefixtures("index_beside")
 
 
-def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> None:
-    """Somebody else may have packed it, to have another file overwritten."""
+def test_a_link_instead_of_a_sidecar_is_not_followed(tmp_path: Path) -> None:
+    """Somebody may have put the link into an archive, so that another file is overwritten."""
     some = payloads(random.Random(SEED))
     path, precious = tmp_path / "a.tfrecord", tmp_path / "precious"
     path.write_bytes(frames.file_of(some))
@@ -58,10 +58,10 @@ def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
     return path, some
 
 
-def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
+def test_a_sidecar_without_a_state_of_its_file_is_read(
     indexed: tuple[Path, list[bytes]],
 ) -> None:
-    """As writers make them."""
+    """Writers make such sidecars."""
     path, some = indexed
     beside = index_of(path)
     good = beside.read_bytes()
@@ -71,7 +71,7 @@ def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
 
 
 def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
-    """All bits through `sidecar.load`; one bit of each byte through `open`."""
+    """All bits are tested with `sidecar.load`, and one bit of each byte with `open`."""
     path, some = indexed
     beside = index_of(path)
     good = beside.read_bytes()
@@ -94,7 +94,7 @@ def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) 
 
 
 def test_a_sidecar_cut_at_any_byte_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
-    """All cuts through `sidecar.load`; every eighth through `open`."""
+    """All truncations are tested with `sidecar.load`, and every eighth with `open`."""
     path, some = indexed
     beside = index_of(path)
     good = beside.read_bytes()
@@ -121,7 +121,7 @@ def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
 
 
 def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: Path) -> None:
-    """Write a sidecar with right checksums and the contents that a forger chooses."""
+    """Write a sidecar with correct checksums and any other contents."""
     told = np.array(numbers, np.uint64), np.array(checksums, np.uint32)
     forged = replace(good, num_records=len(checksums), starts=told[0], checksums=told[1])
     sidecar.save(forged, str(path), LocalStorage())
@@ -130,8 +130,8 @@ def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: P
 def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
     indexed: tuple[Path, list[bytes]],
 ) -> None:
-    """Right checksums, wrong places: anywhere in the file and far beyond it, falling, twice the
-    same, into other records. A forger who knows the format can hide records, not make them up."""
+    """The checksums are correct but the positions are wrong: anywhere in the file, far beyond it, in falling order,
+    twice the same, or inside other records. Somebody who knows the format can hide records, but not invent any."""
     path, some = indexed
     good = sidecar.load(str(index_of(path)), LocalStorage())
     starts = frames.starts_of(some)
@@ -241,7 +241,7 @@ def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.tar", "a.rec", "a.msgpack"])
-def test_a_fingerprint_is_of_what_the_records_hold(name: str, tmp_path: Path) -> None:
+def test_a_fingerprint_depends_on_the_contents_of_records(name: str, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     images = [rng.randbytes(2000) for _ in range(50)]
     path = tmp_path / name

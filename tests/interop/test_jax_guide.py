@@ -1,4 +1,4 @@
-"""The program of docs/guide/jax.md, on two processes of JAX that talk over the loopback."""
+"""The program of docs/guide/jax.md, on two processes of JAX that communicate over the loopback device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATA, PROGRAM = re.findall(
     re.MULTILINE | re.DOTALL,
 )
 BATCH, COUNT, STEPS_OF_AN_EPOCH = 16, 300, 10
-# What each process gives to JAX, before the program runs.
+# The JAX settings of each process, before the program runs.
 WATCH = """
 import json
 import numpy as np
@@ -119,7 +119,7 @@ def copied(folder: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Host]:
-    """Three epochs without a stop."""
+    """Three epochs without an interruption."""
     return trained(copied(folder, tmp_path_factory.mktemp("whole")), 3 * STEPS_OF_AN_EPOCH)
 
 
@@ -151,7 +151,7 @@ def test_the_hosts_share_the_records_of_each_epoch(whole: list[Host]) -> None:
 
 
 def test_the_gradients_are_those_of_the_whole_batch(folder: Path, whole: list[Host]) -> None:
-    """The same steps in NumPy, on the records of both hosts together."""
+    """They are compared with the same steps in NumPy, on the records of both hosts together."""
     ds = ps.open(folder / "words.tfrecord")
     rows = [ds[n] for n in range(COUNT)]
     table = np.zeros((32, 2))

@@ -1,4 +1,4 @@
-"""`ps.plan` and `ps.audit` of loaders with `buckets=`, against the batches that they deliver."""
+"""`ps.plan` and `ps.audit` of loaders with `buckets=`, compared with the batches that the loaders deliver."""
 
 from __future__ import annotations
 

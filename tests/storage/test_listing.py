@@ -1,4 +1,4 @@
-"""Which files a folder and a glob mean, and what is left out."""
+"""The files that a folder and a glob stand for, and the files that are left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD = {"a": [1, 2]}
 
 
 def laid(folder: Path, *names: str) -> Path:
-    """A folder with TFRecord files of these names; a name that ends with a slash makes a folder."""
+    """A folder with TFRecord files that have these names; a name that ends with a slash makes a folder."""
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def oracle_matches(parts: list[str], pattern: list[str]) -> bool:
 
 
 def made(folder: Path, tree: list[str]) -> list[str]:
-    """Empty files; names of existing folders are left out."""
+    """Make empty files, except where a folder has that name."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     files: set[str] = set()
@@ -196,7 +196,7 @@ def test_folders_and_globs_mean_what_the_rules_say(
     below = [one for one in files if all(map(oracle_is_data, one.split("/")))]
     matched = [one for one in files if oracle_matches(one.split("/"), pattern.split("/"))]
     if os.path.exists(folder / pattern):
-        matched = below if pattern == "" else []  # a name, and no pattern
+        matched = below if pattern == "" else []  # a plain name, not a pattern
     for source, expected in ((str(folder), below), (f"{folder}/{pattern}", matched)):
         if source != str(folder) and not re.search(r"[*?\[]", pattern):
             continue

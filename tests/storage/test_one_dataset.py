@@ -1,4 +1,4 @@
-"""Which files may be one dataset: several formats, no field in common, files of no bytes."""
+"""Which files can form one dataset: several formats, no field in common, empty files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_files_of_several_formats_are_refused_with_globs_that_work(
         assert list(ds.scan())
 
 
-def test_a_file_of_no_format_is_named_with_what_opens_the_others(tmp_path: Path) -> None:
+def test_a_file_without_a_format_is_named_with_a_way_to_open_the_others(tmp_path: Path) -> None:
     laid(tmp_path, "a.tfrecord", "b.tfrecord")
     (tmp_path / "x.bin").write_bytes(b"\x01\x02 no format")
     with pytest.raises(ps.FormatError, match="no known format") as caught:
@@ -173,7 +173,7 @@ def test_an_empty_file_is_a_finding_and_not_a_dataset(tmp_path: Path, ending: st
         assert not report.ok
     repaired = ps.repair(tmp_path / f"a.{ending}", into=tmp_path / f"c.{ending}")
     assert repaired.findings == ps.verify(tmp_path / f"a.{ending}").findings
-    if repaired.paths:  # an archive of no records
+    if repaired.paths:  # an archive without records
         assert ps.verify(repaired.paths[0]).ok
         assert len(ps.open(repaired.paths[0])) == 0
 

@@ -127,12 +127,12 @@ def test_elements_are_not_views_into_the_users_arrays() -> None:
     assert numbers(cached) == [0, 1, 2, 3]
 
 
-def test_a_forked_child_iterates_anew_and_refuses_to_go_on() -> None:
+def test_a_forked_child_starts_a_new_iteration_and_refuses_to_continue_the_old_one() -> None:
     dataset = Data.range(100).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)
     iterator = iter(dataset)
     next(iterator)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions warn of a fork
+        warnings.simplefilter("ignore")  # some versions of Python warn about forks
         child = os.fork()
     if not child:
         status = 1

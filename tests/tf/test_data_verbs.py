@@ -1,4 +1,5 @@
-"""What verbs of datasets refuse, and what random chains do not reach; compared with TensorFlow if possible."""
+"""Arguments that the verbs of datasets refuse, and cases that random chains do not cover, compared with TensorFlow if
+possible."""
 
 from __future__ import annotations
 
@@ -188,7 +189,7 @@ def test_numpy_iterators_give_plain_values() -> None:
     assert type(element[2]) is np.ndarray
 
 
-def test_what_is_missing_names_the_symbol_and_another_way() -> None:
+def test_the_error_for_a_missing_symbol_names_another_way() -> None:
     with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset\.sparse_batch"):
         Data.range(3).sparse_batch(2, [3])
     with pytest.raises(AttributeError, match=r"tf\.data\.Dataset\.fingerprint"):
@@ -216,7 +217,7 @@ def test_options_take_what_tensorflow_has_and_nothing_else() -> None:
         getattr(mine, name)
 
 
-def test_ignore_errors_passes_over_what_fails() -> None:
+def test_ignore_errors_skips_elements_that_fail() -> None:
     def fail_at_two(x: Any) -> Any:
         if x == 2:
             raise ValueError("two")
@@ -254,7 +255,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
 
 
 def parts(value: Any) -> Any:
-    """A leaf; sparse and ragged tensors are split into their parts."""
+    """The parts of a sparse or ragged tensor, or any other leaf itself."""
     if isinstance(value, dict):
         return [parts(value[key]) for key in sorted(value)]
     if hasattr(value, "dense_shape"):

@@ -1,4 +1,4 @@
-"""`ps.diff`: finds exactly what differs, by content, across formats, in bounded memory."""
+"""`ps.diff` finds exactly what differs, by content, across formats, in bounded memory."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ def test_random_edits_are_found_exactly(
 
 
 def edited(value: Any, type_: pa.DataType) -> Any:
-    """Another value of the type."""
+    """A different value of the type."""
     if pa.types.is_list(type_):
         inner = {"int64": 0, "float": 0.5, "binary": b"x"}[str(type_.value_type)]
         return [*(value or []), inner]
     if isinstance(value, bytes):
         return value + b"x"
     if pa.types.is_integer(type_):
-        return 0 if value else 1  # pyarrow would make 0 of 0.5
+        return 0 if value else 1  # pyarrow would truncate 0.5 to 0
     return 0.5 if value != 0.5 else 1.5 if isinstance(value, float) else value
 
 
@@ -159,7 +159,7 @@ def test_shards_do_not_matter(tmp_path: Path) -> None:
 
 
 def test_fields_beyond_the_sample_are_seen(tmp_path: Path) -> None:
-    """The first thousand records give the schema, but a field of the last record counts, too."""
+    """The schema is inferred from the first thousand records, but a field of the last record is compared too."""
     examples = [frames.example({"id": [n]}) for n in range(3000)]
     more = [*examples[:-1], frames.example({"id": [2999], "late": [b"x"]})]
     a, b = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"

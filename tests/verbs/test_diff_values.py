@@ -1,4 +1,4 @@
-"""Which values and types are equal to `diff`."""
+"""Values and types that `diff` treats as equal."""
 
 from __future__ import annotations
 

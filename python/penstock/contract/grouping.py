@@ -15,7 +15,7 @@ from penstock.storage.pyarrow_files import SinkFile, writable
 
 
 class GroupWriter(Writer):
-    """Writes one shard with `_writer`, a writer of pyarrow's, which a subclass opens on `_file`."""
+    """Writes one shard with a pyarrow writer. A subclass opens that writer on `_file`, and sets `_writer` to it."""
 
     def __init__(
         self, sink: Sink, schema: pa.Schema, *, group_records: int, group_bytes: int
@@ -56,6 +56,7 @@ class GroupWriter(Writer):
         self._file.drain()
 
     def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is deleted, which an aborted sink must not receive.
+        # pyarrow's writer writes a footer when it is deleted, and an aborted sink must not receive
+        # it.
         if getattr(self, "_writer", None) is not None:
             self._file.abandon()

@@ -169,7 +169,7 @@ def group(
 def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") -> Iterator[Region]:
     """Yield regions, and check that they are in order, do not overlap, and are inside [at, end).
 
-    The bytes between them are regions too, if `between` names them.
+    If `between` is not empty, the bytes between them become regions with this name.
 
     If there are too many, a single region stands for the rest.
 
@@ -227,13 +227,13 @@ def several(
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
-    """Yield the region of padding bytes, if there are any and they have a name."""
+    """Yield the region of padding bytes, if there are any and `name` is not empty."""
     if end > start and name:
         yield Region(start, end - start, name)
 
 
 def cut(what: str, byte: int, expected: int, found: int) -> TruncatedError:
-    """The error for data that ends inside something that has `expected` bytes."""
+    """The error for data that ends inside a part that should have `expected` bytes."""
     message = f"the data ends inside {what}"
     return TruncatedError(message, byte=byte, expected=f"{expected} bytes", found=f"{found} bytes")
 

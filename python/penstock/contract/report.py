@@ -63,7 +63,7 @@ _DONE = {"verify": "intact", "repair": "kept"}
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Printed):
     """The findings of `verify` or `repair`. `num_records` counts the intact records or, for `repair`, the written ones,
-    including restored records. Printed, it is a table."""
+    including restored records. `print` shows them as a table."""
 
     num_records: int
     findings: tuple[Finding, ...]

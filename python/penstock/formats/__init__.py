@@ -211,7 +211,8 @@ def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format 
 
 
 def _refuse_packed(head: bytes, path: str, named: Format | None) -> None:
-    """Raise UnsupportedError if the file is compressed, and files of the format in its name are not read compressed."""
+    """Raise UnsupportedError if the file is compressed, and penstock does not read compressed files of the format that
+    its name suggests."""
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
     if packed is not None and (
         named is None or (named in _own() and named.info.name not in _EVER_PACKED)

@@ -43,7 +43,8 @@ class Thrift:
             yield number, head & 0x0F
 
     def only(self, wanted: Field) -> Iterator[None]:
-        """Stop where the value of this field of a struct is, which the caller reads. Skip the other fields."""
+        """Yield when the reader is at the value of this field of a struct. The caller reads that value. Other fields
+        are skipped."""
         for field in self.fields():
             if field == wanted:
                 yield

@@ -240,7 +240,8 @@ def _steps(
 
 
 def _kernel_types(key: str, given: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
-    """The type without extensions and dictionaries, and the type that the kernel accepts, or raise SchemaError."""
+    """Return the type without extensions and dictionaries, and the type that the kernel accepts. Raise SchemaError if
+    there is none."""
     stored = map_values(given, _stored)
     wanted = None if stored is None else map_values(stored, _wire)
     if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
