@@ -17,6 +17,8 @@ import click
 from penstock import describe, tables
 
 if TYPE_CHECKING:
+    import rich.progress
+
     import penstock as ps
 
 Progress = Callable[[int, int, int], None]
@@ -117,16 +119,12 @@ def progress(title: str) -> Generator[Progress | None]:
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TextColumn, TimeRemainingColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+    shown = _bar(
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[figures]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=tables.SafeConsole(stderr=True, highlight=False, markup=False),
-        transient=True,
     )
     task = shown.add_task(title, total=None, figures="")
 
@@ -146,15 +144,9 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeElapsedColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        console=tables.SafeConsole(stderr=True, highlight=False, markup=False),
-        transient=True,
-    )
+    shown = _bar(TimeElapsedColumn())
     task = shown.add_task(title, total=1.0)
 
     def report(what: str, part: float) -> None:
@@ -162,6 +154,14 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
 
     with shown:
         yield report
+
+
+def _bar(*columns: rich.progress.ProgressColumn) -> rich.progress.Progress:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    title = TextColumn("{task.description}", markup=False)
+    console = tables.SafeConsole(stderr=True, highlight=False, markup=False)
+    return Progress(title, BarColumn(bar_width=24), *columns, console=console, transient=True)
 
 
 def _is_watched() -> bool:

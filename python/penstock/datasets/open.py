@@ -106,13 +106,7 @@ def open(
     index = reading_index(index)
     if checksums == "index":
         _check_can_use_index(index, mmap)
-    if raw and schema is not None:
-        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
-    if types is not None and (raw or schema is not None):
-        other = "raw=True" if raw else "schema="
-        raise ValueError(
-            f"types= changes the types that penstock finds, but {other} sets them; leave out one of them"
-        )
+    _check_names_fields_once(raw=raw, schema=schema, types=types)
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
@@ -151,6 +145,17 @@ def _check_choices(choices: dict[str, str]) -> None:
             listed = ", ".join(map(repr, _CHOICES[word]))
             instead = _SALVAGE if value == "salvage" else ""
             raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+
+
+def _check_names_fields_once(*, raw: bool, schema: Any, types: Any) -> None:
+    """Raise ValueError if more than one of the keywords says which fields a record has."""
+    if raw and schema is not None:
+        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if types is not None and (raw or schema is not None):
+        other = "raw=True" if raw else "schema="
+        raise ValueError(
+            f"types= changes the types that penstock finds, but {other} sets them; leave out one of them"
+        )
 
 
 def _check_can_use_index(index: Any, mmap: bool) -> None:

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.contract.format import SkippedRegion
-from penstock.engine.pipeline import default_threads
 from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
 from penstock.loader._buckets import BucketSequence, buckets_of
-from penstock.loader._caching import Cached
+from penstock.loader._caching import cached
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
 from penstock.loader._maker import BatchMaker
 from penstock.loader._plan import EpochPlan
-from penstock.loader._processes import Workers
+from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
 from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
@@ -162,9 +161,7 @@ class Loader:
         self.source = records_of(data, columns, mixed)
         schema = self.source.schema
         self._classes = ClassNames(self.source, class_names)
-        if cache_bytes is not None:
-            cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
-        self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
+        self.cache = cached(self.source, cache, cache_bytes)
         self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
         self.buckets: BucketSequence | None = None
         """The buckets of `buckets=`, and their order."""
@@ -179,15 +176,12 @@ class Loader:
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
-        self.threads = (
-            default_threads() if threads is None else checked_count("threads", threads, 0)
-        )
+        self.threads = arguments.checked_threads(threads)
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
-        processes = checked_count("processes", processes, 0)
-        self._workers = Workers(user, processes) if processes and user.is_any else None
+        self._workers = workers_for(user, checked_count("processes", processes, 0))
         lengths = lengths_of(pad_to, schema, decode)
         self._recipe = Recipe(
             self.source,

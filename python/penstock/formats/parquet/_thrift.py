@@ -42,6 +42,14 @@ class Thrift:
             number &= 0xFFFF
             yield number, head & 0x0F
 
+    def only(self, wanted: Field) -> Iterator[None]:
+        """Stop where the value of this field of a struct is, which the caller reads. Skip the other fields."""
+        for field in self.fields():
+            if field == wanted:
+                yield
+            else:
+                self.skip(field[1])
+
     def elements(self) -> Iterator[int]:
         """Yield the type of each element of a list. The caller reads or skips each element."""
         head = self._byte()
