@@ -13,9 +13,9 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
-# Output is compared as it is piped, whatever the width of the terminal that runs the tests.
+# Output is compared as if it were piped, whatever the width of the terminal.
 os.environ.pop("COLUMNS", None)
-# Deadlines measure the machine's other users; the seed is printed if a test fails.
+# Deadlines would depend on the load of the machine. The seed is printed if a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
 

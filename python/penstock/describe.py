@@ -299,7 +299,7 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
         return _struct(scalar, width)
     if pa.types.is_floating(type_):
         return number(scalar.as_py(), type_)
-    return _cut(escape(text_of(scalar)), width)
+    return cut(escape(text_of(scalar)), width)
 
 
 def text_of(scalar: pa.Scalar) -> str:
@@ -346,7 +346,8 @@ def _extension(scalar: pa.Scalar, width: int) -> str:
     return head + _list(scalar.value.values, max(width - len(head), 8))
 
 
-def _cut(line: str, width: int) -> str:
+def cut(line: str, width: int) -> str:
+    """A line, shortened to at most `width` characters."""
     return line if len(line) <= width else line[: width - 1] + ELLIPSIS
 
 
@@ -381,7 +382,7 @@ def _list(values: pa.Array, width: int) -> str:
         if left < 0 and not (is_last and place == 0):
             return shown + tail
         shown += item + ("" if is_last else ", ")
-    return _cut(shown + "]", width) if len(values) <= _LIST_ITEMS else shown + tail
+    return cut(shown + "]", width) if len(values) <= _LIST_ITEMS else shown + tail
 
 
 def _struct(scalar: Any, width: int) -> str:
@@ -389,7 +390,7 @@ def _struct(scalar: Any, width: int) -> str:
         f"{escape(child.name)}: {_item(scalar[place], width)}"
         for place, child in enumerate(scalar.type)
     ]
-    return _cut("{" + ", ".join(parts) + "}", width)
+    return cut("{" + ", ".join(parts) + "}", width)
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:

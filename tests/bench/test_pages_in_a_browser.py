@@ -65,7 +65,7 @@ def test_a_page_has_its_tables_and_asks_for_nothing(pages: dict[str, Path], name
     assert seen.share_of(DARK) == 0
 
 
-def test_a_page_is_dark_where_the_system_is(pages: dict[str, Path]) -> None:
+def test_a_page_is_dark_if_the_system_is(pages: dict[str, Path]) -> None:
     seen = look_at(pages["formats"], "--blink-settings=preferredColorScheme=0")
     assert seen.share_of(DARK) > 0.0001, "what is best stands out"
     assert seen.share_of(DARK_BAR) > 0.001

@@ -70,7 +70,7 @@ def test_add_in_place_by_a_key_and_verified(shards: Path, scores: Path) -> None:
     assert ps.overlays(shards) == []
 
 
-def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_path: Path) -> None:
+def test_add_set_into_a_folder_parses_values_by_their_type(shards: Path, tmp_path: Path) -> None:
     into = tmp_path / "out"
     ran = run("fields", "add", shards, "--set", "split=train", "--set", "n=7", "--into", into)
     assert ran.status == 0
@@ -89,7 +89,7 @@ def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_
 
 
 @pytest.mark.usefixtures("own_modules")
-def test_add_what_a_function_gives(single: Path) -> None:
+def test_fields_add_stores_the_results_of_a_function(single: Path) -> None:
     given = ("--function", "lengths:measure", "--reads", "name")
     ran = run("fields", "add", single, *given, "--in-place", "--threads", 1)
     assert ran.status == 0

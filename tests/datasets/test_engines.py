@@ -120,7 +120,7 @@ def test_bytes_read(tmp_path: Path) -> None:
     def share_of(ending: str, query: Any) -> float:
         """The bytes that a query reads, divided by the bytes of the file."""
         path = tmp_path / f"wide.{ending}"
-        query(ps.open(path))  # what is imported is read, too
+        query(ps.open(path))  # imported modules are read, too
         before = bytes_so_far()
         query(ps.open(path))
         return (bytes_so_far() - before) / path.stat().st_size

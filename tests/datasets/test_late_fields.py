@@ -58,7 +58,7 @@ def sees_the_last(dataset: ps.Dataset) -> bool:
 
 
 @pytest.mark.parametrize("name", [*MADE, "a.tfrecord.gz", "a.tar.gz"])
-def test_what_only_the_last_of_some_large_records_has_is_seen(name: str, tmp_path: Path) -> None:
+def test_a_field_of_the_last_large_record_is_found(name: str, tmp_path: Path) -> None:
     data = MADE[name.removesuffix(".gz")](LARGE)
     (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith(".gz") else data)
     dataset = ps.open(tmp_path / name)

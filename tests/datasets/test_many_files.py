@@ -69,7 +69,8 @@ def test_sidecars_in_a_list_are_not_data(tmp_path: Path) -> None:
         path = tmp_path / f"toy.tfrecord-0000{number}-of-00002"
         ps.write({"i": [number]}, path, format="tfrecord")
         ps.index(path, text=True)
-    listed = sorted(str(path) for path in tmp_path.iterdir())  # with hidden ones, as `find` gives
+    # Including hidden files, as `find` lists them.
+    listed = sorted(str(path) for path in tmp_path.iterdir())
     assert len(listed) == 6
     assert len(ps.open(listed)) == 2
     assert ps.verify(listed).ok

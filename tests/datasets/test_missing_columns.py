@@ -1,4 +1,4 @@
-"""Columns of schema= that some of the files do not have."""
+"""Columns of schema= that some of the files lack."""
 
 from __future__ import annotations
 

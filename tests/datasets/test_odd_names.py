@@ -53,7 +53,7 @@ def test_every_command_takes_such_a_name(command: str, json: list[str], tmp_path
     done.stdout.decode("utf-8")
 
 
-def test_of_a_missing_one_the_error_says_so(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_says_that_it_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ps.open(tmp_path / odd("tfrecord"))
 
@@ -77,7 +77,7 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_compression_may_be_said_in_tensorflows_words(tmp_path: Path) -> None:
+def test_compression_may_be_given_in_tensorflows_terms(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     for word in ("GZIP", "ZLIB", ""):
         ps.write({"a": [1]}, path, compression=word, overwrite=True)
@@ -137,7 +137,7 @@ def _images(folder: bytes, *names: bytes) -> str:
     return os.fsdecode(folder)
 
 
-def test_a_class_whose_name_is_not_text_is_the_same_error_everywhere(tmp_path: Path) -> None:
+def test_a_class_name_that_is_not_text_is_the_same_error_in_every_format(tmp_path: Path) -> None:
     folder = _images(os.fsencode(tmp_path / "images"), b"cat/a.png", b"d\xffg/a.png")
     target = tmp_path / "a.parquet"
     verbs: list[Callable[[], Any]] = [

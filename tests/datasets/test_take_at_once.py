@@ -133,7 +133,8 @@ def test_few_strings_of_large_records_hold_no_more_memory_than_they_need(
     assert sum(batch.num_rows for batch in kept) == 2000
     assert at_once == [True] * 20
     assert pa.total_allocated_bytes() - before < 1 << 20
-    # 200 MB if each kept the room for what was read; the pool keeps some buffers for the next batches.
+    # It would be 200 MB if each batch kept all memory that was read for it. The pool keeps some
+    # buffers for the next batches.
     assert memory_of_this_process() - resident < 100 << 20
 
 

@@ -33,7 +33,7 @@ def late(path: Path) -> None:
     """Records with `id`; the last one also has `late`."""
     rows = [{"id": n} for n in range(MANY)]
     if path.suffix == ".tfrecord":
-        # Without the sidecar, which would keep the schema.
+        # Without the sidecar, because it would have the schema.
         ps.write({"id": range(MANY), "late": [None] * (MANY - 1) + [7]}, path, index=False)
     elif path.suffix == ".tar":
         found = [{"id.txt": b"%d" % row["id"]} for row in rows]
@@ -128,7 +128,7 @@ def test_types_of_several_files_become_one_that_holds_all(tmp_path: Path) -> Non
         ps.open([tmp_path / "a-0.tfrecord", tmp_path / "a-2.tfrecord"], infer_records="all")
 
 
-def test_a_conversion_keeps_what_fields_say_of_themselves(tmp_path: Path) -> None:
+def test_a_conversion_keeps_the_metadata_of_fields(tmp_path: Path) -> None:
     field = pa.field("x", pa.int64(), metadata={"unit": "mm"})
     ps.write(pa.table([pa.array([1, 2])], pa.schema([field])), tmp_path / "a.arrow")
     for name in ("a.parquet", "a.npz", "a.h5", "a.tar"):

@@ -140,7 +140,7 @@ class TestDamage:
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("damage", ["error", "stop"])
     @pytest.mark.parametrize("kind", ["damaged", "no_example"])
-    def test_what_is_before_a_fault_comes_first(
+    def test_bytes_before_a_fault_come_first(
         self, kind: str, damage: Any, threads: int, request: pytest.FixtureRequest
     ) -> None:
         dataset = ps.open(request.getfixturevalue(kind), damage=damage, index="never")
@@ -171,8 +171,8 @@ class TestDamage:
         if indexed:
             ps.index(path)
         data = bytearray(whole)
-        data[starts[10]] ^= 1  # the head, and
-        data[starts[10] + frames.HEAD] ^= 1  # the payload
+        data[starts[10]] ^= 1  # in the head
+        data[starts[10] + frames.HEAD] ^= 1  # in the payload
         if not compression:
             path.write_bytes(data)
         lost = [5000] if compression else [10, 5000]

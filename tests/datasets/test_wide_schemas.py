@@ -74,7 +74,7 @@ def test_verbs_are_linear_in_fields(tmp_path: Path, ending: str) -> None:
         ps.add_fields(tmp_path / f"wider{num_fields}.{ending}", {"new": [1, 2]})
     slow: dict[str, tuple[float, float]] = {}
     for name, verb in VERBS.items():
-        for _ in range(2):  # measured again before it is believed
+        for _ in range(2):  # measured again, because the first result may be wrong
             few, many = (
                 _seconds(partial(verb, tmp_path / f"w{n}.{ending}", n)) for n in (FEW, MANY)
             )
@@ -96,7 +96,8 @@ def test_schemas_of_several_files_are_linear_in_fields(tmp_path: Path) -> None:
             lambda: (ps.schemas(files, everything=True), _run("schema", "--tensorflow", files))
         )
 
-    # The least of each: as pairs, a quick small one would be held against a disturbed large one.
+    # Compare the minimum of each. Compared in pairs, a fast small run might meet a disturbed large
+    # run.
     few, many = (
         min(costs) for costs in zip(*((cost(FEW), cost(MANY)) for _ in range(4)), strict=True)
     )

@@ -7,7 +7,7 @@ import runpy
 from typing import Any
 
 import pytest
-import tensorflow  # noqa: ICN001 -- its own name says whose it is
+import tensorflow  # noqa: ICN001 -- the full name shows that it is TensorFlow itself
 
 from reading import ROOT
 

@@ -20,7 +20,7 @@ def add(folder: str) -> None:
 
 def main(folder: str) -> None:
     """Forks once per line of input and prints the child's process id."""
-    # What is imported late is imported now, so that the children spend their lives with the job.
+    # Import lazily imported modules now, so that the children spend their time on the job.
     with tempfile.TemporaryDirectory() as warm:
         ps.write({"id": np.arange(50)}, f"{warm}/a.tfrecord")
         ps.add_fields(f"{warm}/a.tfrecord", {"score": np.arange(50)}, in_place=True, threads=1)

@@ -63,7 +63,7 @@ def append_forever(path: str, last: int) -> None:
 
 
 def main(folder: str) -> None:
-    # Whatever is imported late is imported now. One thread: a process with more must not fork.
+    # Import lazily imported modules now. Use one thread, because a process with more must not fork.
     path = f"{folder}/warm.tfrecord.gz"
     os.mkdir(folder)
     ps.write({"id": [0], "pad": [PAD]}, path, threads=1)

@@ -18,7 +18,7 @@ def bake(folder: str) -> None:
 
 def main(folder: str) -> None:
     """Forks once per line of input and prints the child's process id."""
-    # What is imported late is imported now, so that the children spend their lives with the job.
+    # Import lazily imported modules now, so that the children spend their time on the job.
     with tempfile.TemporaryDirectory() as warm:
         ps.write({"id": range(50)}, f"{warm}/a.tfrecord")
         ps.add_fields(f"{warm}/a.tfrecord", {"score": range(50)})

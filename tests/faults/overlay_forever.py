@@ -25,7 +25,7 @@ def keep(paths: list[str], factor: int) -> None:
 
 
 def main(paths: list[str]) -> None:
-    keep(paths, 1)  # whatever is imported late is imported now
+    keep(paths, 1)  # imports lazily imported modules now
     for _ in sys.stdin:
         victim = os.fork()
         if not victim:

@@ -55,8 +55,8 @@ def killed(folder: Path, kills: int) -> None:
                 first = {"id": range(STEP), "pad": [PAD] * STEP}
                 ps.write(first, path, overwrite=True, threads=1)
             before = path.read_bytes()
-            # Every call in turn is a victim's last one, first of one file and then of the other;
-            # between these, victims die at any moment.
+            # Victims are killed at every call in turn, first while they append to one file and then
+            # to the other. In between, victims are killed at random moments.
             last = -1 if kill % 5 == 4 else kill // 2 % MOST_CALLS
             starter.stdin.write(f"{last} {path}\n")
             starter.stdin.flush()

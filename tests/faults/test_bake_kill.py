@@ -43,7 +43,8 @@ def wanted(shard: int) -> list[dict[str, object]]:
 
 def rows_of(path: str, *, overlays: bool) -> list[dict[str, object]]:
     rows = ps.open(path, overlays=overlays)[:].to_pylist()
-    # A kill between a file's new name and its sidecar leaves the types in the file itself.
+    # After a kill between the renames of a file and of its sidecar, only the file itself has the
+    # types.
     return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows]
 
 
@@ -108,7 +109,8 @@ def test_a_killed_bake_loses_no_value_and_is_finished_later(tmp_path: Path) -> N
                 time.sleep(0.0005)
             found = [where_values_are(path, shard) for shard, path in enumerate(paths)]
             mixed += len(set(found)) == 2
-            # One shard at most has its values twice: killed between its name and its overlays.
+            # At most one shard has its values twice: the job was killed after it renamed the shard
+            # and before it removed the overlays.
             twice = [
                 path
                 for path, place in zip(paths, found, strict=True)

@@ -66,7 +66,7 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
             change(paths, calls)
         except OSError as caught:
             raised = caught
-        # Closing works on a full disk, and is what comes last.
+        # Closing works on a full disk, and is the last call.
         assert calls.failed is not None or (double is FullDisk and failing == counting.seen - 1)
         assert raised is None or raised.errno == error, (failing, calls.failed)
         found = contents(paths)

@@ -56,7 +56,7 @@ def test_200_kills_leave_no_half_file(tmp_path: Path) -> None:
             time.sleep(moment.uniform(0, 0.08))
             os.kill(victim, signal.SIGKILL)
             if kill % 10 == 9 or kill == KILLS - 1:
-                # The next answer would come after the victim is gone; here, nothing waits for it.
+                # The next answer comes only after the victim has ended; do not wait for it here.
                 while is_alive(victim):
                     time.sleep(0.001)
                 found = look_at(folder, whole, seed)

@@ -100,7 +100,7 @@ def test_a_crash_after_any_call_leaves_a_whole_overlay(tmp_path: Path, replacing
     calls = CrashingCalls(str(kept_at.parent), old)
     keep([path], 3, LocalStorage(calls), overwrite=replacing)
     assert calls.moments
-    # What was replaced is one further in the order, so that its bytes say so.
+    # A replacement has the next sequence number, so its bytes differ.
     last = calls.moments[-1][0][kept_at.name]
     assert replacing or last == new
     for states in calls.moments:

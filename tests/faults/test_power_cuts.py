@@ -264,7 +264,8 @@ def recorded(place: Path, before: Callable[[Path], Any], does: Callable[[Path], 
     with pytest.MonkeyPatch.context() as patch:
         recorder.installed(patch)
         does(root)
-    # The disks that a power cut leaves take its place, as journals know their files by their paths.
+    # Each disk after a power failure is put at the same path, because journals identify files by
+    # their paths.
     root.rename(place / "whole")
     return recorder
 
@@ -303,7 +304,8 @@ def cut(writer: Writer, place: Path, seed: int, count: int) -> None:
         recorder.left(min(moment, len(recorder.ops)), rng, disk)
         shown = sorted(str(path.relative_to(disk)) for path in disk.rglob("*"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a note or an index that is no longer valid
+            # A warning about a note or an index that is no longer valid.
+            warnings.simplefilter("ignore")
             try:
                 check(writer, disk)
             except BaseException as error:

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
+from reading import SHARED
+
+CORPUS = SHARED / "corpus"
 PROGRAM = Path(__file__).with_name("read_corpus.py")
 
 
@@ -81,6 +83,6 @@ def check_case(case: Case, found: dict[str, Any]) -> None:
         return
     assert found.get("num_records") == case.num_records, (case, found)
     assert found["same"], (case, found)
-    # The manifest lists the first fields, as "name: type", after what it says of the whole.
+    # The manifest lists the first fields, as "name: type", after facts about the whole file.
     for name in found["names"][:2]:
         assert f"{name}: " in case.fields or not name

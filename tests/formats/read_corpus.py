@@ -75,7 +75,7 @@ def outcome(name: str, path: str, mmap: bool, compare: bool) -> dict[str, Any]:
         found.update(names=table.schema.names, num_records=table.num_rows)
     except ps.PenstockError as error:
         found.update(error=type(error).__name__, message=str(error), file=error.file)
-    except Exception as error:  # what must not happen is reported as it is
+    except Exception as error:  # unexpected exceptions are reported unchanged
         found.update(stray=repr(error))
     found["seconds"] = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

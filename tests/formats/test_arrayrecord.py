@@ -272,7 +272,7 @@ def test_reading_continues_after_a_damaged_chunk() -> None:
     assert [row["record"] for row in opened(bytes(first), damage="skip")] == SMALL[2:]
 
 
-def test_a_transposed_chunk_says_what_to_do() -> None:
+def test_the_error_for_a_transposed_chunk_says_what_to_do() -> None:
     data = file_of([chunk_of(b"\0" * 20, 2, 5, b"t")])
     with pytest.raises(ps.UnsupportedError, match="transpose:false"):
         records(data, raw=True)

@@ -153,7 +153,7 @@ def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, k
             with pa.ipc.open_file(path) as reader:
                 table = reader.read_all()
         except OSError as error:
-            # It reads parts of the metadata that do not affect the values.
+            # pyarrow reads parts of the metadata that do not affect the values.
             assert "Invalid flatbuffers" in str(error)
             continue
         table.validate(full=True)
@@ -221,7 +221,7 @@ def test_few_rows_of_a_large_batch_read_little(
     assert Counting.num_bytes - before < 2_000_000
 
 
-def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
+def test_parts_of_a_compressed_batch_can_be_read_in_any_order() -> None:
     """Each part is inflated once if parts are read in order; skipped parts are kept for later reads."""
     begun: list[int] = []
 
@@ -232,7 +232,7 @@ def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
     in_turn = InTurn(make)
     assert [in_turn.part(number) for number in (2, 0, 1, 1, 3, 3)] == [2, 0, 1, 1, 3, 3]
     assert begun == [0, 0, 1, 2, 3]
-    assert in_turn.part(0) == 0  # given away long ago
+    assert in_turn.part(0) == 0  # no longer kept
     assert begun == [0, 0, 1, 2, 3, 0, 0]
 
 
@@ -255,13 +255,13 @@ def test_parts_after_a_fault_are_the_same_fault() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
-def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
+def test_a_fault_in_a_compressed_batch_loses_everything_after_it(tmp_path: Path, kind: str) -> None:
     """Parts before the fault are delivered; everything after it is lost."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]
     path = written(tmp_path / "x.arrow", pa.record_batch({"text": texts}), kind)
     data = bytearray(path.read_bytes())
-    at = len(data) // 2  # and on, over the heads of the codec's blocks
+    at = len(data) // 2  # and further on, across the heads of the codec's blocks
     data[at : at + 200_000] = b"\xff" * 200_000
     path.write_bytes(data)
     with pytest.raises(ps.FormatError):

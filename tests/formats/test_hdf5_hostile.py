@@ -123,7 +123,7 @@ def test_a_structure_with_text_of_any_length_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["references", "lists of structures", "raw"])
-def test_what_arrow_has_nothing_for_is_refused(what: str, tmp_path: Path) -> None:
+def test_values_without_an_arrow_type_are_refused(what: str, tmp_path: Path) -> None:
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(2)
@@ -238,7 +238,7 @@ except ps.FormatError as error:
     assert "shorter than its checksum" in run_python(code)
 
 
-def test_a_file_left_open_does_not_end_python_badly(tmp_path: Path) -> None:
+def test_a_file_left_open_does_not_crash_python_at_exit(tmp_path: Path) -> None:
     path = made(tmp_path, s=["a", "b"])
     code = f"import penstock as ps\nds = ps.open({path!r})\nprint(next(iter(ds)))"
     assert run_python(code).strip() == "{'s': 'a'}"

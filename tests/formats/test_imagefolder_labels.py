@@ -178,7 +178,7 @@ def test_json_rows_may_differ_in_names_and_in_kinds_of_number(tmp_path: Path) ->
 
 
 def test_strings_without_an_end_take_no_longer_than_others(tmp_path: Path) -> None:
-    # An earlier version took each quote for the beginning of a string that goes to the end of the file.
+    # An earlier version treated each quote as the start of a string up to the end of the file.
     with pytest.raises(ps.FormatError):
         ps.open(laid(tmp_path, 1, metadata__json='[{"' + '\\"' * 2_000_000))
 

@@ -119,7 +119,7 @@ def test_large_images_are_converted_as_they_are(tmp_path, source, target):
     assert len(ps.open(str(shuffled))) == 50
 
 
-def test_skipped_damage_is_not_lent(tmp_path):
+def test_skipped_damage_is_not_borrowed(tmp_path):
     path = tmp_path / "a.tfrecord"
     ps.write({"image": pictures(20).storage}, path)
     data = bytearray(path.read_bytes())
@@ -167,7 +167,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     stored = found.storage if isinstance(found, pa.ExtensionArray) else found
     assert stored.type == pa.binary_view()
     assert stored.to_pylist() == [images.storage[int(n)].as_py() for n in order]
-    # As many as were read, and not some for each record.
+    # The number of buffers is that of reads, not proportional to the number of records.
     assert len(stored.buffers()) <= 2 + 2 * 5
     assert _taken_bytes(pa.record_batch({"image": found})) == sum(map(len, stored.to_pylist()))
     target = tmp_path / "b.tfrecord"
@@ -180,7 +180,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     "kinds", [("tar", "tfrecord"), ("tfrecord", "tar"), ("tfrecord", "msgpack")]
 )
 @pytest.mark.parametrize("shuffle", [None, 4])
-def test_shards_of_several_formats_are_lent_together(tmp_path, kinds, shuffle):
+def test_shards_of_several_formats_are_borrowed_together(tmp_path, kinds, shuffle):
     images = pictures(30).storage
     paths = []
     for number, kind in enumerate(kinds):

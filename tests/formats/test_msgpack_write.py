@@ -89,7 +89,7 @@ def test_a_lone_record_column_is_written_unchanged(tmp_path: Path) -> None:
         written(pa.table({"a": [1]}), tmp_path, payload="raw")
 
 
-def test_what_cannot_be_written_is_refused_before_a_byte_is(tmp_path: Path) -> None:
+def test_unwritable_data_is_refused_before_the_first_byte(tmp_path: Path) -> None:
     path = tmp_path / "no.msgpack"
     for column in (
         pa.array([None], pa.decimal128(5)),

@@ -55,7 +55,7 @@ def test_a_header_that_is_not_a_literal_is_refused(name: str, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_no_header_takes_long_or_much() -> None:
+def test_no_header_takes_much_time_or_memory() -> None:
     """A megabyte of the worst nesting, the most fields, or the longest numbers is read within a second and 300 MB."""
     code = """
 import sys, time

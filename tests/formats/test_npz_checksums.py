@@ -45,7 +45,7 @@ def rich(path: Path, compression: str | None) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "deflate"])
-def test_no_flipped_bit_is_silent(compression: str | None, tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(compression: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     rich(path, compression)
     right, wanted = path.read_bytes(), table_of(path)

@@ -197,7 +197,7 @@ def test_a_feature_list_takes_a_list_for_each_record(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match=r"frame.*feature list.*a list in each record"):
         ps.write(pa.table({"frame": [1]}, schema=schema), path)
     assert not list(tmp_path.iterdir())
-    # A column of nulls holds nothing that could be of another type.
+    # A column of nulls has no value that could have a different type.
     schema = pa.schema([pa.field("frame", pa.null(), metadata=LISTS)])
     ps.write(pa.table({"frame": [None]}, schema=schema), path)
     assert payloads(path) == [b"\x12\0"]
@@ -263,7 +263,7 @@ def test_appending_a_dataset_to_a_dataset_of_its_kind_joins_them(tmp_path: Path)
         more = made(tmp_path / "more", make, 25)
         ps.append(ps.open(more), path)
         assert messages(path) == [make(n) for n in [*range(NUM_RECORDS), *range(25)]]
-    # One of the two parts of a key may have no value.
+    # In one of its two parts, a key may have no value.
     new = {"context/both": [None], "feature_lists/both": [[[5]]], "id": [1]}
     ps.append(new | {"context/one": [2.0], "feature_lists/one": [None]}, path)
     assert messages(path)[-1] == sequence({"id": ints(1), "one": floats(2)}, {"both": [ints(5)]})
@@ -287,7 +287,7 @@ def test_a_new_shard_has_the_feature_lists_of_the_other_shards(tmp_path: Path) -
         ({"frame": [[[b"a", b"b"]]]}, "frame"),
     ],
 )
-def test_what_would_land_in_another_part_is_not_appended(
+def test_a_feature_that_would_land_in_another_part_is_not_appended(
     tmp_path: Path, new: dict[str, Any], message: str
 ) -> None:
     path = made(tmp_path)

@@ -108,7 +108,7 @@ def test_protobuf_dialect_answers_as_example_from_string(case: dict[str, Any]) -
     assert tfe.plain(row) == {k: v if v is None else tfe.value(v[1]) for k, v in expected.items()}
 
 
-# Found by comparing with protobuf: bytes that do not count in the end are read all the same
+# Found by comparing with protobuf: bytes that do not affect the result are parsed all the same
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, len(content)]) + content
 
 
-# Against the reference programs themselves, on bytes that no sane program would write
+# Compared with the reference programs themselves, on bytes that no sane program would write
 
 
 def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:

@@ -30,10 +30,11 @@ STRICTER = {
     "missing_gzip_trailer.tfrecord.gz": ps.TruncatedError,
     "two_streams.tfrecord.z": ps.FormatError,
 }
-# Files at which TensorFlow stops silently and penstock continues: the file of which this is a part.
+# Files at which TensorFlow stops silently and penstock continues, each with the longer file that it
+# is a part of.
 FURTHER = {
     "empty_member_first.tfrecord.gz": "gzip.tfrecord.gz",
-    # Each record has a checksum of its own, so those before the wrong sum of the member are good.
+    # Each record has its own checksum, so the records before the member's wrong checksum are good.
     "bad_gzip_crc.tfrecord.gz": "gzip.tfrecord.gz",
 }
 

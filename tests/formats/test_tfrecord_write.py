@@ -260,7 +260,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
 @pytest.mark.parametrize(
     ("data", "options", "record", "field"), REFUSED.values(), ids=REFUSED.keys()
 )
-def test_what_does_not_fit_is_an_error_that_says_where(
+def test_a_value_that_does_not_fit_is_an_error_with_its_place(
     tmp_path: Path,
     data: Any,
     options: dict[str, Any],

@@ -118,9 +118,9 @@ def test_without_cbor2_cbor_members_stay_bytes(
         bytes.fromhex("a16161d81c8a") + b"\x00" * 10 + b"",
     ],
 )
-def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> None:
+def test_cbor_that_contains_itself_stays_bytes(value: bytes, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", [{"cbor": value}])
-    read(path)  # as bytes, or as numbers: pyarrow would end the process
+    read(path)  # as bytes, or as numbers; pyarrow would crash
     good = cbor2.dumps({"a": [1]})
     path = archive(
         tmp_path / "b.tar", [{"cbor": good}, {"cbor": bytes.fromhex("a16161d81c81d81d00")}]

@@ -167,7 +167,9 @@ def test_equal_keys_are_seen_across_batches(tmp_path: Path) -> None:
         ps.write(reader, str(tmp_path / "a.tar"))
 
 
-def test_what_no_member_holds_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_values_that_members_cannot_hold_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     for values in (
         pa.array([None], pa.decimal128(5)),
         pa.array([None], pa.list_(pa.timestamp("s"))),

@@ -66,7 +66,7 @@ def test_a_chain_of_heads_is_followed_once() -> None:
     for place in range(100, 40_000 * 100, 100 * 97):
         assert chains.follow(place).to == 40_000 * 100
     assert stream.num_bytes_read < 1.1 * size
-    # A chain that joins it is followed as far as that.
+    # A chain that joins this one is followed only up to that point.
     assert chains.follow(size - 100).is_out
 
 
@@ -92,7 +92,7 @@ def test_a_file_of_broken_members_is_searched_once(
 ) -> None:
     members = [frames.gzip_member(frames.frame(b"%d" % number), 1) for number in range(400)]
     for number in range(1, 400, 2):
-        members[number][24] |= 6  # a type of block that there is not
+        members[number][24] |= 6  # a block type that does not exist
     path = tmp_path / "x.tfrecord.gz"
     path.write_bytes(b"".join(members))
     num_hops = 0
@@ -111,7 +111,7 @@ def test_a_file_of_broken_members_is_searched_once(
     assert num_hops < 4 * 400
 
 
-def test_what_follows_a_bad_record_is_not_read_again_for_each(
+def test_records_after_a_bad_one_are_not_read_again_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.tfrecord"
@@ -161,7 +161,7 @@ def test_a_number_that_looks_like_a_head_of_anything_leads_nowhere(
     assert [row["record"] for row in dataset] == [payloads[0], *payloads[2:]]
 
 
-def test_wrong_payloads_along_a_chain_of_records_cost_no_others(tmp_path: Path) -> None:
+def test_wrong_payloads_along_a_chain_of_records_affect_no_others(tmp_path: Path) -> None:
     payloads = [
         b"record %d" % n if n % 3 else frames.file_of([b"value %d" % n, b"%08d" % n])
         for n in range(100)

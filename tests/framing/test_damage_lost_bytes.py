@@ -16,7 +16,7 @@ import penstock as ps
 from damaging import SEED
 from reading import read_all, read_bytes, records_of, salvaged
 
-# All frames inside have one size, so that many losses lead to the border of one.
+# All inner frames have the same size, so that many losses lead to the boundary of one.
 OUTER = [
     frames.file_of([b"in %d.%d" % (record, inner) for inner in range(4)]) for record in range(5)
 ]
@@ -55,7 +55,7 @@ def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
 
 
 @pytest.mark.parametrize("record", [1, 4])
-def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -> None:
+def test_losses_at_a_head_give_no_false_record_where_reading_continues(record: int) -> None:
     """If the number of missing bytes moves a frame inside the next payload exactly to the boundary, no head is wrong
     until that frame has been read. The damage after it is reported."""
     aligned = 0
@@ -73,7 +73,7 @@ def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -
     assert 0 < aligned < 20
 
 
-def test_losses_in_a_record_beyond_the_limit_forge_nothing() -> None:
+def test_losses_in_a_record_beyond_the_limit_give_no_false_record() -> None:
     """The payload of that record is not read, and its head leads into the next record."""
     payloads = [b"." * 300, *OUTER]
     data, second = frames.file_of(payloads), frames.starts_of(payloads)[1]
@@ -152,7 +152,7 @@ def test_len_and_take_agree_with_scan(tmp_path: Path) -> None:
         assert dataset.take(range(len(dataset))).column("record").to_pylist() == scanned
 
 
-def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
+def test_an_index_of_the_whole_file_gives_no_false_record(index_folder: str) -> None:
     """The file has its old size: as many bytes were added later in the file."""
     for start, length in random.Random(SEED).sample(list(losses(1)), 100):
         with_index = read_bytes(

@@ -40,7 +40,7 @@ def test_records_inside_records_are_never_taken_for_records(depth: int, index_fo
             assert without.records == outer, "the payload's own checksum says where it ends"
 
 
-def test_two_broken_outer_heads_forge_nothing() -> None:
+def test_two_broken_outer_heads_give_no_false_record() -> None:
     """The head and the checksum of a record are broken, so nothing shows where it ends."""
     rng = random.Random(SEED)
     outer = [nested(rng, n) for n in (4, 6, 3, 5)]
@@ -54,7 +54,7 @@ def test_two_broken_outer_heads_forge_nothing() -> None:
             assert got.records == outer[:record] + outer[record + 1 :]
 
 
-def test_a_last_record_that_is_cut_forges_nothing() -> None:
+def test_a_truncated_last_record_gives_no_false_record() -> None:
     rng = random.Random(SEED)
     outer = [nested(rng, 3), nested(rng, 8)]
     data = frames.file_of(outer)
@@ -140,7 +140,7 @@ def test_a_flipped_length_of_eight_bytes_is_not_the_head_inside(power: int) -> N
 
 
 @pytest.mark.parametrize("bit", [0, 8, 30, 64, 95])
-def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
+def test_a_truncated_record_with_a_damaged_head_gives_no_false_record(bit: int) -> None:
     """The record is truncated at the end of an inner frame. Only its restored head shows that it is not complete."""
     inner = [b"inner-A", b"inner-B", b"inner-C"]
     data = frames.file_of([b"first", frames.file_of(inner)])

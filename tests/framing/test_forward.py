@@ -100,7 +100,7 @@ def test_reading_back_neither_loses_nor_doubles_reports_of_the_first_pass() -> N
     assert told[0] == told[1] == ["empty_member"]
 
 
-def test_after_going_on_elsewhere_only_what_is_kept_can_be_read_back() -> None:
+def test_after_a_seek_only_kept_bytes_can_be_read_again() -> None:
     first, second = PLAIN[: 3 * MIB], PLAIN[3 * MIB : 20 * MIB]
     head = zipped(first)
     stream = opened(head + zipped(second))

@@ -139,7 +139,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
     ps.write({"n": np.arange(20_000, dtype=np.int8)}, path)
     kept_at = index_of(path)
     good = kept_at.read_bytes()
-    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # far after the schema
+    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # damage far after the schema
     facts, found = sidecar.load_sections(str(kept_at), LocalStorage(), "schema", "none such")
     assert kept_schema.from_bytes(found["schema"]) == pa.schema({"n": pa.int8()})
     assert (facts.num_records, found["none such"]) == (20_000, b"")
@@ -151,7 +151,7 @@ def test_unknown_sections_are_skipped(path: str) -> None:
     good = index_of(path).read_bytes()
     names = [good[96 + n * ENTRY.size :][:16].rstrip(b"\0") for n in range(2)]
     assert names[0] == b"starts"
-    # One of no bytes, in the place of a section that a plain read does not need.
+    # An empty section, in place of a section that a plain read does not need.
     renamed = bytearray(sealed(good))
     at = 96 + (HEADER.unpack_from(good)[4] - 1) * ENTRY.size
     last = bytes(renamed[at : at + 16]).rstrip(b"\0")

@@ -56,7 +56,7 @@ def test_asking_whether_a_reader_needs_an_index_builds_no_index(tmp_path: Path) 
     assert not isinstance(ps.open(str(tmp_path / "a.parquet")).files.reader(0), FramedReader)
 
 
-def test_what_fits_is_left_alone(tmp_path: Path) -> None:
+def test_valid_indexes_are_not_changed(tmp_path: Path) -> None:
     ps.write({"x": np.arange(100)}, str(tmp_path / "a.tfrecord"), num_shards=3, index=False)
     source = str(tmp_path / "a-*.tfrecord")
     made = ps.index(source)
@@ -195,7 +195,9 @@ def test_text_indexes_of_shards_follow_where_their_names_are_known_at_the_end(
 
 
 @pytest.mark.parametrize("how", ["write", "convert"])
-def test_a_text_index_goes_where_the_new_file_can_have_none(tmp_path: Path, how: str) -> None:
+def test_the_text_index_is_removed_if_the_new_file_cannot_have_one(
+    tmp_path: Path, how: str
+) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path)
     ps.index(path, text=True)

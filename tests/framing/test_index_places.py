@@ -74,7 +74,7 @@ def test_an_index_next_to_the_data_is_refreshed_there(path: str, cache: Path) ->
 
 
 @pytest.mark.parametrize("way", ["argument", "environment"])
-def test_what_is_said_decides_where(
+def test_a_given_place_decides_where_the_index_goes(
     path: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     def told(place: str) -> None:

@@ -1,6 +1,6 @@
-"""Behind the index's back: files changed after indexing, sidecars damaged, forged or foreign.
+"""Files that changed after they were indexed.
 
-Whatever happens, a record that is delivered is one that is in the file now, at that number.
+Whatever happens, a delivered record is in the file now, at its number.
 """
 
 from __future__ import annotations
@@ -8,23 +8,16 @@ from __future__ import annotations
 import gzip
 import os
 import random
-import struct
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import frames
 import penstock as ps
-from fuzz.indexes import HEADER, with_fields
-from penstock._core import Buffer
 from penstock.framing.index import sidecar
-from penstock.storage import MemoryStorage
-from penstock.storage.local import LocalStorage
 from reading import index_of, records_of
 
 pytestmark = pytest.mark.usefixtures("index_beside")
@@ -39,7 +32,7 @@ def payloads(rng: random.Random, count: int | None = None) -> list[bytes]:
 
 
 def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
-    """Read in every way. Each result must be what is in the file now, or an error. Returns the results."""
+    """Read in every way. Each result must be in the file now, or be an error. Returns the results."""
     try:
         dataset = ps.open(path, raw=True, **options)  # type: ignore[arg-type]
         assert records_of(dataset, threads=1) == now
@@ -53,7 +46,7 @@ def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
 
 
 def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
-    """Another state of the file."""
+    """The contents after a random edit."""
     new = list(old)
     kind = rng.randrange(9)
     if kind == 0:
@@ -68,7 +61,7 @@ def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
     elif kind == 4:
         rng.shuffle(new)
     elif kind == 5 and len(new) > 1:
-        # The same size of the file, with other borders.
+        # The file keeps its size, but records have different boundaries.
         new[0], new[1] = new[0] + new[1][:1], new[1][1:]
     elif kind == 6:
         new = payloads(rng)
@@ -84,7 +77,7 @@ def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
 def test_random_edits_after_indexing_deliver_nothing_wrong(
     compression: str, keeps_time: bool, tmp_path: Path
 ) -> None:
-    """100 files a case; half of the edits keep the file's time stamps."""
+    """100 files per case; half of the edits keep the file's time stamps."""
     rng = random.Random(f"{SEED}{compression}{keeps_time}")
     wrap = WRAPS[compression]
     path = tmp_path / "a.tfrecord"
@@ -101,7 +94,7 @@ def test_random_edits_after_indexing_deliver_nothing_wrong(
         said = check_nothing_wrong(str(path), new)
         if new == old:
             assert said == "read", "rewritten with the same bytes, nothing has changed"
-        # After a refusal the next reader finds a fresh index or makes one.
+        # After an error, the next reader finds a new index or builds one.
         assert check_nothing_wrong(str(path), new) == "read", f"seed {SEED}, round {round_}"
         index_of(tmp_path / "a.tfrecord").unlink()
 
@@ -126,7 +119,7 @@ def test_swapped_shards_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
-    """Each record that comes is of one state or the other, as it was written, or an error does."""
+    """Each delivered record is as written in one of the two states; otherwise there is an error."""
     rng = random.Random(SEED)
     path = tmp_path / "a.tfrecord"
     for _ in range(100):
@@ -147,7 +140,7 @@ def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["error", "skip"])
 @pytest.mark.parametrize("wrap", [*WRAPS, "zlib"])
 def test_a_rewritten_file_is_not_called_damaged(wrap: str, damage: str, tmp_path: Path) -> None:
-    """Nor are the new file's records returned as if they were the indexed records."""
+    """The new file's records are not returned as if they were the indexed records, either."""
     rng = random.Random(SEED)
     make = WRAPS.get(wrap, frames.zlib_of)
     path = tmp_path / "a.tfrecord"
@@ -189,7 +182,7 @@ def test_a_file_that_shrinks_under_an_open_dataset(keep: int, tmp_path: Path) ->
 
 
 def same_size_other_records(count: int = 3000) -> tuple[list[bytes], list[bytes]]:
-    """Records, and the same with one of them as two, in a file of the same size."""
+    """Two lists of records whose files have the same size; in the second list, one record became two."""
     old = [b"%060d" % number for number in range(count)]
     cut = old[count // 3]
     return old, [*old[: count // 3], cut[:10], cut[10:-16], *old[count // 3 + 1 :]]
@@ -206,7 +199,7 @@ KEEPING_SIZES = {
     "members": stored_members,
     "zlib": lambda data: zlib.compress(data, 0),
 }
-"""Files as large as what is in them, however that is cut into records."""
+"""Files whose size depends only on the contents, not on how these are divided into records."""
 
 
 @pytest.fixture(params=KEEPING_SIZES)
@@ -241,7 +234,7 @@ def test_a_change_is_noticed_even_if_records_were_appended_too(
 def test_a_replaced_record_of_the_same_length_is_noticed(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """It is right in itself, so that only the index that knows another one can be wrong."""
+    """The new record is valid in itself. Only the index shows that another record was there."""
     old, _ = same_size_other_records()
     path = tmp_path / "a.tfrecord"
     path.write_bytes(wrap(frames.file_of(old)))
@@ -252,7 +245,7 @@ def test_a_replaced_record_of_the_same_length_is_noticed(
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path: Path) -> None:
+def test_files_that_penstock_compressed_are_compared_too(compression: str, tmp_path: Path) -> None:
     """Two records change places in the middle, which keeps the size if nothing can be compressed."""
     rng = random.Random(SEED)
     old = [rng.randbytes(60) for _ in range(20_000)]
@@ -266,7 +259,7 @@ def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_of_a_damaged_file_the_index_is_kept(
+def test_the_index_of_a_damaged_file_is_kept(
     wrap: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     """The index shows how many records are lost."""
@@ -287,7 +280,7 @@ def test_of_a_damaged_file_the_index_is_kept(
 
 
 def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:
-    """MessagePack has no heads to go by, so a small file is read whole."""
+    """MessagePack has no heads with checksums, so a small file is read whole."""
     path = tmp_path / "a.msgpack"
     old = [b"\xc4\x03abc"] * 3000
     path.write_bytes(b"".join(old))
@@ -304,7 +297,7 @@ def test_an_untouched_file_is_recognised_without_reading_all_of_it(
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of(old))
     beside = index_of(path)
-    time.sleep(0.03)  # a file that was written just now may be written to in the same tick
+    time.sleep(0.03)  # a file may be written twice within one clock tick
     assert len(ps.open(str(path), raw=True)) == len(old)
     before = beside.stat().st_ino
     looks: list[object] = []
@@ -323,18 +316,6 @@ def test_an_untouched_file_is_recognised_without_reading_all_of_it(
     assert beside.stat().st_ino != before
 
 
-def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
-    indexed: tuple[Path, list[bytes]],
-) -> None:
-    """As writers make them."""
-    path, some = indexed
-    beside = index_of(path)
-    good = beside.read_bytes()
-    beside.write_bytes(with_fields(good, inode=0, size=0, mtime_ns=0, ctime_ns=0))
-    assert ps.open(str(path), raw=True).files.reader(0).has_index
-    assert check_nothing_wrong(str(path), some) == "read"
-
-
 def test_the_index_verb_makes_an_index_anew_that_is_of_another_state(tmp_path: Path) -> None:
     old, new = same_size_other_records()
     path = tmp_path / "a.tfrecord"
@@ -349,7 +330,7 @@ def test_the_index_verb_makes_an_index_anew_that_is_of_another_state(tmp_path: P
 
 
 def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
-    """A file that was opened, then replaced by one of the same size, in which the label of one record is another."""
+    """A file that was opened, and then replaced by one of the same size, in which the label of one record differs."""
     rng = random.Random(SEED)
     labels = [1] * 300
     images = [rng.randbytes(2000) for _ in labels]
@@ -375,8 +356,8 @@ def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.rec", "a.msgpack"])
-def test_what_was_written_anew_is_not_called_damaged(name: str, tmp_path: Path) -> None:
-    """Only the file's times distinguish a changed record from a damaged record there."""
+def test_a_file_written_again_is_not_reported_as_damaged(name: str, tmp_path: Path) -> None:
+    """In these formats, only the file's times distinguish a changed record from a damaged one."""
     path, now = relabelled(tmp_path, name)
     assert ps.verify(path).ok
     assert [r for batch in ps.open(path, damage="skip").scan() for r in batch.to_pylist()] == now
@@ -399,226 +380,3 @@ def test_a_reader_of_the_old_file_leaves_no_index_for_the_new_one(tmp_path: Path
     assert not index_of(path).exists()
     assert check_nothing_wrong(str(path), new) == "read"
     assert dataset[2000]["record"] == old[2000]
-
-
-def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> None:
-    """Somebody else may have packed it, to have another file overwritten."""
-    some = payloads(random.Random(SEED))
-    path, precious = tmp_path / "a.tfrecord", tmp_path / "precious"
-    path.write_bytes(frames.file_of(some))
-    precious.write_text("mine")
-    os.symlink(precious, str(index_of(path)))
-    assert len(ps.open(path, raw=True)) == len(some)
-    assert precious.read_text() == "mine"
-    assert not index_of(path).is_symlink()
-
-
-def test_a_pipe_in_the_place_of_a_sidecar_is_not_an_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    some = payloads(random.Random(SEED))
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.file_of(some))
-    os.mkfifo(str(index_of(path)))
-    assert check_nothing_wrong(str(path), some) == "read"
-    assert [Path(kept).parent for kept in ps.index(path)] == [tmp_path / "cache/penstock/index"]
-
-
-# -- the sidecar itself ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
-    """A file with its sidecar."""
-    some = payloads(random.Random(SEED), 25)
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.file_of(some))
-    len(ps.open(str(path), raw=True))
-    return path, some
-
-
-def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
-    """All bits through `sidecar.load`; one bit of each byte through `open`."""
-    path, some = indexed
-    beside = index_of(path)
-    good = beside.read_bytes()
-    rng = random.Random(SEED)
-    storage = MemoryStorage()
-    for bit in range(8 * len(good)):
-        bad = bytearray(good)
-        bad[bit >> 3] ^= 1 << (bit & 7)
-        storage.files["bad"] = bytes(bad)
-        with pytest.raises(ps.StaleIndexError):
-            sidecar.load("bad", storage)
-    for byte in range(len(good)):
-        bad = bytearray(good)
-        bad[byte] ^= 1 << rng.randrange(8)
-        beside.write_bytes(bad)
-        dataset = ps.open(str(path), raw=True)
-        assert dataset[7]["record"] == some[7], byte
-        if byte % 16 == 0:
-            assert check_nothing_wrong(str(path), some) == "read", byte
-
-
-def test_a_sidecar_cut_at_any_byte_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
-    """All cuts through `sidecar.load`; every eighth through `open`."""
-    path, some = indexed
-    beside = index_of(path)
-    good = beside.read_bytes()
-    storage = MemoryStorage()
-    for cut in range(len(good)):
-        for bad in (good[:cut], good + bytes(cut + 1)):
-            storage.files["bad"] = bad
-            with pytest.raises(ps.StaleIndexError):
-                sidecar.load("bad", storage)
-        if cut % 8 == 0:
-            beside.write_bytes(good[:cut])
-            assert check_nothing_wrong(str(path), some) == "read", cut
-
-
-def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
-    path, some = indexed
-    beside = index_of(path)
-    good = beside.read_bytes()
-    rng = random.Random(SEED)
-    for _ in range(150):
-        garbage = rng.randbytes(rng.randrange(2000))
-        beside.write_bytes(garbage if rng.random() < 0.5 else good[:64] + garbage)
-        assert check_nothing_wrong(str(path), some) == "read"
-
-
-def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: Path) -> None:
-    """Write a sidecar with right checksums and the contents that a forger chooses."""
-    told = np.array(numbers, np.uint64), np.array(checksums, np.uint32)
-    forged = replace(good, num_records=len(checksums), starts=told[0], checksums=told[1])
-    sidecar.save(forged, str(path), LocalStorage())
-
-
-def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
-    indexed: tuple[Path, list[bytes]],
-) -> None:
-    """Right checksums, wrong places: anywhere in the file and far beyond it, falling, twice the
-    same, into other records. A forger who knows the format can hide records, not make them up."""
-    path, some = indexed
-    good = sidecar.load(str(index_of(path)), LocalStorage())
-    starts = frames.starts_of(some)
-    checksums = [frames.masked(payload) for payload in some]
-    rng = random.Random(SEED)
-    for round_ in range(400):
-        numbers, sums = list(starts), list(checksums)
-        for _ in range(rng.choice((1, 3, 25))):
-            at = rng.randrange(len(numbers))
-            far = (rng.randrange(starts[-1] + 50), 1 << 63, (1 << 64) - 1, rng.getrandbits(64), 0)
-            numbers[at] = rng.choice(far)
-        if rng.random() < 0.3:
-            sums[rng.randrange(len(sums))] = rng.getrandbits(32)
-        if rng.random() < 0.2:
-            rng.shuffle(numbers)
-        if rng.random() < 0.2:
-            keep = rng.randrange(len(sums))
-            numbers, sums = numbers[: keep + 1], sums[:keep]
-        forge(good, numbers, sums, path)
-        options = {"index": "auto", "raw": True}
-        try:
-            dataset = ps.open(str(path), **options)
-            for number in range(len(dataset)):
-                try:
-                    assert dataset[number]["record"] in some, (SEED, round_)
-                except ps.PenstockError:
-                    pass
-            assert set(records_of(dataset, threads=1)) <= set(some)
-        except ps.PenstockError:
-            pass
-
-
-def test_a_forged_count_reserves_no_memory(indexed: tuple[Path, list[bytes]]) -> None:
-    path, some = indexed
-    beside = index_of(path)
-    good = beside.read_bytes()
-    places = {
-        "num_sections": 4,
-        "num_records": 5,
-        "plain_bytes": 7,
-        "num_points": 8,
-        "body_bytes": 13,
-    }
-    for count in (1 << 20, (1 << 32) - 1, 1 << 60, (1 << 64) - 1):
-        for name, place in places.items():
-            if name == "num_sections" and count >= 1 << 32:
-                continue
-            fields = list(HEADER.unpack_from(good))
-            fields[place] = count
-            header = HEADER.pack(*fields)
-            crc = struct.pack("<I", Buffer.from_bytes(header).crc32c())
-            beside.write_bytes(header + crc + good[len(header) + 4 :])
-            assert check_nothing_wrong(str(path), some) == "read"
-
-
-def test_the_sidecar_of_another_file_is_refused(tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    one, two = payloads(rng, 20), payloads(rng, 20)
-    first, second = tmp_path / "1.tfrecord", tmp_path / "2.tfrecord"
-    first.write_bytes(frames.file_of(one))
-    second.write_bytes(frames.file_of(two))
-    len(ps.open(str(first), raw=True))
-    index_of(first).rename(str(index_of(second)))
-    assert check_nothing_wrong(str(second), two) == "read"
-
-
-def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    some = [rng.randbytes(3000) for _ in range(1500)]
-    path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.gzip_of(frames.file_of(some), level=1))
-    dataset = ps.open(str(path), raw=True)
-    assert len(dataset) == len(some)
-    index = sidecar.load(str(index_of(path)), LocalStorage())
-    assert len(index.points) >= 3
-    for round_ in range(30):
-        points = list(index.points)
-        at = rng.randrange(len(points))
-        p = points[at]
-        points[at] = rng.choice(
-            [
-                sidecar.SeekPoint(rng.randrange(1 << 40), p.plain_start, p.bytes_before(), p.check),
-                sidecar.SeekPoint(
-                    p.compressed_bit, rng.randrange(1 << 40), p.bytes_before(), p.check
-                ),
-                sidecar.SeekPoint(p.compressed_bit, p.plain_start, rng.randbytes(32768), p.check),
-                sidecar.SeekPoint(p.compressed_bit + 1, p.plain_start, p.bytes_before(), p.check),
-                sidecar.SeekPoint(1 << 63, p.plain_start, b"", p.check),
-            ]
-        )
-        forged = sidecar.Index(
-            index.num_records,
-            index.data_bytes,
-            index.plain_bytes,
-            index.compression,
-            index.starts,
-            index.checksums,
-            tuple(points),
-            index.layout,
-        )
-        sidecar.save(forged, str(path), LocalStorage())
-        for number in (0, 400, 800, 1200, 1499):
-            try:
-                assert ps.open(str(path), raw=True)[number]["record"] == some[number], round_
-            except ps.PenstockError:
-                pass
-
-
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.tar", "a.rec", "a.msgpack"])
-def test_a_fingerprint_is_of_what_the_records_hold(name: str, tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    images = [rng.randbytes(2000) for _ in range(50)]
-    path = tmp_path / name
-
-    def write() -> str:
-        ps.write({"label": [0] * 50, "image": images}, path, overwrite=True)
-        return ps.open(path).fingerprint
-
-    first = write()
-    assert write() == first == ps.open(path, index="never").fingerprint
-    images[7], images[8] = images[8], images[7]
-    assert write() != first

@@ -120,7 +120,7 @@ def damaged_with_fields() -> Case:
     ps.add_fields("a.tfrecord", {"b": range(5)})
     data = bytearray(Path("a.tfrecord").read_bytes())
     second = int.from_bytes(data[:8], "little") + 16
-    data[second + 3] ^= 0xFF  # of the length
+    data[second + 3] ^= 0xFF  # damage the length
     Path("a.tfrecord").write_bytes(data)
     for path in Path().glob(".a.tfrecord.penstock*"):
         if "fields" not in path.name:

@@ -188,7 +188,7 @@ def a_writer_that_died() -> Case:
 
     def cleared() -> None:
         data = bytearray(Path("a.h5").read_bytes())
-        # h5clear -s clears the marks and seals the superblock anew: 48 bytes.
+        # h5clear -s clears the marks and updates the checksum of the superblock, 48 bytes in all.
         data[:48] = whole[:48]
         Path("a.h5").write_bytes(data)
         assert rows("a.h5") == TWO
@@ -354,7 +354,7 @@ def an_answer_in_xml() -> Case:
 
 def _made(name: str, text: str, made: str, which: str, gives: Any) -> Case:
     def advised() -> None:
-        with Path(name).open() as file:  # which whoever types it leaves to Python to close
+        with Path(name).open() as file:  # the user's call would not close the file
             known = {"ps": ps, "pyarrow": pyarrow, "json": json, "open": lambda _: file}
             eval(made.replace("...)", "'a.parquet')"), known)
         assert rows("a.parquet") == gives

@@ -132,7 +132,7 @@ def plug_in_filter() -> Case:
 
 def tiny_chunks() -> Case:
     def odd(file: Any) -> None:
-        # Never written, so that each record is in many chunks and takes no room.
+        # These values are never written, so each record is in many chunks but takes no space.
         file.create_dataset("x", (2, 1 << 17), "u1", chunks=(1, 1))
 
     def repacked() -> None:

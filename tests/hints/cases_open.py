@@ -267,7 +267,7 @@ def file_of_no_image() -> Case:
     folder_of_images()
     Path("d/notes.doc").write_bytes(
         b"no image"
-    )  # so that nothing but format= says what the folder is
+    )  # so that only format= determines what the folder is
     with pytest.raises(ps.FormatError) as caught:
         ps.open("d")
     assert str(caught.value.hint).startswith('open(..., format="imagefolder")')

@@ -183,7 +183,7 @@ def text_that_is_none() -> Case:
 def checksums_left_out() -> Case:
     data = bytearray(frames.file_of([b"one", b"two"]))
     for at in (15, 34):
-        data[at : at + 4] = bytes(4)  # of the payload
+        data[at : at + 4] = bytes(4)  # damage the payload
     Path("a.tfrecord").write_bytes(data)
     gives = [{"record": b"one"}, {"record": b"two"}]
 

@@ -332,7 +332,8 @@ def late_file_of_another_kind() -> Case:
 
     def fails() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)  # else it takes more than 1000 files
+            # Otherwise more than 1000 files would be needed.
+            patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)
             patch.setattr(one_set, "_MOST_FILES", 2)
             rows("d/*.tfrecord")
 

@@ -100,7 +100,7 @@ def _pattern(hint: str) -> str:
 @pytest.mark.parametrize(
     ("hint", "make"), MAKERS, ids=[make.__name__.strip("_") for _, make in MAKERS]
 )
-def test_what_a_hint_advises_works(
+def test_following_a_hint_works(
     hint: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

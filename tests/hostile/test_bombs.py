@@ -89,7 +89,7 @@ def _frame(length: int, payload: bytes) -> bytes:
 def _zeros_in_gzip(path: Path) -> None:
     packer = zlib.compressobj(9, wbits=31)
     with path.open("wb") as file:
-        # A valid head of a record within the limit, and zeros in place of its end.
+        # A valid head of a record within the limit, followed by zeros instead of the record.
         file.write(packer.compress(_frame(GIB // 2, b"")[:12]))
         for _ in range(600):
             file.write(packer.compress(bytes(1 << 20)))
@@ -205,7 +205,7 @@ def test_one_record_takes_no_more_than_its_limit(
 ) -> None:
     path = tmp_path / ("a.tfrecord" if make is _zeros_in_gzip else "a.tar")
     make(path)
-    # What one record may take, once as it is read and once as it is decoded.
+    # The memory for one record, once as read and once as decoded.
     assert int(run_python(PROGRAM, str(path), "scan")) < MOST + (2 << 20)
 
 
@@ -224,7 +224,7 @@ def _held() -> dict[str, bytes]:
     return {f"{name}.gz" if name == "0.tar" else name: data for name, data in found.items()}
 
 
-def test_what_is_compressed_takes_a_few_times_what_it_holds(tmp_path: Path) -> None:
+def test_a_compressed_file_takes_a_few_times_the_memory_of_its_contents(tmp_path: Path) -> None:
     for name, data in _held().items():
         assert len(data) < HELD // 16, name
         (tmp_path / name).write_bytes(data)

@@ -63,7 +63,7 @@ def test_a_file_runs_nothing_and_opens_nothing(
     assert not (folder.parent / "sung").exists()
 
 
-def test_the_watch_sees_what_it_should(tmp_path: Path) -> None:
+def test_the_watch_detects_forbidden_actions(tmp_path: Path) -> None:
     """Without this test, a watch that sees nothing would let every file pass."""
     place = Place(tmp_path)
     tasks = [

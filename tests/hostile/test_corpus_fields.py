@@ -136,7 +136,8 @@ def test_a_field_is_added_replaced_renamed_and_dropped(row: Stated, tmp_path: Pa
     for before, after, parsed in zip(
         old_payloads, payloads(again, row.compression), old, strict=True
     ):
-        # If protobuf writes as many bytes, the payload had no duplicate and no unused bytes.
+        # If protobuf writes the same number of bytes, the payload had no duplicate fields and no
+        # unused bytes.
         if before and len(parsed.SerializeToString()) == len(before):
             assert after == before
         # An empty payload has no message of features.

@@ -75,7 +75,7 @@ def test_an_epoch_ends_when_all_of_it_has_been_asked_for(
 ) -> None:
     ours = image_loader(containers[0]).keras()
     labels(ours[0])
-    ours.on_epoch_end()  # as Keras does after it read a batch to build a model
+    ours.on_epoch_end()  # Keras does this after it has read a batch to build a model
     assert labels(ours[0]) == epochs[0][0]
 
 
@@ -165,7 +165,7 @@ def test_fit_sees_every_epoch_in_the_loaders_order(
     data.__class__ = Watched
     net = model()
     net.fit(data, epochs=3, shuffle=False, verbose=0)
-    # Keras may read a few batches before it trains; the last ones are the training.
+    # Keras may read a few batches before it trains; the last batches belong to the training.
     trained = asked[-3 * STEPS :]
     assert [index for index, _ in trained] == [*range(STEPS)] * 3
     assert [found for _, found in trained] == [*epochs[0], *epochs[1], *epochs[2]]

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from training import CLASSES, SIZE, shapes
 from training import loader as image_loader
 
-# What Lightning has to say about few workers, missing loggers and the processor it runs on.
+# Lightning's warnings about few workers, missing loggers and the processor.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 

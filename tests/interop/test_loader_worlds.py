@@ -55,7 +55,7 @@ def run(command: list[str], folder: Path, more: dict[str, str] | None = None) ->
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
 
 
-# Keras is the same code on any backend; one runs always.
+# Keras's code is the same on any backend; one backend is always tested.
 LONG = {"keras with jax", "keras with tensorflow"}
 CASES = [pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) for world in WORLDS]
 

@@ -97,7 +97,7 @@ def test_without_checksums_or_with_a_map_it_is_refused(tmp_path: Path) -> None:
         ps.open(path, checksums="index", mmap=True)
 
 
-def test_a_file_that_penstock_writes_anew_has_no_old_checksums(tmp_path: Path) -> None:
+def test_a_file_that_penstock_rewrites_has_no_old_checksums(tmp_path: Path) -> None:
     for name in ("a.npy", "a.msgpack", "a.tfrecord"):
         path = tmp_path / name
         ps.write({"data": list(range(100))}, path)

@@ -47,7 +47,9 @@ def written(fmt: Format, folder: Path) -> tuple[ps.Dataset, list[str]]:
     name = fmt.info.name
     halves = [names_of(NUM_RECORDS), names_of(NUM_RECORDS)[10:]]
     images = None
-    if fmt.info.is_folder:  # which has its records in the order of the classes, and not all in each
+    # In this format, records are in the order of their classes, and not every shard has every
+    # class.
+    if fmt.info.is_folder:
         halves = [sorted(halves[0]), sorted(one for one in halves[1] if one != "aa")]
         images = ps.encode_images(np.zeros((NUM_RECORDS, 2, 2, 3), np.uint8), "png")
     paths = []

@@ -62,7 +62,7 @@ def columns(seed: int) -> dict[str, pa.Array]:
     }
     for bits in (8, 16, 32, 64):
         found[f"int{bits}"] = some((whole >> (64 - bits)).tolist(), getattr(pa, f"int{bits}")())
-    # In nanoseconds they are still int64: MessagePack gives others as the extensions that they are.
+    # In nanoseconds these fit int64. penstock reads other timestamps of MessagePack as extensions.
     for unit, shift in (("s", 33), ("ms", 23), ("us", 13), ("ns", 3)):
         found[f"time {unit}"] = pa.array(whole >> shift).cast(pa.timestamp(unit))
         found[f"duration {unit}"] = pa.array(whole).cast(pa.duration(unit))

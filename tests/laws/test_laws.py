@@ -208,7 +208,7 @@ def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
     for cut in range(len(data)):
         Path(path).write_bytes(data[:cut])
         try:
-            # The schema is given, so that a file of no records is read at all.
+            # The schema is given, so that a file without records can be read.
             schema = small_table(fmt).schema
             found = whole(ps.open(path, index="never", schema=schema, format=fmt.info.name))
         except ps.FormatError as error:
@@ -237,7 +237,7 @@ def test_two_runs_write_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
 def test_every_flipped_bit_under_a_checksum_is_reported(fmt: Format, tmp_path: Path) -> None:
     if not fmt.info.has_checksums:
         pytest.skip("the format stores no checksums and makes no such promise")
-    # Parquet's pages have checksums, but its footer has not: flips there may be silent.
+    # Parquet's pages have checksums, but its footer does not, so flips there may go unnoticed.
     path = written(fmt, tmp_path, small_table(fmt))
     data = bytearray(Path(path).read_bytes())
     schema = small_table(fmt).schema
@@ -285,7 +285,7 @@ def test_shards_have_format_records_and_bytes(fmt: Format, tmp_path: Path) -> No
 
 
 @per_format
-def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
+def test_options_that_a_format_lacks_are_refused(fmt: Format, tmp_path: Path) -> None:
     path = written(fmt, tmp_path, table_of(fmt))
     with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
         len(opened(path, tmp_path, colour="red"))

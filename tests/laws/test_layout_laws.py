@@ -14,7 +14,7 @@ from layouts import all_regions, check_regions
 from penstock.contract.format import Format
 from penstock.verbs.write.write import write
 
-# HDF5's own tables, which libhdf5 does not give, are between the other regions.
+# Between the other regions are HDF5's own tables, whose positions libhdf5 does not report.
 NOT_DESCRIBED = ("hdf5",)
 
 

@@ -86,7 +86,7 @@ def counted(dataset: ps.Dataset, threads: int = 2) -> int:
 
 
 @pytest.mark.parametrize("kept", ["never", "beside"])
-def test_a_long_record_costs_no_other(path: Path, kept: str, tmp_path: Path) -> None:
+def test_a_long_record_affects_no_other_record(path: Path, kept: str, tmp_path: Path) -> None:
     index = "never"
     if kept == "beside":
         index = str(tmp_path / "indexes")

@@ -23,7 +23,7 @@ per_overlaid_format = pytest.mark.parametrize("fmt", OVERLAID, ids=lambda fmt: f
 COUNT = NUM_RECORDS
 NEW = pa.table(
     {
-        "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # takes the place of a field
+        "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # replaces a field
         "rank": pa.array([None if n % 7 == 0 else COUNT - n for n in range(COUNT)]),
         "animal": pa.array([("cat", "dog", "owl")[n % 3] for n in range(COUNT)]),
         "vector": pa.array([[n, n / 2] for n in range(COUNT)], pa.list_(pa.float32(), 2)),
@@ -161,7 +161,7 @@ def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> No
         assert found.column("rank").to_pylist() == [
             value if n // 1000 in having else None for n, value in enumerate(rank)
         ]
-        # A field in the shard is returned if no overlay replaces it.
+        # A field of the shard is returned if no overlay replaces it.
         old = table.column("score").to_pylist() if "score" in table.schema.names else [None] * COUNT
         assert found.column("score").to_pylist() == [
             value if n // 1000 in having else old[n] for n, value in enumerate(score)

@@ -169,7 +169,7 @@ def test_an_overlay_block_without_its_batch_is_reported(tmp_path: Path) -> None:
     ps.add_fields(path, {"y": np.arange(50)})
     (overlay,) = tmp_path.rglob("*.overlay")
     good = overlay.read_bytes()
-    begin = good.index(b"\xff\xff\xff\xff", 8)  # of the batch, which follows the schema
+    begin = good.index(b"\xff\xff\xff\xff", 8)  # the batch begins here, after the schema
     end = struct.unpack_from("<Q", good, _begin_of(good))[0]
     block = good[:begin] + b"\xff\xff\xff\xff" + bytes(end - begin - 4)
     crc = _core.Buffer.from_bytes(block).crc32c()

@@ -1,4 +1,4 @@
-"""Columns of lists of structs, such as the objects of an image: each field as a column of lists."""
+"""Columns of lists of structs, such as the objects in an image: each field becomes a column of lists."""
 
 from __future__ import annotations
 

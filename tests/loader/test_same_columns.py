@@ -27,7 +27,7 @@ import penstock as ps
     ],
     ids=str,
 )
-def test_columns_that_cannot_be_the_same_are_refused_at_once(
+def test_columns_that_cannot_be_joined_are_refused_immediately(
     same: dict[str, str], says: str, tmp_path: Path
 ) -> None:
     columns = {

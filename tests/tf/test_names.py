@@ -1,4 +1,4 @@
-"""Names that programs use around their data: `tf.compat.v1`, `tf.config`, `tf.debugging`, and what is missing."""
+"""Other names that programs use: `tf.compat.v1`, `tf.config`, `tf.debugging`, and names that are missing."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_dataset_is_written_as_records(compression: str | None, tmp_path: Any)
 
 
 def _by_function(function: Any) -> Any:
-    """The way: a function of bytes, given to Dataset.map."""
+    """The advised way: pass a function of bytes to Dataset.map."""
     return next(iter(tf.data.Dataset.from_tensor_slices([b"[1]"]).map(function)))
 
 

@@ -34,7 +34,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def rows_of(source: str, **values: Any) -> list[dict[str, Any]]:
-    """The rows as they should be: values are constants, or functions of a row."""
+    """The expected rows: values are constants, or functions of a row."""
     rows = ps.open(source).to_table().to_pylist()
     for row in filter(chosen, rows):
         row.update({k: v(row) if callable(v) else v for k, v in values.items()})

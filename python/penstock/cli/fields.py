@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import describe
+from penstock import describe, tables
 from penstock.cli import output
 from penstock.cli.fields_change import COMMANDS
 from penstock.cli.options import json_option, misuse, one_or_many, source_argument
@@ -93,12 +93,12 @@ def _document(overlay: ps.OverlayInfo) -> dict[str, Any]:
 
 
 def _page(found: list[ps.OverlayInfo]) -> Any:
-    shown = output.table("name", "field", "type", "files", "bytes", right=("files", "bytes"))
+    shown = tables.table("name", "field", "type", "files", "bytes", right=("files", "bytes"))
     for overlay in found:
         files = f"{len(overlay.shards)} of {overlay.num_shards}"
         facts = describe.escape(overlay.name), files, describe.size(overlay.num_bytes)
         for number, field in enumerate(overlay.fields):
             name, *rest = ("", "", "") if number else facts
-            kind = output.kind(field)
+            kind = tables.kind(field)
             shown.add_row(name, describe.escape(field.name), kind, *rest)
     return shown

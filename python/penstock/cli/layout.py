@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from penstock import tables
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, of_format, reading
 
@@ -48,6 +49,6 @@ def command(file: str, record: int, read: tuple[str, ...], as_json: bool, **opti
         output.emit(found.to_dict())
     else:
         for line, state in found.lines():
-            click.secho(output.printable(line), fg=_COLOURS.get(state))
+            click.secho(tables.printable(line), fg=_COLOURS.get(state))
     if not found.ok:
         raise click.exceptions.Exit(1)

@@ -90,7 +90,7 @@ def command(
         )
         return
     for name, part in made.items():
-        click.echo(f"{describe.escape(name)}: {output.summary_line(part)}")
+        click.echo(f"{describe.escape(name)}: {part.line()}")
     output.print_notes(next(iter(made.values())))
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock import describe
-from penstock.cli import demo_data, output, tour_tensorflow
+from penstock import describe, tables
+from penstock.cli import demo_data, tour_tensorflow
 from penstock.cli.narrate import Narrator
 
 _TIMES = 3
@@ -251,7 +251,7 @@ def _convert(tour: Narrator) -> None:
 def _end(tour: Narrator) -> None:
     tour.chapter("What was measured")
     headings = ("time", "records", "bytes")
-    shown = output.table("", *headings, right=headings)
+    shown = tables.table("", *headings, right=headings)
     for figure in tour.figures:
         shown.add_row(figure.what, *figure.cells())
     tour.printed(shown)

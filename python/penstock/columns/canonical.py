@@ -66,18 +66,23 @@ def _scalars(array: Any) -> Any:
     type_ = array.type
     if _kinds.is_null(type_) or type_ in (pa.int64(), pa.uint64(), pa.binary(), pa.large_binary()):
         return array
+    if _kinds.is_decimal(type_):
+        return array.cast(pa.string()).cast(pa.binary())
+    if _kinds.is_large_string(type_):
+        return array.cast(pa.large_binary())
+    if is_text(type_) or type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_):
+        return array.cast(pa.binary())
+    return _integers(array)
+
+
+def _integers(array: Any) -> Any:
+    type_ = array.type
     if _kinds.is_unsigned_integer(type_):
         return array.cast(pa.uint64())
     if _kinds.is_date32(type_) or _kinds.is_time32(type_):
         return array.cast(pa.int32()).cast(pa.int64())
     if _kinds.is_integer(type_) or _kinds.is_boolean(type_) or _kinds.is_temporal(type_):
         return array.cast(pa.int64())
-    if _kinds.is_decimal(type_):
-        array = array.cast(pa.string())
-    if _kinds.is_large_string(array.type):
-        return array.cast(pa.large_binary())
-    if is_text(array.type) or type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_):
-        return array.cast(pa.binary())
     raise pa.ArrowNotImplementedError("no rule for this type")
 
 

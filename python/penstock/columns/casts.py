@@ -109,7 +109,7 @@ def _microseconds_of(type_: pa.DataType) -> pa.DataType:
 def first_unfit(
     column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
 ) -> int:
-    """The first row that a cast refuses. It must refuse at least one."""
+    """The first row that a cast refuses. The cast must refuse at least one row."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -17,6 +17,7 @@ from penstock.columns.numbers import view_lengths
 from penstock.columns.types import is_bytes, is_bytes_view, is_text
 
 
+# Complexity: one branch for each kind of type.
 def record_bytes(array: Any) -> np.ndarray | int:
     """The bytes of the values of each record, without nulls and offsets: one number if all are equal, or an int64
     array."""

@@ -1,4 +1,4 @@
-"""Columns that a reader adds to those of its file: one value for all records, such as null."""
+"""Adds columns to those of a file. An added column has one value for all records, such as null."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from penstock.storage.skipped import SkippedFile
 
 
 def open_with_nulls(fmt: Format, source: Source, options: Options) -> Reader:
-    """Open a file with the caller's schema, if there is one. Nullable columns that the file lacks are columns of nulls.
+    """Open a file with the caller's schema, if there is one. If the file lacks a nullable column, that column has only
+    nulls.
 
     Raises:
         SchemaError: the file lacks a column that must not be null, or has none of the columns.
@@ -55,11 +56,11 @@ def open_with_nulls(fmt: Format, source: Source, options: Options) -> Reader:
 
 
 class AddedReader(Reader):
-    """A reader of a file, `base`, with more columns.
+    """Wraps the reader of a file, and adds columns.
 
     Args:
         base: the reader of the file.
-        schema: all columns. Those that are not added are in the order in which `base` has them.
+        schema: all columns. The columns of the file are in the order in which `base` has them.
         added: an array of one value for each added column. It replaces a column of the file with the same name.
     """
 
@@ -157,7 +158,7 @@ class AddedReader(Reader):
 
 
 def repeated(value: pa.Array, count: int) -> pa.Array:
-    """The value of an array of length 1, `count` times."""
+    """Repeat the value of an array of length 1 `count` times."""
     if value.null_count:
         return pa.nulls(count, value.type)
     return value.take(as_arrow(np.zeros(count, np.uint64)))

@@ -150,20 +150,26 @@ def group(
     children: Iterable[Region],
     value: Any = None,
     note: str = "",
+    between: str = "",
 ) -> Region:
-    """A region that consists of `children`. If finding them raises an error, the last child shows the damage."""
+    """A region that consists of `children`. If finding them raises an error, the last child shows the damage.
+
+    `between` names the bytes that are in no child. Such bytes are not shown if the name is empty.
+    """
     end = start + length
     found: list[Region] = []
     try:
-        found.extend(in_order(children, start, end))
+        found.extend(in_order(children, start, end, between))
     except PenstockError as error:
         inside = [child.end for child in found if not child.within]
         found.append(damaged(error, inside[-1] if inside else start, end))
     return Region(start, length, name, value, note, tuple(found))
 
 
-def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
+def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") -> Iterator[Region]:
     """Yield regions, and check that they are in order, do not overlap, and are inside [at, end).
+
+    If `between` is not empty, the bytes between them become regions with this name.
 
     If there are too many, a single region stands for the rest.
 
@@ -179,7 +185,18 @@ def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
                 message = f"{region.name} cannot be at this position"
                 found = f"bytes {region.start} to {region.end}"
                 raise FormatError(message, byte=at, expected=f"from {at} to {end}", found=found)
+            yield from padding(at, region.start, between)
             at = region.end
+        yield region
+    yield from padding(at, end, between)
+
+
+def first_of(regions: Iterable[Region], end: int, what: str) -> Iterator[Region]:
+    """Yield the first regions, and one that stands for the others, up to `end`."""
+    for number, region in enumerate(regions):
+        if number == MOST:
+            yield Region(region.start, end - region.start, f"more {what}")
+            return
         yield region
 
 
@@ -198,21 +215,27 @@ def rows(
 
 
 def several(
-    start: int, length: int, first: int, count: int, what: str = "record"
+    start: int, length: int, first: int, count: int, what: str = "record", note: str = ""
 ) -> Iterator[Region]:
     """Yield one region for `count` consecutive records that are not shown individually; nothing if `count` is 0."""
+    words = what + ("es" if what.endswith("ch") else "s")
     if count == 1:
-        yield Region(start, length, f"{what} {first}")
+        yield Region(start, length, f"{what} {first}", note=note)
     elif count > 1:
-        yield Region(
-            start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s"
-        )
+        name = f"{words} {first} to {first + count - 1}"
+        yield Region(start, length, name, note=note or f"{count} {words}")
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
-    """Yield the region of padding bytes, if there are any."""
-    if end > start:
+    """Yield the region of padding bytes, if there are any and `name` is not empty."""
+    if end > start and name:
         yield Region(start, end - start, name)
+
+
+def cut(what: str, byte: int, expected: int, found: int) -> TruncatedError:
+    """The error for data that ends inside a part that should have `expected` bytes."""
+    message = f"the data ends inside {what}"
+    return TruncatedError(message, byte=byte, expected=f"{expected} bytes", found=f"{found} bytes")
 
 
 def read(source: Source, start: int, length: int, what: str) -> bytes:

@@ -225,8 +225,10 @@ class ChosenReader(Reader):
         if records is None and rows is not None and self._damage != "error":
             return self._around_damage(inner, rows, columns)
         found = self._base.delivered(inner, _rows(chunk, records), columns)
-        if rows is None or found.records is None:
-            return Delivered(found.batch, found.records if rows is None else records, found.skipped)
+        if rows is None:
+            return found
+        if found.records is None or self._damage == "error":  # all of them could be read
+            return Delivered(found.batch, records, found.skipped)
         return Delivered(found.batch, np.searchsorted(rows, found.records), found.skipped)
 
     def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:

@@ -310,6 +310,7 @@ class Work(Generic[Task, Result]):
                 self._idle -= 1
             return None
 
+    # Complexity: the whole rule for which thread takes which stream.
     def _choose(self, latest: Stream[Task, Result] | None) -> Stream[Task, Result] | None:
         """Claim a stream that has a task. Prefer the first stream or, if its next result is already being made, the
         thread's `latest` stream, whose data is in the core's caches."""

@@ -132,6 +132,7 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
 
 
+# Complexity: one branch for each kind of feature.
 def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
     """The columns that the kernel decodes for a feature, the column of values first. A missing feature becomes null in
     protobuf's dialect (`strict`), and an empty list in TensorFlow's."""
@@ -292,6 +293,7 @@ def _is_feature_list(field: pa.Field) -> bool:
     return pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
 
 
+# Complexity: one branch for each kind of type.
 def _feature_of(field: pa.Field) -> Any:
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType):

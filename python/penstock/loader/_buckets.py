@@ -177,6 +177,20 @@ class BucketSequence(RecordSequence):
         schedule = self._schedule(epoch)
         return self.buckets.pad_to(int(schedule.bucket[self._step(schedule, part.first)]))
 
+    def bucket_and_new(self, part: BatchPart, epoch: int) -> tuple[int, int]:
+        """The bucket of a batch, and how many of its records are neither repeated nor masked."""
+        schedule = self._schedule(epoch)
+        records, share, start = self._share(part, epoch)
+        left = min(self._plan.step_records, len(records) - start)
+        bucket = int(schedule.bucket[self._step(schedule, part.first)])
+        return bucket, min(max(left - share.first, 0), share.num_real)
+
+    def before(self, epoch: int, counts: np.ndarray) -> np.ndarray:
+        """The first records of each bucket in an epoch, as many as `counts` says."""
+        schedule = self._schedule(epoch)
+        found = [schedule.records_of(bucket)[:count] for bucket, count in enumerate(counts)]
+        return np.concatenate(found)
+
     def _share(self, part: BatchPart, epoch: int) -> tuple[np.ndarray, BatchPart, int]:
         """Return the records of a step's bucket, the rank's share of the step, and the step's first index in the
         records."""
@@ -214,7 +228,7 @@ class BucketSequence(RecordSequence):
 
     def counts(self, epoch: int, position: int) -> list[int]:
         """How many records of each bucket come before a position of an epoch."""
-        if position == 0:
+        if position == 0 and (self._resumed is None or self._resumed[0] != epoch):
             return [0] * self.buckets.count  # the schedule is not needed
         schedule = self._schedule(epoch)
         step = self._step(schedule, position)

@@ -30,7 +30,7 @@ from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
 from penstock.loader._same import COORDINATES, Pair
 from penstock.loader._sources import Records, Taken
-from penstock.loader._user_code import Batch, UserCode
+from penstock.loader._user_code import Batch, UserCode, in_the_batch
 from penstock.loader.images import Image, decode_into
 from penstock.loader.stats import Clock
 
@@ -178,11 +178,12 @@ class Recipe:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
             shared.go_on()
-            with clock.on("map"), users_code(), _noted(numbers[rows.places]):
+            mine = numbers[rows.places]
+            with clock.on("map"), users_code(), in_the_batch("map= or map_records=", mine):
                 if self.workers is None:
-                    made = self.user(made, rows.keys)
+                    made = self.user(made, rows.keys, mine)
                 else:
-                    made = self.workers.call(shared.ended, made, rows.keys)
+                    made = self.workers.call(shared.ended, made, rows.keys, mine)
         num_bytes = size_of(made)
         return Made(
             made,
@@ -215,7 +216,8 @@ class Recipe:
                     for fault in of_field:
                         failed.setdefault(fault.place, fault.error.at(field=field))
             else:
-                rows.decoded[name] = _by_function(spec, rows.batch.column(name), name)
+                with in_the_batch(f"decode= of {name!r}", numbers[rows.places]):
+                    rows.decoded[name] = _by_function(spec, rows.batch.column(name), name)
         if not failed:
             return rows
         for row, error in sorted(failed.items()):
@@ -269,20 +271,6 @@ class Recipe:
             if error.record is not None:
                 error.file, error.record = self.source.locate(int(numbers[error.record]))
             raise
-
-
-@contextmanager
-def _noted(numbers: np.ndarray) -> Generator[None]:
-    """Name the records of the batch in errors of the user's functions."""
-    try:
-        yield
-    except Exception as error:
-        shown = ", ".join(map(str, numbers[:3].tolist()))
-        more = ", …" if len(numbers) > 3 else ""
-        error.add_note(
-            f"raised in map= or map_records= of a loader, in the batch of records {shown}{more}"
-        )
-        raise
 
 
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:

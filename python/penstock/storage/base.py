@@ -129,7 +129,7 @@ class Storage(Protocol):
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:
-    """The file of this name in the folder of another, or None if there is none."""
+    """Open the file of this name that is in the same folder as another file. None if there is no such file."""
     other = os.path.join(os.path.dirname(path), name)
     return storage.source(other) if storage.exists(other) else None
 

@@ -314,8 +314,7 @@ def case(
     """
     pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else pred_fn_pairs)
     if probing.is_on():
-        functions = [function for _, function in pairs] + ([default] if default else [])
-        return functions[1 if not probing.decision() and len(functions) > 1 else 0]()
+        return _probed_case([*(function for _, function in pairs), *([default] if default else [])])
     holding = [function for condition, function in pairs if is_true(condition)]
     if exclusive and len(holding) > 1:
         raise InvalidArgumentError(None, None, "Input error: more than one condition is True")
@@ -324,6 +323,11 @@ def case(
     if default is None:
         raise InvalidArgumentError(None, None, "Input error: None of conditions evaluated as True")
     return default()
+
+
+def _probed_case(functions: list[Callable[[], Any]]) -> Any:
+    """The result of one of the first two functions: see `probing`."""
+    return functions[1 if not probing.decision() and len(functions) > 1 else 0]()
 
 
 def switch_case(

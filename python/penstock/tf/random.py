@@ -125,7 +125,8 @@ def op_seeds(seed: Any) -> tuple[int, int]:
         elif own is not None:
             pair = _DEFAULT_SEED, own % _MOST
         else:
-            pair = int.from_bytes(os.urandom(7), "little"), int.from_bytes(os.urandom(7), "little")
+            drawn = os.urandom(14)
+            pair = int.from_bytes(drawn[:7], "little"), int.from_bytes(drawn[7:], "little")
     return (0, _MOST) if pair == (0, 0) else pair
 
 

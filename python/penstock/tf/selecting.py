@@ -163,17 +163,19 @@ def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
     """A tensor with values added at positions."""
-    made = _array(tensor).copy()
-    np.add.at(made, _places(indices), _array(updates))
-    return made.view(Tensor)
+    return _changed(np.add, tensor, indices, updates)
 
 
 def tensor_scatter_nd_max(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
     """A tensor in which values at positions are replaced by other values if those are greater."""
+    return _changed(np.maximum, tensor, indices, updates)
+
+
+def _changed(function: np.ufunc, tensor: Any, indices: Any, updates: Any) -> Tensor:
     made = _array(tensor).copy()
-    np.maximum.at(made, _places(indices), _array(updates))
+    function.at(made, _places(indices), _array(updates))
     return made.view(Tensor)
 
 

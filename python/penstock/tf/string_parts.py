@@ -206,9 +206,7 @@ def reduce_join(
         made = np.empty(len(rows), object)
         made[:] = [between.join(row) for row in rows]
         return reduce_join(made.view(Tensor), separator=separator) if axis is None else tensor(made)
-    # The first dimension of `axis` is joined first, so it varies fastest.
-    over = range(given.ndim) if axis is None else [int(a) for a in np.atleast_1d(axis)][::-1]
-    chosen = [a % max(given.ndim, 1) for a in over] if given.ndim else []
+    chosen = _joined_dimensions(axis, given.ndim)
     kept = [a for a in range(given.ndim) if a not in chosen]
     shape = given.shape
     moved = np.transpose(given.view(np.ndarray), [*kept, *chosen])
@@ -219,6 +217,15 @@ def reduce_join(
     if keepdims:
         made = made.reshape([1 if a in chosen else shape[a] for a in range(given.ndim)])
     return made.view(Tensor)
+
+
+def _joined_dimensions(axis: Any, rank: int) -> list[int]:
+    """The dimensions that are joined, the last one first: the first of `axis` is joined first, so it varies fastest."""
+    if not rank:
+        return []
+    if axis is None:
+        return list(range(rank))
+    return [int(a) % rank for a in np.atleast_1d(axis)][::-1]
 
 
 def ngrams(

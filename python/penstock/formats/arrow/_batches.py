@@ -68,6 +68,7 @@ class Batches:
             yield Entry(number, block, first, message, dictionaries)
             number, first = number + 1, first + message.num_records
 
+    # Complexity: files with a footer and streams without a footer, in one loop.
     def _found(self) -> Iterator[tuple[int, Message, tuple[Message, ...]]]:
         if self._footer is not None:
             for block, (start, metadata, body) in enumerate(self._footer.batches):

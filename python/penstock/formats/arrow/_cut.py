@@ -71,6 +71,7 @@ class _Column:
         for child in self.children:
             child.check_nulls(read)
 
+    # Complexity: one branch for each layout of buffers.
     def cut(self, read: Read, start: int, stop: int) -> Any:
         """Read rows [start, stop)."""
         if stop > self.length:
@@ -304,6 +305,7 @@ class _Parts(NamedTuple):
     data_buffers: Iterator[tuple[int, ...]]
 
 
+# Complexity: one branch for each layout that Arrow has.
 def _column(type_: Any, parts: _Parts) -> _Column:
     if isinstance(type_, pa.BaseExtensionType):
         storage = _column(type_.storage_type, parts)

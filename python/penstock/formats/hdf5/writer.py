@@ -46,7 +46,8 @@ class Hdf5Options:
     level: int = 4
     """The gzip level: 1 is fast, 9 is small."""
     shuffle: bool | None = None
-    """Whether to group the bytes of numbers by significance, which compresses better. None does so if compressed."""
+    """Whether to group the bytes of numbers by significance, which compresses better. With None, they are grouped if
+    the data is compressed."""
     chunk_records: int | None = None
     """The number of records in a chunk. None chooses a power of two for each field, so that a chunk has about 256
     KiB."""

@@ -178,6 +178,7 @@ _TIME = pa.timestamp("ns", "UTC")
 Use = Literal["exact", "cast", "write"]
 
 
+# Complexity: one line for each kind of type.
 def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
     """Return the kernels' type for an Arrow type, or None if there is none."""
     types = pa.types

@@ -87,7 +87,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
     Raises:
         FormatError: the bytes are not deflated data, or inflate to more than the stated size.
         TruncatedError: they inflate to less.
-        ChecksumError: they inflate to other bytes.
+        ChecksumError: they inflate to different bytes.
     """
     engine = _core.Inflater("gzip")
     engine.push(_HEAD, False, 1)

@@ -51,6 +51,8 @@ class Directory:
     """The members of an archive, in directory order."""
 
     members: tuple[Member, ...]
+    start: int
+    """Where the directory begins."""
     comment: bytes
 
 
@@ -95,7 +97,7 @@ def read_directory(source: Source, limits: Limits) -> Directory:
     _check_end(file.tail, archive, source.size)
     members = [_member(info, archive.start_dir, source) for info in archive.infolist()]
     _check_places(members)
-    return Directory(tuple(members), archive.comment)
+    return Directory(tuple(members), archive.start_dir, archive.comment)
 
 
 def _check_end(tail: bytes, archive: zipfile.ZipFile, size: int) -> None:

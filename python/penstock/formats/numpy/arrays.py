@@ -334,7 +334,7 @@ def refuse_no_axis() -> UnsupportedError:
 
 
 class ArraysReader(Reader):
-    """One open file of arrays of one length. `lost` are the skipped regions after them."""
+    """One open file of arrays of equal length. `lost` are the skipped regions after the arrays."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ Field = tuple[int, int]
 
 
 class Thrift:
-    """A reader at a position in bytes. Reading beyond the end raises IndexError."""
+    """Reads values one after another from `data`, beginning at a position. Reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
@@ -41,6 +41,15 @@ class Thrift:
             number = number + (head >> 4) if head >> 4 else self._integer(32)
             number &= 0xFFFF
             yield number, head & 0x0F
+
+    def only(self, wanted: Field) -> Iterator[None]:
+        """Yield when the reader is at the value of this field of a struct. The caller reads that value. Other fields
+        are skipped."""
+        for field in self.fields():
+            if field == wanted:
+                yield
+            else:
+                self.skip(field[1])
 
     def elements(self) -> Iterator[int]:
         """Yield the type of each element of a list. The caller reads or skips each element."""
@@ -68,6 +77,7 @@ class Thrift:
                 self.skip(field[1], depth + 1)
         return found
 
+    # Complexity: one branch for each of Thrift's types.
     def skip(self, kind: int, depth: int = 0) -> None:
         if depth > _MOST_DEPTH:
             raise FormatError("the footer or the header of a page nests too deep")

@@ -165,6 +165,7 @@ def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
 # -- rows -------------------------------------------------------------------------------------------
 
 
+# Complexity: each step decides whether the next, more expensive step is needed.
 def rows_of(
     found: Sequence[Weight],
     rows: int,

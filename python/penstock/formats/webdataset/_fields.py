@@ -176,6 +176,7 @@ def plan_field(
     return ReadingPlan(column, field, contents, finish, inflates, is_asked, exact)
 
 
+# Complexity: one branch for each kind of type.
 def _how(column: pa.Field, last: str, limits: Limits, exact: bool) -> tuple[str, Finish]:
     type_, kind = column.type, pa.types
     storage = storage_of(type_)

@@ -229,7 +229,7 @@ class RecordDecoder(Decoder):
 
     def _translated(self, error: _core.KernelError) -> _core.KernelError | FormatError:
         """Convert the kernel's error to a FormatError if the contents break the rules of their field. Otherwise return
-        it."""
+        it unchanged."""
         fault = error.args[0]
         plan = next((p for p in self._plans.values() if p.field == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:

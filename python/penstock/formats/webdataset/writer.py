@@ -266,6 +266,7 @@ def field_for(name: str, type_: Any) -> str:
     return f"{stem}.{endings[0]}" if stem else endings[0]
 
 
+# Complexity: one branch for each row of the table of types at the top.
 def _endings(name: str, type_: Any) -> tuple[str, ...]:
     """Return the endings that a field with values of this type may have. A name without one of them gets the first."""
     storage = storage_of(type_)

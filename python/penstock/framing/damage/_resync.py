@@ -127,6 +127,7 @@ class _Search:
             at -= self._framing.look_bytes - 1
             want = _WINDOW_BYTES
 
+    # Complexity: the rules of this module, one after another.
     def _try(self, start: int, total: int) -> Region | None:
         """The region that ends at `start`, if that offset is accepted."""
         if self._ends_where_passed(start):

@@ -135,7 +135,7 @@ class DamageScan:
                 at = walk.at
                 yield from self.opened(task)
             if at >= end:
-                return  # before the walk reads beyond it
+                return  # return before the walk reads beyond `end`
 
     def _walk_from(self, start: int, record: int, index: Index) -> Walk:
         source = self._scope.source

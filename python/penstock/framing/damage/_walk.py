@@ -66,6 +66,7 @@ class Walk:
         """The record boundary that the walk has reached."""
         return self._at
 
+    # Complexity: one branch for each thing that can follow the frames of a window.
     def tasks(self) -> Iterator[Task]:
         """Frames to be verified, and the faults between them, in order."""
         want = CHUNK_BYTES

@@ -153,7 +153,7 @@ class ChunkFrames:
             )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
-        """Raise StaleIndexError if the records are not in order, or too long to be a chunk."""
+        """Raise StaleIndexError if the records are not in order, or are together too long for a chunk."""
         limits = self._shard.options.limits
         most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
         if (starts[1:] <= starts[:-1]).any() or length > most:

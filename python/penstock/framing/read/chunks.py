@@ -67,6 +67,7 @@ def sample_chunks(shard: OpenShard) -> Iterator[FrameChunk]:
     return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
 
 
+# Complexity: one branch for each way in which the walk continues or ends.
 def walked_chunks(
     shard: OpenShard,
     points: list[SeekPoint] | None = None,

@@ -84,8 +84,8 @@ class Windows:
     """The windows of a shard of `size` bytes.
 
     Iterate over calls that return one chunk, or nothing if no record ends in the window. A call may wait for the call
-    before it, which must already be running. The calls find the records before the first fault, and `rest` returns its
-    position, from which `walked_chunks` continues. If damage is skipped, a wrong checksum is such a fault, too.
+    before it, which must already be running. The calls find the records before the first fault, and `rest` returns the
+    fault's position, from which `walked_chunks` continues. If damage is skipped, a wrong checksum is such a fault, too.
     """
 
     def __init__(self, shard: OpenShard, size: int) -> None:
@@ -114,7 +114,7 @@ class Windows:
         return self._last.rest.get()
 
     def _chunk(self, begin: int, end: int, before: _Link, after: _Link) -> Sequence[FrameChunk]:
-        rest: _Rest = None  # also after an error, which ends the scan
+        rest: _Rest = None  # stays None after an error, which ends the scan
         try:
             chunk, start, told = self._found(begin, end, before, after)
             rest = (told.at, told.record) if told.ended else None

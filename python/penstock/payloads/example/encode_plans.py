@@ -229,10 +229,7 @@ def _steps(
     if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
-    stored = map_values(given, _stored)
-    wanted = None if stored is None else map_values(stored, _wire)
-    if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
-        raise _unheld(key, given)
+    stored, wanted = _kernel_types(key, given)
     if stored != given:
         is_run_end = pa.types.is_run_end_encoded(given)
         steps.append(pc.run_end_decode if is_run_end else _cast_to(stored))
@@ -240,6 +237,16 @@ def _steps(
         is_double = unnested(stored)[0] == pa.float64()
         steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
+
+
+def _kernel_types(key: str, given: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
+    """Return the type without extensions and dictionaries, and the type that the kernel accepts. Raise SchemaError if
+    there is none."""
+    stored = map_values(given, _stored)
+    wanted = None if stored is None else map_values(stored, _wire)
+    if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
+        raise _unheld(key, given)
+    return stored, wanted
 
 
 def _is_list_of_views(given: pa.DataType) -> bool:

@@ -242,12 +242,14 @@ class Unbatch(Op):
             return _after_error(error, self._run(values))
         if first is None:
             return iter(())
-        if not all(type(leaf) is Tensor and leaf.ndim for leaf in flatten(first, lists=False)):
-            return self._run(chain([first], values))
-        strings = tuple(
-            leaf.dtype == object and leaf.ndim == 1 for leaf in flatten(first, lists=False)
-        )
-        return Blocks(_rows_as_blocks(chain([first], values), first), first, strings)
+        return self._open_like(first, chain([first], values))
+
+    def _open_like(self, first: Any, values: Iterator[Any]) -> Stream:
+        leaves = flatten(first, lists=False)
+        if not all(type(leaf) is Tensor and leaf.ndim for leaf in leaves):
+            return self._run(values)
+        strings = tuple(leaf.dtype == object and leaf.ndim == 1 for leaf in leaves)
+        return Blocks(_rows_as_blocks(values, first), first, strings)
 
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         for element in values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -189,17 +189,13 @@ def make_csv_dataset(
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
-        first = next(lines_of(files[0], container))
-        column_names = [
-            f.decode(encoding) for f in fields_of(first, between.encode(), use_quote_delim)
-        ]
+        first = fields_of(next(lines_of(files[0], container)), between.encode(), use_quote_delim)
+        column_names = [field.decode(encoding) for field in first]
     chosen = _chosen(select_columns, column_names)
     if column_defaults is None:
         rows = _rows(files, container, header, between, use_quote_delim, num_rows_for_inference)
         column_defaults = [_found_default([row[c] for row in rows], missing) for c in chosen]
     names = [column_names[c] for c in chosen]
-    if label_name is not None and label_name not in names:
-        raise ValueError("`label_name` provided must be one of the columns.")
     op = _Csv(
         files, [_default(d) for d in column_defaults], container, header, between, use_quote_delim,
         missing, chosen if select_columns is not None else None,
@@ -208,6 +204,13 @@ def make_csv_dataset(
     made = made.ignore_errors() if ignore_errors else made
     made = made.shuffle(shuffle_buffer_size, shuffle_seed) if shuffle else made
     made = made.repeat(num_epochs).batch(batch_size, drop_remainder=num_epochs is None)
+    return made.map(_by_name(names, label_name))
+
+
+def _by_name(names: list[str], label_name: str | None) -> Callable[..., Any]:
+    """The function that makes features, and a label if there is one, of the columns of a batch."""
+    if label_name is not None and label_name not in names:
+        raise ValueError("`label_name` provided must be one of the columns.")
 
     def named(*columns: Any) -> Any:
         features = dict(zip(names, columns, strict=True))
@@ -216,7 +219,7 @@ def make_csv_dataset(
         label = features.pop(label_name)
         return features, label
 
-    return made.map(named)
+    return named
 
 
 def _files(patterns: Any) -> list[str]:

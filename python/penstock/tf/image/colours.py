@@ -119,30 +119,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
         InvalidArgumentError: not three channels.
     """
     floats, kind = _floats(image)
-    if np.shape(floats)[-1] != 3:
-        message = f"input must have 3 channels but instead has shape {np.shape(floats)}"
-        raise InvalidArgumentError(None, None, message)
-    return convert_image_dtype(_saturated(floats, float(saturation_factor)), kind)
-
-
-def _saturated(floats: Tensor, factor: float) -> Tensor:
-    """Multiply the distances of a pixel's three values from the greatest value, but not below 0 for the least value.
-
-    This has the effect of multiplying the saturation in HSV, without a conversion to HSV.
-    """
-    plain = floats.view(np.ndarray)
-    planes = np.ascontiguousarray(plain.reshape(-1, 3).T, np.float32)
-    top = planes.max(0)
-    span = top - planes.min(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.divide(top, span, out=span)
-    np.fmin(ratio, np.float32(factor), out=ratio)
-    np.maximum(ratio, np.float32(0), out=ratio)
-    planes -= top
-    planes *= ratio
-    planes += top
-    made = np.ascontiguousarray(planes.T).reshape(plain.shape)
-    return made.astype(plain.dtype, copy=False).view(Tensor)
+    return convert_image_dtype(_colours(floats, "saturation", float(saturation_factor)), kind)
 
 
 def adjust_jpeg_quality(

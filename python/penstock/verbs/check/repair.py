@@ -115,7 +115,8 @@ def repair(
     work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
-    return Report(work.num_records, tuple(work.findings), work.num_bytes, tuple(work.paths))
+    found = tuple(work.findings)
+    return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
 
 
 def _targets(paths: list[str], into: str) -> list[str]:

@@ -277,11 +277,16 @@ def _by_hash(
     ends = [min(int(end * 2**64), 2**64) for end in accumulate(shares)]
     if _leaves_none_out(shares):
         ends[-1] = 2**64
-    lasts = np.array([end - 1 for end in ends], np.uint64)
-    found = (
-        np.searchsorted(lasts, numbers, "left").astype(np.int16)
-        for numbers in draws(dataset, columns, seed, threads)
-    )
+    lasts = [np.uint64(end - 1) for end in ends]
+
+    def split_of(numbers: np.ndarray) -> np.ndarray:
+        # For a few splits this is several times faster than a binary search.
+        which = np.zeros(len(numbers), np.int16)
+        for last in lasts:
+            which += numbers > last
+        return which
+
+    found = map(split_of, draws(dataset, columns, seed, threads))
     return np.concatenate([np.zeros(0, np.int16), *found])
 
 

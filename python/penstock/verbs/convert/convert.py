@@ -224,11 +224,7 @@ def write_chosen(
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     dataset = opened(source, kind, options, whole_records=whole_records)
-    place = to if is_folder else os.path.dirname(to)
-    folders = [place] if is_folder else []
-    if pieces:
-        place = common_folder(pieces)
-        folders = [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    place, folders = _folders(to, is_folder, pieces)
     with _made(folders), alone_at(to, place):
         if how.columns is None:
             dataset = dataset.complete()
@@ -258,6 +254,14 @@ def _place(to: str, format: str | None) -> tuple[str, bool]:
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= must name the format to write")
     return to, is_folder
+
+
+def _folders(to: str, is_folder: bool, pieces: Sequence[Piece]) -> tuple[str, list[str]]:
+    """Return the folder of the lock and the journal, and the folders to be made."""
+    if pieces:
+        place = common_folder(pieces)
+        return place, [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    return (to, [to]) if is_folder else (os.path.dirname(to), [])
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:

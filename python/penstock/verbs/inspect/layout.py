@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock import describe, formats
 from penstock.contract.format import Options
-from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
+from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order, padding
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.storage.base import Source, Storage
@@ -18,6 +18,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand
 
 _MOST_NAME = 40
+_UNKNOWN = "not described"
 _HEADINGS = ("offset", "hex", "length", "what", "value")
 
 
@@ -161,26 +162,16 @@ def complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
     at = 0
     has_damage = False
     try:
-        for region in in_order(found, 0, source.size):
+        for region in in_order(found, 0, source.size, _UNKNOWN):
             has_damage |= any(one.state == DAMAGE for _, one in walk([region]))
-            if region.within:
-                yield region
-                continue
-            yield from _between(at, region.start)
+            at = at if region.within else region.end
             yield region
-            at = region.end
     except RecordIndexError:
         # Damage explains why the record is missing.
         if not has_damage:
             raise
+        yield from padding(at, source.size, _UNKNOWN)
     except PenstockError as error:
         damage = damaged(error, at, source.size)
-        yield from _between(at, damage.start)
+        yield from padding(at, damage.start, _UNKNOWN)
         yield damage
-        return
-    yield from _between(at, source.size)
-
-
-def _between(start: int, end: int) -> Iterator[Region]:
-    if end > start:
-        yield Region(start, end - start, "not described")

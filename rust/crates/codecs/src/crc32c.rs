@@ -1,4 +1,5 @@
 //! CRC-32C (Castagnoli), and the mask with which TFRecord stores it.
+//!
 //! The speed of a scan depends mostly on short payloads. If the CPU has 64-byte carry-less
 //! products, `wide` uses them. Otherwise a loop uses its CRC instruction, which has no set-up cost
 //! and lets consecutive records overlap in the pipeline. For long data, `crc-fast` computes many
