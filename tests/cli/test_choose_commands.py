@@ -55,8 +55,8 @@ def test_split_says_what_it_leaves_out(shards: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--shares", "a=0.9,b=0.2"), "more than 1"),
-        (("--shares", "a=-1"), "a part of 1"),
-        (("--shares", "a=many"), "a part of 1"),
+        (("--shares", "a=-1"), "above 0 and at most 1"),
+        (("--shares", "a=many"), "is not a fraction"),
         (("--shares", "a"), "is not NAME=VALUE"),
         (("--by", "nothing"), "there is no field 'nothing'"),
         (("--by", "id", "--stratify", "name"), "use one"),

@@ -60,7 +60,7 @@ def test_images_of_several_sizes_are_a_list_if_no_size_is_given() -> None:
     planes = made(data, ps.Image(dtype="float32", layout="nchw"))
     assert [one.shape for one in planes] == [(3, 20, 30), (3, 25, 10)]
     assert made(data[:1], ps.Image()).shape == (1, 20, 30, 3)
-    with pytest.raises(ValueError, match="several sizes"):
+    with pytest.raises(ValueError, match="different sizes"):
         made(data, ps.Image(), out=np.empty((2, 20, 30, 3), np.uint8))
 
 
@@ -78,7 +78,7 @@ def test_a_batch_is_written_into_the_given_memory() -> None:
 def test_room_that_does_not_fit_is_refused() -> None:
     data = [jpeg(picture(70, 80))]
     for wrong in (np.empty((1, 64, 64, 3), np.int8), np.empty((2, 64, 64, 3), np.uint8)):
-        with pytest.raises(ValueError, match="out is uint8"):
+        with pytest.raises(ValueError, match="out must be uint8"):
             made(data, RANDOM, out=wrong)
     strided = np.empty((1, 64, 64, 6), np.uint8)[..., ::2]
     frozen = np.empty((1, 64, 64, 3), np.uint8)
@@ -89,9 +89,9 @@ def test_room_that_does_not_fit_is_refused() -> None:
     pixels = np.zeros((1, 64, 64, 3), np.uint8)
     with pytest.raises(ValueError, match="memory of the images"):
         made(pixels, ps.Image(64), out=pixels)
-    with pytest.raises(ValueError, match="keys are uint64"):
+    with pytest.raises(ValueError, match="keys must be uint64"):
         decode_into(data, RANDOM, np.arange(1))
-    with pytest.raises(ValueError, match="keys are uint64"):
+    with pytest.raises(ValueError, match="keys must be uint64"):
         decode_into(data, RANDOM, keys(1, 2))
 
 

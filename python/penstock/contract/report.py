@@ -98,33 +98,33 @@ class Report(Printed):
     def _page(self) -> list[Any]:
         from rich.text import Text
 
-        errors = [finding for finding in self.findings if finding.severity == "error"]
-        notes = len(self.findings) - len(errors)
+        parts: list[Any] = [self._verdict()]
+        for finding in self.findings[:_MOST_FINDINGS]:
+            parts += ["", *_finding(finding)]
+        if len(self.findings) > _MOST_FINDINGS:
+            left = describe.count(len(self.findings) - _MOST_FINDINGS)
+            parts += ["", Text(f"and {left} more: findings, or --json, lists all", style="dim")]
+        if self.verb == "repair":
+            parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
+        return parts
+
+    def _verdict(self) -> Any:
+        from rich.text import Text
+
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        notes = len(self.findings) - errors
         line = Text()
-        verdict = "ok" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
+        verdict = "ok" if not errors else "1 fault" if errors == 1 else f"{errors} faults"
         line.append(verdict, style="bold green" if not errors else "bold red")
         records = describe.records(self.num_records)
         line.append(f": {records} {_DONE[self.verb]}, {describe.size(self.num_bytes)} read")
-        lost = self.num_lost
         if errors:
+            lost = self.num_lost
             number = "an unknown number of records" if lost is None else describe.records(lost)
             line.append(f", {number} lost")
         if notes:
             line.append(f", {notes} notes" if notes > 1 else ", 1 note")
-        parts: list[Any] = [line]
-        for finding in self.findings[:_MOST_FINDINGS]:
-            parts += ["", *_finding(finding)]
-        if len(self.findings) > _MOST_FINDINGS:
-            left = len(self.findings) - _MOST_FINDINGS
-            parts += [
-                "",
-                Text(
-                    f"and {describe.count(left)} more: findings, or --json, lists all", style="dim"
-                ),
-            ]
-        if self.verb == "repair":
-            parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
-        return parts
+        return line
 
     def _summary(self) -> str:
         findings = f"{len(self.findings)} findings, " if self.findings else ""
