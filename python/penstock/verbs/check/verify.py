@@ -30,7 +30,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
 from penstock.overlay.file import has_overlays
-from penstock.overlay.reader import Overlays
+from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand, reading_index
