@@ -96,7 +96,8 @@ def verify(
         (True, 3)
     """
     place = storage or LocalStorage()
-    paths = expand(source, place).paths
+    follows = format_options.get("follow_links") is True
+    paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
