@@ -60,7 +60,7 @@ from penstock.formats.hdf5._file import (
 )
 from penstock.formats.hdf5._groups import GroupsReader, Within, open_groups
 from penstock.formats.numpy.arrays import Cut, StoredArray, one_length
-from penstock.formats.numpy.dtypes import column, field_of, without_sub_array
+from penstock.formats.numpy.dtypes import column, field_of, stored_type, without_sub_array
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.tuned import CHUNK_BYTES
@@ -168,9 +168,9 @@ class _Field:
         """Whether a record exceeds the limit. Then only this field of the file cannot be read."""
         return self.found.record_bytes > self._limits.record_bytes
 
-    def read(self, cut: Cut, *, alone: bool) -> Any:
-        """Return records as a column. The runs of `cut` ascend and do not touch. `alone` means that the caller uses no
-        other threads."""
+    def read(self, cut: Cut, wanted: Any, *, alone: bool) -> Any:
+        """Return records as a column, which is later cast to the type `wanted`. The runs of `cut` ascend and do not touch.
+        `alone` means that the caller uses no other threads."""
         if self.is_refused:
             self._limits.check("record_bytes", self.found.record_bytes)
         values: np.ndarray | None = None
@@ -181,7 +181,7 @@ class _Field:
         if values is None:
             with self._lock:
                 values = self._by_libhdf5(cut)
-        return column(values, self.field.type)
+        return column(values, stored_type(self.field.type, wanted))
 
     def _by_libhdf5(self, cut: Cut) -> np.ndarray:
         import h5py
@@ -330,8 +330,9 @@ class Hdf5Reader(Reader):
         with translated(self._path):
             for name in schema.names:
                 try:
-                    array = self._fields[name].read(cut, alone=records is not None)
-                    arrays.append(_as_lists(array, schema.field(name).type))
+                    wanted = schema.field(name).type
+                    array = self._fields[name].read(cut, wanted, alone=records is not None)
+                    arrays.append(_as_lists(array, wanted))
                 except FormatError as error:
                     if error.record is not None:
                         error.record = int(cut.records[error.record])
